@@ -31,7 +31,7 @@ def serve_gateway(config: str, folder: str, port: int, temporary: str, mode: str
     async def main() -> None:
         read = load_config(config, state_folder=Path(folder))
         async with Gateway(read, GatewayOptions(over_http=True)) as gateway:
-            await serve_http(gateway, "127.0.0.1", port, limits=_LIMITS, say=lambda _line: None)
+            await serve_http(gateway, "127.0.0.1", port, limits=_LIMITS, print_line=lambda _line: None)
 
     asyncio.run(main())
 

@@ -21,7 +21,7 @@ from codemode.workers.pool import WorkerRequest
 
 WORKERS, THREADS = 4, 8
 WAIT_SECONDS = 600.0
-_MEMORY_BYTES = 64 << 20
+_WORKER_MEMORY_BYTES = 64 << 20
 
 
 class WatchedPool(WorkerPool):

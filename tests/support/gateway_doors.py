@@ -16,7 +16,7 @@ import mcp_types as types
 from codemode_gateway.config.model import GatewayConfig, GatewaySettings
 from codemode_gateway.gateway.http_app import HttpApp, http_app, serve_http
 from codemode_gateway.gateway.http_settings import HttpLimits, token_digest
-from codemode_gateway.gateway.principals import kept_in_place, principal_of
+from codemode_gateway.gateway.principals import hold_reservation, principal_of
 from mcp.server.lowlevel import Server
 
 from codemode.stores import MemoryInterruptStore
@@ -39,7 +39,7 @@ class StandIn:
         self.store = MemoryInterruptStore()
         self.is_open, self.record_url = True, lambda _record_id: None
         self.server = Server("stand-in", on_list_tools=self._listed, on_call_tool=self._called)
-        self.server.middleware.insert(0, kept_in_place)
+        self.server.middleware.insert(0, hold_reservation)
         self.held, self.let_go, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -119,7 +119,7 @@ async def serving(gateway: Any, *, host: str = "127.0.0.1", limits: HttpLimits |
     """Serve a gateway on a free port of this process, and give its URL."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(
-        serve_http(gateway, host, 0, limits=limits, say=lambda _line: None, listening=url.set_result)
+        serve_http(gateway, host, 0, limits=limits, print_line=lambda _line: None, on_listening=url.set_result)
     )
     try:
         await asyncio.wait([task, url], timeout=BOUND, return_when=asyncio.FIRST_COMPLETED)

@@ -15,7 +15,7 @@ def said(url: str) -> None:
 async def main(path: str, folder: str) -> None:
     config = load_config(path, state_folder=Path(folder))
     async with Gateway(config, GatewayOptions(over_http=True)) as gateway:
-        await serve_http(gateway, "127.0.0.1", 0, listening=said)
+        await serve_http(gateway, "127.0.0.1", 0, on_listening=said)
 
 
 if __name__ == "__main__":

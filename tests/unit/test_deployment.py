@@ -54,7 +54,7 @@ def test_pods_have_no_right_that_a_gateway_does_not_need():
             "capabilities": {"drop": ["ALL"]},
         }
         assert {"readinessProbe", "livenessProbe", "startupProbe"} <= container.keys()
-        assert container["readinessProbe"]["timeoutSeconds"] > http_app._CHECK_SECONDS + 1
+        assert container["readinessProbe"]["timeoutSeconds"] > http_app._CHECK_TIMEOUT_SECONDS + 1
 
 
 def test_services_and_budgets_find_the_pods():

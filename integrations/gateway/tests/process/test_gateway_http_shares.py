@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway.gateway.principals import LOCAL, Principal, share_of
+from codemode_gateway.gateway.principals import LOCAL, Principal, pool_share_of
 from gateway_clients import gateway_over
 
 from codemode import ModuleServer, Tool, WorkerPool
@@ -31,7 +31,7 @@ def test_programs_of_one_user_leave_room_for_those_of_another(most: int, tmp_pat
     async def main() -> None:
         with WorkerPool({"max_workers": most}) as pool:
             async with gateway_over([desk], tmp_path, options={"pool": pool}) as gateway:
-                ana, bob = [await gateway.seat(Principal(name)) for name in ("ana", "bob")]
+                ana, bob = [await gateway.get_workspace(Principal(name)) for name in ("ana", "bob")]
                 many = [asyncio.create_task(ana.run_tool.execute({"code": HOLD})) for _ in range(5)]
                 for _ in range(max(1, most // 2)):
                     await asyncio.wait_for(holding.acquire(), BOUND)
@@ -46,9 +46,9 @@ def test_programs_of_one_user_leave_room_for_those_of_another(most: int, tmp_pat
 
 def test_the_one_user_of_a_gateway_has_all_workers():
     with WorkerPool({"max_workers": 4}) as pool:
-        assert share_of(pool, LOCAL) is pool
-        assert share_of(None, LOCAL) is None
-        share = share_of(pool, Principal("ana"))
-        assert share is share_of(pool, Principal("ana", "a session"))
+        assert pool_share_of(pool, LOCAL) is pool
+        assert pool_share_of(None, LOCAL) is None
+        share = pool_share_of(pool, Principal("ana"))
+        assert share is pool_share_of(pool, Principal("ana", "a session"))
         assert share is not None
         assert share.options.max_workers == 2

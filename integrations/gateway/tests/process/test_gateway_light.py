@@ -62,7 +62,7 @@ async def main():
         async with Client(gateway.server) as client:
             (tool,) = (await client.list_tools()).tools
         modules = sorted(sys.modules)
-        (upstream,) = (await gateway.seat()).connected.upstreams
+        (upstream,) = (await gateway.get_workspace()).connected.upstreams
         print(json.dumps([tool.description, upstream.state, modules]))
 
 asyncio.run(main())

@@ -43,7 +43,7 @@ def test_a_client_has_its_tool_from_the_cache_before_any_server_runs(
     tmp_path: Path, era: Era, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        principal_sessions, "LISTING_SECONDS", BOUND
+        principal_sessions, "LISTING_TIMEOUT_SECONDS", BOUND
     )  # a busy machine may start a server for longer than a moment
 
     async def main() -> None:
@@ -52,10 +52,10 @@ def test_a_client_has_its_tool_from_the_cache_before_any_server_runs(
             first = await shown(client)
             assert "- quick: " in first.description
             assert " tools. " in first.description, "the first time it is asked for its tools"
-            assert (await gateway.seat()).connected.upstream("quick").state == "ready"
+            assert (await gateway.get_workspace()).connected.upstream("quick").state == "ready"
         async with Gateway(config) as gateway, client_of(gateway, era) as client:
             again = await shown(client)
-            mine = await gateway.seat()
+            mine = await gateway.get_workspace()
             assert (again.description, again.annotations) == (first.description, first.annotations)
             assert mine.connected.upstream("quick").state == "stopped"
             assert said(await client.call_tool("codemode_run", echo()))["result"] == "heard"
@@ -78,17 +78,17 @@ def test_a_changed_configuration_holds_for_the_next_run_and_is_told(tmp_path: Pa
             client_of(gateway, era, message_handler=heard) as client,
         ):
             await shown(client)
-            kept = (await gateway.seat()).connected.upstream("quick")
+            kept = (await gateway.get_workspace()).connected.upstream("quick")
             listening = asyncio.create_task(listened(client, told)) if era == "auto" else None
             await asyncio.sleep(0)
             if listening is not None:
                 await told.wait()
-            await gateway.changed(over(tmp_path, quick(), quick(name="other")))
+            await gateway.replace_config(over(tmp_path, quick(), quick(name="other")))
             await (listening or changed.wait())
             assert "- other" in (await shown(client)).description
             assert said(await client.call_tool("codemode_run", echo("other")))["result"] == "heard"
-            assert (await gateway.seat()).connected.upstream("quick") is kept, "what has not changed goes on"
-            await gateway.changed(over(tmp_path, quick(name="other")))
+            assert (await gateway.get_workspace()).connected.upstream("quick") is kept, "what has not changed goes on"
+            await gateway.replace_config(over(tmp_path, quick(name="other")))
             assert kept.state == "stopped" or await ended(kept)
             gone = said(await client.call_tool("codemode_run", echo()))
             assert gone["diagnostics"][0]["code"] == "IMPORT_FAILURE"
@@ -111,7 +111,7 @@ async def ended(upstream: Any) -> bool:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_server_that_says_nothing_costs_the_others_nothing(tmp_path: Path, era: Era, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(principal_sessions, "LISTING_SECONDS", 0.01)
+    monkeypatch.setattr(principal_sessions, "LISTING_TIMEOUT_SECONDS", 0.01)
 
     async def main() -> None:
         servers = quick(), quick("silent", name="silent", connect_timeout_ms=50_000)

@@ -34,7 +34,7 @@ async def test_a_secret_that_a_server_tells_reaches_nobody(
     tmp_path: Path, era: Era, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A list waits for a server for a moment, in which a busy machine may not start it.
-    monkeypatch.setattr(principal_sessions, "LISTING_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(principal_sessions, "LISTING_TIMEOUT_SECONDS", WAIT_SECONDS)
     monkeypatch.setattr(proxy, "WAIT_SECONDS", WAIT_SECONDS)
     seen: list[str] = []
 

@@ -27,7 +27,7 @@ from codemode.trace.visible_text import one_line
 
 from ..config.model import GatewaySettings, ServerConfig
 from ..config.places import COMMAND
-from ..gateway.options import APP
+from ..gateway.options import APP_NAME
 from ..gateway.principals import CallOrigin, Principal
 from .pending_store import Keeping, ReportSteps, Resuming, RunsOf
 from .question_batch import (
@@ -101,7 +101,7 @@ class Asking:
         servers: Sequence[ServerConfig] = (),
         url: Callable[[str], str | None] | None = None,
         command: str = COMMAND,
-        app: str = APP,
+        app: str = APP_NAME,
         ask_seconds: float = _ASK_SECONDS,
         report_steps: ReportSteps = lambda _outer_id: nullcontext(),
     ) -> None:

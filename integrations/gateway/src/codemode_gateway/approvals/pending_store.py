@@ -27,7 +27,7 @@ from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
 from codemode.trace.visible_text import one_line, visible
 
-from ..gateway.options import APP
+from ..gateway.options import APP_NAME
 from ..gateway.principals import CallOrigin, Principal
 from .questions import OTHER_KEYS, Question, ended_otherwise
 from .remembered import KnownTool, Remembered, RememberedAnswer, Scope
@@ -283,7 +283,7 @@ class Resuming:
         self,
         store: Callable[[], InterruptStore],
         runs_of: Callable[[Principal], AbstractAsyncContextManager[RunsOf]],
-        app: str = APP,
+        app: str = APP_NAME,
         *,
         tenant: Tenant = ALL_TENANTS,
     ) -> None:
@@ -348,7 +348,7 @@ class LaterCalls:
         tools: dict[KnownTool, None] = {}
         for one in requests:
             tool = known_tool(record, one)
-            if one.kind != APPROVAL_KIND or record.app != APP or tool is None:
+            if one.kind != APPROVAL_KIND or record.app != APP_NAME or tool is None:
                 raise ValueError(
                     f"call {visible(one.interrupt_id)} can be answered for itself alone: nothing is kept of how its"
                     " tool was when the call was made"

@@ -27,7 +27,7 @@ from codemode.interrupts.interrupt import Interrupt, PendingRequest, same_json
 from codemode.options.parts import ContinuationOptions
 from codemode.stores.records import Record, StoredRequest
 
-from ..gateway.principals import CallOrigin, Principal, left_of
+from ..gateway.principals import CallOrigin, Principal, disconnect_event_of
 from ..page_urls import is_page, page_host
 from ..passthrough.client_requests import told_by
 from .pending_store import RunsOf, definition_in, waiting_in
@@ -240,7 +240,7 @@ async def asked_in_session(leg: Leg, questions: Sequence[Question], seconds: flo
 
 async def _one(leg: Leg, question: Question, seconds: float) -> types.ElicitResult | None:
     asked = asyncio.ensure_future(_sent(leg, elicitation(question, leg), seconds))
-    left = left_of(leg.ctx)
+    left = disconnect_event_of(leg.ctx)
     if left is None:
         return await asked
     try:

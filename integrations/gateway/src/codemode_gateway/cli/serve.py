@@ -116,6 +116,6 @@ async def _watch(gateway: Gateway, config: GatewayConfig, options: argparse.Name
     async for changed in watched(config.path, told=lambda problem: warn(str(problem))):
         tell_problems(changed)
         if changed.servers:
-            await gateway.changed(with_overrides(changed, options))
+            await gateway.replace_config(with_overrides(changed, options))
         else:
             warn(f"{config.path} names no server that can be used any more: those from before stay")

@@ -87,7 +87,7 @@ _MOST_TEXTS = 200
 async def opened(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
     """Give a gateway that runs, and the seat of its one local user, who reaches it by ``command``."""
     async with Gateway(config, GatewayOptions(command=command)) as gateway:
-        yield gateway, await gateway.seat()
+        yield gateway, await gateway.get_workspace()
 
 
 @contextmanager
@@ -243,10 +243,10 @@ async def _store_problems(gateway: Any) -> list[str]:
 def _sign_in_problems(config: GatewayConfig) -> list[str]:
     """Return what the gateway would refuse to serve HTTP with."""
     from ..config.model import ConfigError
-    from ..gateway.http_settings import http_settings
+    from ..gateway.http_settings import parse_http_settings
 
     try:
-        http_settings(config.settings.auth)
+        parse_http_settings(config.settings.auth)
     except ConfigError as error:
         return [str(error)]
     return []

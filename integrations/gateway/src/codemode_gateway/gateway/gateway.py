@@ -18,9 +18,9 @@ from ..config.model import GatewayConfig, ServerConfig
 from ..config.places import state_folder
 from ..passthrough.client_requests import connection_of
 from ..passthrough.proxy import Passed
-from .mcp_server import Calls
-from .options import GatewayOptions, KeptStore, announced, keys_of
-from .principal_sessions import Connections, Seat, Seats
+from .mcp_server import ActiveCalls
+from .options import GatewayOptions, LazyStore, find_client_profile, load_keys
+from .principal_sessions import ConnectionPool, Workspace, Workspaces
 from .principals import LOCAL, Principal, principal_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway", "GatewayOptions"]
 
-_MOMENT_SECONDS = 0.05
+_WARM_UP_DELAY_SECONDS = 0.05
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -46,51 +46,53 @@ class Gateway:
 
     def __init__(self, config: GatewayConfig, options: GatewayOptions | None = None) -> None:
         self.options = options or GatewayOptions()
-        self.config = self._of(config)
+        self.config = self._with_custom_servers(config)
         self.folder = config.settings.state_folder or state_folder()
-        self._kept = KeptStore(config.settings, self.folder, self.options.store)
-        self._calls = Calls()
+        self._store = LazyStore(config.settings, self.folder, self.options.store)
+        self._active_calls = ActiveCalls()
         self._sessions: set[Principal] = set()
-        self.record_url: Callable[[str], str | None] = _no_page
+        self.record_url: Callable[[str], str | None] = _no_record_url
         """Returns the page on which people decide about a record, where whoever serves the gateway has one."""
         self._is_open = False
-        self._until_ended = ExitStack()
-        self._warmed: asyncio.Task[None] | None = None
+        self._exit_stack = ExitStack()
+        self._warm_up_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        from .container import Wiring
+        from .container import GatewayContainer
 
-        keys_of(self.config.settings.keys, self.folder)  # without key and store nobody can be served: better said now
-        self._kept.require()
-        wiring = Wiring(
+        load_keys(self.config.settings.keys, self.folder)  # without key and store nobody can be served: better said now
+        self._store.check_usable()
+        container = GatewayContainer(
             self.config,
             self.options,
-            self._kept,
+            self._store,
             self.folder,
-            report_steps=self._calls.report_steps,
-            page_of=self._page_of,
+            report_steps=self._active_calls.report_steps,
+            record_url=self._get_record_url,
         )
-        self.seats = wiring.seats = Seats(Connections(wiring.connect), wiring, lambda: self.config)
-        self._wiring = wiring
-        self._until_ended.enter_context(wiring.secrets.guarding_logs())
+        self.workspaces = container.workspaces = Workspaces(
+            ConnectionPool(container.connect), container, lambda: self.config
+        )
+        self._container = container
+        self._exit_stack.enter_context(container.secrets.guarding_logs())
         self._is_open = True
         if self.options.over_http:  # whoever has asked may come back when it is done
-            await wiring.resuming.start()
+            await container.resumer.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        with self._until_ended:
-            if self._warmed is not None:
-                self._warmed.cancel()
-                await asyncio.wait([self._warmed])
-            await self._calls.aclose()
-            await self._wiring.go_on_no_more()
-            await self.seats.aclose()
-            await self._wiring.aclose()
-            await self._kept.aclose()
+        with self._exit_stack:
+            if self._warm_up_task is not None:
+                self._warm_up_task.cancel()
+                await asyncio.wait([self._warm_up_task])
+            await self._active_calls.aclose()
+            await self._container.stop_resuming()
+            await self.workspaces.aclose()
+            await self._container.aclose()
+            await self._store.aclose()
 
     @property
     def is_open(self) -> bool:
@@ -100,12 +102,12 @@ class Gateway:
     @property
     def store(self) -> InterruptStore:
         """Where pauses, remembered answers and journals are kept. Opened by its first use."""
-        return self._kept.store
+        return self._store.store
 
     @property
     def sign_ins(self) -> SignIns:
         """The sign-ins at its servers, once it is open."""
-        return self._wiring.sign_ins
+        return self._container.sign_ins
 
     @property
     def server(self) -> Server[Any]:
@@ -114,14 +116,14 @@ class Gateway:
 
     @cached_property
     def _server(self) -> Server[Any]:
-        from .mcp_server import made_server
+        from .mcp_server import create_server
 
         passes = self.config.settings.pass_through
-        return made_server(self.list_tools, self.call_tool, self._passed_of, passes=passes)
+        return create_server(self.list_tools, self.call_tool, self._get_passthrough, passes_through=passes)
 
-    async def seat(self, principal: Principal = LOCAL) -> Seat:
+    async def get_workspace(self, principal: Principal = LOCAL) -> Workspace:
         """Return what one principal has, made when they first come."""
-        return await self.seats.of(principal)
+        return await self.workspaces.get(principal)
 
     async def serve_stdio(self) -> None:
         """Serve one client over standard input and output until it closes them, or this process is told to end.
@@ -130,7 +132,7 @@ class Gateway:
         """
         from .stdio import serve_stdio
 
-        await serve_stdio(self.server, self._until_ended)
+        await serve_stdio(self.server, self._exit_stack)
 
     def http_app(self) -> Any:
         """Return the ASGI application that serves many clients over streamable HTTP."""
@@ -143,41 +145,41 @@ class Gateway:
         import mcp_types as types
         from mcp.shared.subscriptions import ToolsListChanged
 
-        seat = await self.seat(self._caller(ctx))
-        seat.passed.watching.has_listed(ToolsListChanged, connection_of(ctx.session))
-        known = announced(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
-        tool = await seat.shown(known)
-        self._warmed = self._warmed or asyncio.create_task(self._warm(seat.run_tool))
+        workspace = await self.get_workspace(self._caller(ctx))
+        workspace.passthrough.watching.has_listed(ToolsListChanged, connection_of(ctx.session))
+        profile = find_client_profile(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
+        tool = await workspace.get_tool(profile)
+        self._warm_up_task = self._warm_up_task or asyncio.create_task(self._warm_up(workspace.run_tool))
         return types.ListToolsResult(tools=[tool])
 
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
         """Answer ``tools/call``."""
         caller = self._caller(ctx)
-        seat = await self.seats.of(caller)
-        known = announced(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
-        return await self._calls.answer(seat, caller, known, ctx, params)
+        workspace = await self.workspaces.get(caller)
+        profile = find_client_profile(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
+        return await self._active_calls.call_tool(workspace, caller, profile, ctx, params)
 
-    async def changed(self, config: GatewayConfig) -> None:
+    async def replace_config(self, config: GatewayConfig) -> None:
         """Have another configuration: from its next run on, every seat has the servers of that one."""
-        await off_loop(lambda: self._wiring.secrets.add(*config.secrets))
-        self.config = self._of(config)
-        await self.seats.take(self.config)
+        await off_loop(lambda: self._container.secrets.add(*config.secrets))
+        self.config = self._with_custom_servers(config)
+        await self.workspaces.apply_config(self.config)
 
-    async def _warm(self, run_tool: RunTool) -> None:
+    async def _warm_up(self, run_tool: RunTool) -> None:
         """Have a worker ready for the first program, once whoever has asked for the tool has been answered."""
-        await asyncio.sleep(_MOMENT_SECONDS)
+        await asyncio.sleep(_WARM_UP_DELAY_SECONDS)
         try:
             await run_tool.load()
         except (CodeModeError, OSError) as error:  # the first program tells of it
             _log.debug("no worker is ready yet: %s", error)
 
-    def _of(self, config: GatewayConfig) -> GatewayConfig:
+    def _with_custom_servers(self, config: GatewayConfig) -> GatewayConfig:
         if self.options.servers is None:
             return config
         return replace(config, servers=(ServerConfig("given", "stdio"),))
 
-    async def _passed_of(self, ctx: Any) -> Passed:
-        return (await self.seat(self._caller(ctx))).passed
+    async def _get_passthrough(self, ctx: Any) -> Passed:
+        return (await self.get_workspace(self._caller(ctx))).passthrough
 
     def _caller(self, ctx: Any) -> Principal:
         """Return who has sent a message; a session is known until its connection is over."""
@@ -186,19 +188,19 @@ class Gateway:
             connection = connection_of(ctx.session)
             if connection is not None:
                 self._sessions.add(caller)
-                connection.exit_stack.push_async_callback(self._left, caller)
+                connection.exit_stack.push_async_callback(self._on_session_end, caller)
         return caller
 
-    async def _left(self, caller: Principal) -> None:
+    async def _on_session_end(self, caller: Principal) -> None:
         self._sessions.discard(caller)
         try:
-            await self._wiring.remembered.end_session(caller)
+            await self._container.remembered.end_session(caller)
         finally:
-            await self.seats.left(caller)
+            await self.workspaces.end_session(caller)
 
-    def _page_of(self, record_id: str) -> str | None:
+    def _get_record_url(self, record_id: str) -> str | None:
         return self.record_url(record_id)
 
 
-def _no_page(_record_id: str) -> str | None:
+def _no_record_url(_record_id: str) -> str | None:
     return None

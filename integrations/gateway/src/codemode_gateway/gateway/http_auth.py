@@ -25,9 +25,9 @@ from codemode.data.narrowing import is_array, is_mapping, is_object
 from codemode.host.threads import off_loop
 
 from ..outgoing_http import tls_context
-from .http_limits import Place, Refused
-from .http_settings import VERIFIED, HttpSettings, Introspection, Jwt, TokenCheck, is_loopback, token_digest
-from .principals import LOCAL, PLACE_KEY
+from .http_limits import HttpError, RequestReservation
+from .http_settings import VERIFIED_PREFIX, HttpSettings, Introspection, Jwt, TokenCheck, is_loopback, token_digest
+from .principals import LOCAL, RESERVATION_KEY
 
 # Whatever fails lets nobody in: a token is taken that the one issuer has made, for this gateway, for whoever holds it.
 
@@ -35,20 +35,20 @@ PEER_KEY = "codemode.peer"
 """Where the other end of the connection is, of a request that came through a proxy: ``(host, port)``."""
 _log = logging.getLogger("codemode.mcp")
 _REQUEST_SECONDS = 5.0
-_MOST_BYTES = 1 << 19
-_MOST_AT_ONCE = 16
-_MAX_WAITING = 512
-_KEPT_SECONDS = 30.0
-_MOST_KEPT = 1000
-_KEYS_SECONDS = 600.0
-_KEYS_SECONDS_AT_MOST = 3600.0
-_LEAST_LOOK_SECONDS = 30.0
-_MOST_KEYS = 100
-_MOST_TRIED = 5
-_LEAST_RSA_BITS = 2048
+_MAX_RESPONSE_BYTES = 1 << 19
+_MAX_CONCURRENT_INTROSPECTIONS = 16
+_MAX_PENDING_TOKENS = 512
+_INTROSPECTION_CACHE_SECONDS = 30.0
+_MAX_CACHED_TOKENS = 1000
+_KEYS_REFRESH_SECONDS = 600.0
+_MAX_KEYS_AGE_SECONDS = 3600.0
+_MIN_FETCH_INTERVAL_SECONDS = 30.0
+_MAX_KEYS = 100
+_MAX_CANDIDATE_KEYS = 5
+_MIN_RSA_BITS = 2048
 _LEEWAY_SECONDS = 30
-_KINDS = ("jwt", "at+jwt", "application/at+jwt")
-_FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_JWT_TYPES = ("jwt", "at+jwt", "application/at+jwt")
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 class Verifier(Protocol):
@@ -57,94 +57,102 @@ class Verifier(Protocol):
     async def verify_token(self, token: str) -> AccessToken | None: ...
 
 
-class UnverifiableError(Exception):
+class VerifierUnavailableError(Exception):
     """Nobody can say at present whose a token is. The message holds nothing of it."""
 
 
-def verifier_of(check: TokenCheck | None) -> Verifier | None:
+def create_verifier(check: TokenCheck | None) -> Verifier | None:
     """Return what ``codemode.auth`` says that tokens are verified by; None where it says nothing of it."""
     if check is None:
         return None
-    return Introspected(check, check.how) if isinstance(check.how, Introspection) else Signed(check, check.how)
+    return (
+        IntrospectionVerifier(check, check.how)
+        if isinstance(check.how, Introspection)
+        else JwtVerifier(check, check.how)
+    )
 
 
-class Introspected:
+class IntrospectionVerifier:
     """Asks the authorization server about each token; the answer holds for half a minute, or while the token does."""
 
-    def __init__(self, check: TokenCheck, how: Introspection) -> None:
-        self._check, self._how = check, how
-        self._kept: OrderedDict[str, tuple[float, AccessToken]] = OrderedDict()
-        self._asking: dict[str, _Asked] = {}
-        self._at_once = asyncio.Semaphore(_MOST_AT_ONCE)
+    def __init__(self, check: TokenCheck, settings: Introspection) -> None:
+        self._check, self._settings = check, settings
+        self._cache: OrderedDict[str, tuple[float, AccessToken]] = OrderedDict()
+        self._pending: dict[str, _PendingIntrospection] = {}
+        self._semaphore = asyncio.Semaphore(_MAX_CONCURRENT_INTROSPECTIONS)
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return whose token this is, None for nobody's. Raises `UnverifiableError`."""
+        """Return whose token this is, None for nobody's. Raises `VerifierUnavailableError`."""
         digest = token_digest(token)
-        until, access = self._kept.get(digest, (0.0, None))
+        until, access = self._cache.get(digest, (0.0, None))
         if until > time.monotonic():
             return access
-        asked = self._asking.get(digest)
-        if asked is None:
-            if len(self._asking) >= _MAX_WAITING:
-                raise UnverifiableError(f"{_MAX_WAITING} tokens wait for the authorization server's answer already")
-            task = asyncio.get_running_loop().create_task(self._asked(token, digest))
-            asked = self._asking[digest] = _Asked(task)
-            task.add_done_callback(lambda done: self._answered(digest, done))
-        asked.callers += 1
+        pending = self._pending.get(digest)
+        if pending is None:
+            if len(self._pending) >= _MAX_PENDING_TOKENS:
+                raise VerifierUnavailableError(
+                    f"{_MAX_PENDING_TOKENS} tokens wait for the authorization server's answer already"
+                )
+            task = asyncio.get_running_loop().create_task(self._introspect(token, digest))
+            pending = self._pending[digest] = _PendingIntrospection(task)
+            task.add_done_callback(lambda done: self._on_introspected(digest, done))
+        pending.callers += 1
         try:
-            return await asyncio.shield(asked.task)
+            return await asyncio.shield(pending.task)
         finally:
-            asked.callers -= 1
-            if not asked.callers and not asked.task.done():  # all who wanted to know have hung up
-                del self._asking[digest]
-                asked.task.cancel()
+            pending.callers -= 1
+            if not pending.callers and not pending.task.done():  # all who wanted to know have hung up
+                del self._pending[digest]
+                pending.task.cancel()
 
-    async def _asked(self, token: str, digest: str) -> AccessToken | None:
-        how = self._how
+    async def _introspect(self, token: str, digest: str) -> AccessToken | None:
+        settings = self._settings
         # RFC 6749, 2.3.1: both are encoded as in a form before they are put together.
-        credentials = (quote(how.client_id, safe=""), quote(how.client_secret, safe=""))
-        async with self._at_once:
-            said = await _fetched(
-                "POST", how.url, data={"token": token, "token_type_hint": "access_token"}, auth=credentials
+        credentials = (quote(settings.client_id, safe=""), quote(settings.client_secret, safe=""))
+        async with self._semaphore:
+            claims = await _fetch_json_object(
+                "POST", settings.url, data={"token": token, "token_type_hint": "access_token"}, auth=credentials
             )
-        if said.get("active") is not True:
+        if claims.get("active") is not True:
             return None
-        kind = said.get("token_type")
-        is_bearer = kind is None or (isinstance(kind, str) and kind.lower() in ("bearer", "access_token"))
+        token_type = claims.get("token_type")
+        is_bearer = token_type is None or (
+            isinstance(token_type, str) and token_type.lower() in ("bearer", "access_token")
+        )
         # Who has answered is known: servers need not say again which issuer they are.
-        access = access_of({"iss": self._check.issuer, **said}, self._check) if is_bearer else None
+        access = to_access_token({"iss": self._check.issuer, **claims}, self._check) if is_bearer else None
         if access is not None:
-            left = _KEPT_SECONDS if access.expires_at is None else access.expires_at - time.time()
-            self._kept[digest] = (time.monotonic() + min(left, _KEPT_SECONDS), access)
-            self._kept.move_to_end(digest)
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            remaining = _INTROSPECTION_CACHE_SECONDS if access.expires_at is None else access.expires_at - time.time()
+            self._cache[digest] = (time.monotonic() + min(remaining, _INTROSPECTION_CACHE_SECONDS), access)
+            self._cache.move_to_end(digest)
+            while len(self._cache) > _MAX_CACHED_TOKENS:
+                self._cache.popitem(last=False)
         return access
 
-    def _answered(self, digest: str, task: asyncio.Task[Any]) -> None:
-        asked = self._asking.get(digest)
-        if asked is not None and asked.task is task:
-            del self._asking[digest]
+    def _on_introspected(self, digest: str, task: asyncio.Task[Any]) -> None:
+        pending = self._pending.get(digest)
+        if pending is not None and pending.task is task:
+            del self._pending[digest]
         if not task.cancelled():
             task.exception()  # whoever has asked may have gone
 
 
 @dataclass
-class _Asked:
+class _PendingIntrospection:
     """A token that the authorization server is asked about, and how many callers wait for the answer."""
 
     task: asyncio.Task[AccessToken | None]
     callers: int = 0
 
 
-class Signed:
+class JwtVerifier:
     """Checks signatures with the keys that the authorization server publishes."""
 
-    def __init__(self, check: TokenCheck, how: Jwt) -> None:
-        self._check, self._how, self._keys = check, how, _Keys(how.jwks_url)
+    def __init__(self, check: TokenCheck, settings: Jwt) -> None:
+        self._check, self._settings, self._keys = check, settings, _KeyCache(settings.jwks_url)
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return whose token this is, None for nobody's. Raises `UnverifiableError`."""
+        """Return whose token this is, None for nobody's. Raises `VerifierUnavailableError`."""
         import jwt
 
         try:
@@ -152,11 +160,11 @@ class Signed:
         except (jwt.PyJWTError, ValueError, RecursionError):
             return None
         algorithm, key_id = header.get("alg"), header.get("kid")
-        if algorithm not in self._how.algorithms or not (key_id is None or isinstance(key_id, str)):
+        if algorithm not in self._settings.algorithms or not (key_id is None or isinstance(key_id, str)):
             return None
-        if str(header.get("typ", "jwt")).lower() not in _KINDS or "crit" in header:
+        if str(header.get("typ", "jwt")).lower() not in _JWT_TYPES or "crit" in header:
             return None  # signed for another purpose, or with conditions that are not known here
-        for key in await self._keys.of(key_id, algorithm):
+        for key in await self._keys.find_keys(key_id, algorithm):
             try:
                 claims = jwt.decode(
                     token,
@@ -167,11 +175,11 @@ class Signed:
                 )
             except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
                 continue
-            return access_of(claims, self._check)
+            return to_access_token(claims, self._check)
         return None
 
 
-class _Keys:
+class _KeyCache:
     """The public keys of an authorization server: looked at every ten minutes, and where a token names another.
 
     Nobody makes it look more often than every half minute. While it cannot, keys hold for an hour.
@@ -179,98 +187,100 @@ class _Keys:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._found: list[tuple[str | None, str | None, str, Any]] = []
-        self._found_at = self._looked_at = float("-inf")
-        self._looking: asyncio.Task[None] | None = None
+        self._keys: list[tuple[str | None, str | None, str, Any]] = []
+        self._fetched_at = self._attempted_at = float("-inf")
+        self._fetch_task: asyncio.Task[None] | None = None
 
-    async def of(self, key_id: str | None, algorithm: str) -> list[Any]:
-        """Return the keys that a token may be signed with. Raises `UnverifiableError`."""
-        fitting = self._fitting(key_id, algorithm)
-        if not fitting or time.monotonic() - self._found_at > _KEYS_SECONDS:
-            if self._looking is None and time.monotonic() - self._looked_at > _LEAST_LOOK_SECONDS:
-                self._looking = asyncio.get_running_loop().create_task(self._look())
-                self._looking.add_done_callback(self._looked)
-            if self._looking is not None:
-                await asyncio.shield(self._looking)  # others wait for it too, and this caller may hang up
-            fitting = self._fitting(key_id, algorithm)
-        if time.monotonic() - self._found_at > _KEYS_SECONDS_AT_MOST:
-            raise UnverifiableError("the keys of the authorization server cannot be had")
-        return fitting
+    async def find_keys(self, key_id: str | None, algorithm: str) -> list[Any]:
+        """Return the keys that a token may be signed with. Raises `VerifierUnavailableError`."""
+        keys = self._matching_keys(key_id, algorithm)
+        if not keys or time.monotonic() - self._fetched_at > _KEYS_REFRESH_SECONDS:
+            if self._fetch_task is None and time.monotonic() - self._attempted_at > _MIN_FETCH_INTERVAL_SECONDS:
+                self._fetch_task = asyncio.get_running_loop().create_task(self._fetch_keys())
+                self._fetch_task.add_done_callback(self._on_fetch_done)
+            if self._fetch_task is not None:
+                await asyncio.shield(self._fetch_task)  # others wait for it too, and this caller may hang up
+            keys = self._matching_keys(key_id, algorithm)
+        if time.monotonic() - self._fetched_at > _MAX_KEYS_AGE_SECONDS:
+            raise VerifierUnavailableError("the keys of the authorization server cannot be had")
+        return keys
 
-    def _fitting(self, key_id: str | None, algorithm: str) -> list[Any]:
-        family = _FAMILIES[algorithm[:2]]
+    def _matching_keys(self, key_id: str | None, algorithm: str) -> list[Any]:
+        key_type = _KEY_TYPES[algorithm[:2]]
         return [
             key
-            for name, only, kind, key in self._found
-            if (key_id is None or name == key_id) and only in (None, algorithm) and kind == family
-        ][:_MOST_TRIED]
+            for published_id, published_algorithm, published_type, key in self._keys
+            if (key_id is None or published_id == key_id)
+            and published_algorithm in (None, algorithm)
+            and published_type == key_type
+        ][:_MAX_CANDIDATE_KEYS]
 
-    def _looked(self, _task: asyncio.Task[None]) -> None:
-        self._looking = None
+    def _on_fetch_done(self, _task: asyncio.Task[None]) -> None:
+        self._fetch_task = None
 
-    async def _look(self) -> None:
-        self._looked_at = time.monotonic()
+    async def _fetch_keys(self) -> None:
+        self._attempted_at = time.monotonic()
         try:
-            said = await _fetched("GET", self._url)
-        except UnverifiableError as error:
+            document = await _fetch_json_object("GET", self._url)
+        except VerifierUnavailableError as error:
             _log.error("%s", error)
             return
-        listed: Any = said.get("keys")
-        self._found = await off_loop(lambda: _public_keys(listed[:_MOST_KEYS] if is_array(listed) else ()))
-        self._found_at = time.monotonic()
+        keys: Any = document.get("keys")
+        self._keys = await off_loop(lambda: _parse_public_keys(keys[:_MAX_KEYS] if is_array(keys) else ()))
+        self._fetched_at = time.monotonic()
 
 
-def _public_keys(listed: Any) -> list[tuple[str | None, str | None, str, Any]]:
+def _parse_public_keys(entries: Any) -> list[tuple[str | None, str | None, str, Any]]:
     import jwt
 
-    found: list[tuple[str | None, str | None, str, Any]] = []
-    for one in listed:
+    keys: list[tuple[str | None, str | None, str, Any]] = []
+    for entry in entries:
         # A symmetric key, or a private one, has no place here: whoever reads the page could sign with it.
-        if not is_object(one) or one.get("kty") not in _FAMILIES.values() or "d" in one:
+        if not is_object(entry) or entry.get("kty") not in _KEY_TYPES.values() or "d" in entry:
             continue
-        if one.get("use") not in (None, "sig"):
+        if entry.get("use") not in (None, "sig"):
             continue
         try:
-            made = jwt.PyJWK(dict(one))
+            key = jwt.PyJWK(dict(entry))
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             continue
-        if getattr(made.key, "key_size", _LEAST_RSA_BITS) >= _LEAST_RSA_BITS or one["kty"] != "RSA":
-            found.append((one.get("kid"), one.get("alg"), str(one["kty"]), made.key))
-    return found
+        if getattr(key.key, "key_size", _MIN_RSA_BITS) >= _MIN_RSA_BITS or entry["kty"] != "RSA":
+            keys.append((entry.get("kid"), entry.get("alg"), str(entry["kty"]), key.key))
+    return keys
 
 
-def access_of(claims: Mapping[str, Any], check: TokenCheck) -> AccessToken | None:
+def to_access_token(claims: Mapping[str, Any], verification: TokenCheck) -> AccessToken | None:
     """Return whose token it is that says this; None where it is for others, by others, or of nobody."""
-    if str(claims.get("iss", "")).rstrip("/") != check.issuer:
+    if str(claims.get("iss", "")).rstrip("/") != verification.issuer:
         _log.warning("a token was refused: it is of another issuer than codemode.auth.issuer")
         return None
     audience = claims.get("aud")
-    named = {audience} if isinstance(audience, str) else {*filter(_is_text, audience if is_array(audience) else ())}
-    if not {one.rstrip("/") for one in named} & {one.rstrip("/") for one in check.audiences}:
-        _log.warning("a token was refused: it is for another audience than %s", " or ".join(check.audiences))
+    audiences = {audience} if isinstance(audience, str) else {*filter(_is_text, audience if is_array(audience) else ())}
+    if not {one.rstrip("/") for one in audiences} & {one.rstrip("/") for one in verification.audiences}:
+        _log.warning("a token was refused: it is for another audience than %s", " or ".join(verification.audiences))
         return None
     if "cnf" in claims:
         return None  # bound to a key whose possession nobody has shown
     subject, expires_at = claims.get("sub"), claims.get("exp")
     client = next((one for key in ("client_id", "azp") if _is_text(one := claims.get(key))), subject)
-    is_of_somebody = _is_text(client) and (subject is None or _is_text(subject))
-    if not is_of_somebody or not (expires_at is None or _is_time(expires_at)):
+    has_identity = _is_text(client) and (subject is None or _is_text(subject))
+    if not has_identity or not (expires_at is None or _is_time(expires_at)):
         return None
     return AccessToken(
         token="",  # nobody behind the door needs it
         client_id=str(client),
-        scopes=_scopes(claims),
+        scopes=_parse_scopes(claims),
         expires_at=None if expires_at is None else int(expires_at),
         subject=subject,
-        claims={"iss": check.issuer},
+        claims={"iss": verification.issuer},
     )
 
 
-def _scopes(claims: Mapping[str, Any]) -> list[str]:
-    said = claims.get("scope", claims.get("scp"))
-    if isinstance(said, str):
-        return said.split()
-    return [one for one in said if isinstance(one, str)] if is_array(said) else []
+def _parse_scopes(claims: Mapping[str, Any]) -> list[str]:
+    scopes = claims.get("scope", claims.get("scp"))
+    if isinstance(scopes, str):
+        return scopes.split()
+    return [scope for scope in scopes if isinstance(scope, str)] if is_array(scopes) else []
 
 
 def _is_text(value: Any) -> TypeGuard[str]:
@@ -281,188 +291,214 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 53
 
 
-async def _fetched(method: str, url: str, **how: Any) -> dict[str, Any]:
-    """Return the object at a URL of the operator's. Raises `UnverifiableError`; follows no redirect."""
-    place = urlsplit(url)
-    where = f"{place.scheme}://{place.netloc.rpartition('@')[2]}{place.path}"
+async def _fetch_json_object(method: str, url: str, **options: Any) -> dict[str, Any]:
+    """Return the object at a URL of the operator's. Raises `VerifierUnavailableError`; follows no redirect."""
+    parts = urlsplit(url)
+    location = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     try:
         async with (
             asyncio.timeout(_REQUEST_SECONDS),
             httpx2.AsyncClient(
-                verify=tls_context(), trust_env=not is_loopback(place.hostname or ""), timeout=_REQUEST_SECONDS
+                verify=tls_context(), trust_env=not is_loopback(parts.hostname or ""), timeout=_REQUEST_SECONDS
             ) as client,
             client.stream(
-                method, url, headers={"accept": "application/json", "accept-encoding": "identity"}, **how
+                method, url, headers={"accept": "application/json", "accept-encoding": "identity"}, **options
             ) as response,
         ):
             body = bytearray()
             async for part in response.aiter_raw():
                 body += part
-                if len(body) > _MOST_BYTES:
-                    raise UnverifiableError(f"{where} has answered with more than {_MOST_BYTES >> 10} KiB")
+                if len(body) > _MAX_RESPONSE_BYTES:
+                    raise VerifierUnavailableError(
+                        f"{location} has answered with more than {_MAX_RESPONSE_BYTES >> 10} KiB"
+                    )
     except (TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-        raise UnverifiableError(f"{where} cannot be reached ({type(error).__name__})") from None
+        raise VerifierUnavailableError(f"{location} cannot be reached ({type(error).__name__})") from None
     if response.status_code != 200:
-        raise UnverifiableError(f"{where} has answered with status {response.status_code}")
+        raise VerifierUnavailableError(f"{location} has answered with status {response.status_code}")
     try:
-        found = decode_json(body.decode())
+        document = decode_json(body.decode())
     except ValueError:
-        found = None
-    if not is_mapping(found):
-        raise UnverifiableError(f"{where} has answered with something else than a JSON object")
-    return dict(found)
+        document = None
+    if not is_mapping(document):
+        raise VerifierUnavailableError(f"{location} has answered with something else than a JSON object")
+    return dict(document)
 
 
 T = TypeVar("T")
-Gone = Callable[[], Coroutine[Any, Any, object]]
-_MOST_TOKEN_CHARACTERS = 16_384
-_VERIFIER_SECONDS = 10.0
-_MOST_ID_CHARACTERS = 200
-NO_MARK = "-"
+WaitForDisconnect = Callable[[], Coroutine[Any, Any, object]]
+_MAX_TOKEN_CHARACTERS = 16_384
+_VERIFIER_TIMEOUT_SECONDS = 10.0
+_MAX_ID_CHARACTERS = 200
+NO_VERIFIER = "-"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
-class Door:
+class RequestAuthenticator:
     """Lets those in who may call. Without tokens and verifier these are this machine's own processes alone.
 
     ``asks``: it asks for a token all the same, for it has asked before. Nobody has one then.
     """
 
-    def __init__(self, settings: HttpSettings, verifier: TokenVerifier | None = None, *, asks: bool = False) -> None:
+    def __init__(
+        self, settings: HttpSettings, verifier: TokenVerifier | None = None, *, requires_token: bool = False
+    ) -> None:
         self._settings, self._verifier = settings, verifier
-        self.asks = asks or bool(settings.tokens) or verifier is not None
+        self.requires_token = requires_token or bool(settings.tokens) or verifier is not None
 
-    def require_own_name(self, scope: Scope) -> None:
-        """Check Host and Origin, against pages whose name was turned to this address. Raises `Refused`."""
-        host = _only(scope, "host")
-        name = None if host is None else host_of(host)
-        if name is None or not self._is_own(name):
-            raise Refused(421, "The gateway is not called by this name (Host)")
-        origin = _only(scope, "origin")
-        if origin is None and not _all(scope, "origin"):
+    def check_host_and_origin(self, scope: Scope) -> None:
+        """Check Host and Origin, against pages whose name was turned to this address. Raises `HttpError`."""
+        host = _single_header(scope, "host")
+        host_name = None if host is None else host_of(host)
+        if host_name is None or not self._is_own_host(host_name):
+            raise HttpError(421, "The gateway is not called by this name (Host)")
+        origin = _single_header(scope, "origin")
+        if origin is None and not _header_values(scope, "origin"):
             return
-        own = {f"http://{host}", f"https://{host}", *self._settings.origins, origin_of(self._settings.url or "")}
+        own_origins = {
+            f"http://{host}",
+            f"https://{host}",
+            *self._settings.origins,
+            origin_of(self._settings.url or ""),
+        }
         # Browsers say that much of a form on a page that tells nobody where it is, as the console's are.
-        is_own_form = origin == "null" and _only(scope, "sec-fetch-site") == "same-origin"
-        if not is_own_form and (origin is None or origin not in own):
-            raise Refused(403, "Pages of this origin may not call the gateway (Origin)")
+        is_console_form = origin == "null" and _single_header(scope, "sec-fetch-site") == "same-origin"
+        if not is_console_form and (origin is None or origin not in own_origins):
+            raise HttpError(403, "Pages of this origin may not call the gateway (Origin)")
 
-    def _is_own(self, name: str) -> bool:
-        if not self.asks:
+    def _is_own_host(self, name: str) -> bool:
+        if not self.requires_token:
             return is_loopback(name)
-        named = {*self._settings.hosts, urlsplit(self._settings.url or "").hostname} - {None}
-        return not self._settings.hosts or name in named or name == "localhost" or read_address(name) is not None
+        configured_names = {*self._settings.hosts, urlsplit(self._settings.url or "").hostname} - {None}
+        return (
+            not self._settings.hosts
+            or name in configured_names
+            or name == "localhost"
+            or read_address(name) is not None
+        )
 
-    async def caller(self, scope: Scope, gone: Gone | None = None) -> tuple[str, AuthenticatedUser | None]:
-        """Return the id of the principal that calls, and the user as the SDK knows one. Raises `Refused`.
+    async def authenticate(
+        self, scope: Scope, wait_for_disconnect: WaitForDisconnect | None = None
+    ) -> tuple[str, AuthenticatedUser | None]:
+        """Return the id of the principal that calls, and the user as the SDK knows one. Raises `HttpError`.
 
         ``gone`` returns when the caller has hung up: nobody is asked about their token then.
         """
-        if not self.asks:
+        if not self.requires_token:
             client = scope.get("client")
             # Who is at the other end has to be of this machine too: a proxy elsewhere may tell what it was told.
-            if client is None or not all(is_loopback(one[0]) for one in (client, scope.get(PEER_KEY, client))):
-                raise Refused(403, "Without sign-in the gateway answers to its own machine alone")
+            if client is None or not all(is_loopback(address[0]) for address in (client, scope.get(PEER_KEY, client))):
+                raise HttpError(403, "Without sign-in the gateway answers to its own machine alone")
             return LOCAL.id, None
-        token = self._token(scope)
-        known = self._known(token)
-        if known is not None:
-            return known, AuthenticatedUser(AccessToken(token="", client_id=known, scopes=[], subject=known))
-        access = await self.verified(token, scope, gone)
+        token = self._read_bearer_token(scope)
+        user_name = self._find_configured_user(token)
+        if user_name is not None:
+            return user_name, AuthenticatedUser(
+                AccessToken(token="", client_id=user_name, scopes=[], subject=user_name)
+            )
+        access = await self.verify_token(token, scope, wait_for_disconnect)
         return principal_id(access), AuthenticatedUser(access)
 
-    def _token(self, scope: Scope) -> str:
-        said = _only(scope, "authorization")
-        kind, _, token = (said or "").partition(" ")
+    def _read_bearer_token(self, scope: Scope) -> str:
+        header = _single_header(scope, "authorization")
+        scheme, _, token = (header or "").partition(" ")
         token = token.strip()
-        if kind.lower() != "bearer" or not token or len(token) > _MOST_TOKEN_CHARACTERS:
-            raise self._unknown(scope, None)
+        if scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN_CHARACTERS:
+            raise self._unauthorized_error(scope, None)
         return token
 
-    def _known(self, token: str) -> str | None:
-        digest, found = token_digest(token), None
-        for known, name in self._settings.tokens.items():  # all of them, so that time tells of none
-            if hmac.compare_digest(known, digest):
-                found = name
-        return found
+    def _find_configured_user(self, token: str) -> str | None:
+        digest, user_name = token_digest(token), None
+        for known_digest, name in self._settings.tokens.items():  # all of them, so that time tells of none
+            if hmac.compare_digest(known_digest, digest):
+                user_name = name
+        return user_name
 
     @property
-    def mark(self) -> str:
+    def verifier_fingerprint(self) -> str:
         """Another text wherever tokens are verified in another way; ``-`` where they are not."""
         settings, verifier = self._settings, type(self._verifier)
-        said = f"{verifier.__module__} {verifier.__qualname__} {settings.check} {settings.scopes} {settings.url}"
-        return NO_MARK if self._verifier is None else token_digest(said)[:16]
+        description = f"{verifier.__module__} {verifier.__qualname__} {settings.check} {settings.scopes} {settings.url}"
+        return NO_VERIFIER if self._verifier is None else token_digest(description)[:16]
 
-    async def verified(self, token: str, scope: Scope, gone: Gone | None = None) -> AccessToken:
-        """Return what the verifier says of a token that lets its holder in. Raises `Refused`; ``gone`` as above."""
+    async def verify_token(
+        self, token: str, scope: Scope, wait_for_disconnect: WaitForDisconnect | None = None
+    ) -> AccessToken:
+        """Return what the verifier says of a token that lets its holder in. Raises `HttpError`; ``gone`` as above."""
         access = None
-        if self._verifier is not None and len(token) <= _MOST_TOKEN_CHARACTERS:
-            place: Place | None = scope.get(PLACE_KEY)
-            with nullcontext() if place is None else place.checking():
-                asked = self._asked(self._verifier, token)
-                access = await (asked if gone is None else _unless_gone(asked, gone()))
+        if self._verifier is not None and len(token) <= _MAX_TOKEN_CHARACTERS:
+            reservation: RequestReservation | None = scope.get(RESERVATION_KEY)
+            with nullcontext() if reservation is None else reservation.count_token_check():
+                verification = self._call_verifier(self._verifier, token)
+                access = await (
+                    verification
+                    if wait_for_disconnect is None
+                    else _cancel_on_disconnect(verification, wait_for_disconnect())
+                )
         if access is None or (access.expires_at is not None and access.expires_at <= time.time()):
-            raise self._unknown(scope, "invalid_token")
-        if access.resource is not None and not self._is_for_us(access.resource, scope):
+            raise self._unauthorized_error(scope, "invalid_token")
+        if access.resource is not None and not self._is_own_resource(access.resource, scope):
             _log.warning("a token for %.200r was refused: it is for another server", access.resource)
-            raise self._unknown(scope, "invalid_token")
+            raise self._unauthorized_error(scope, "invalid_token")
         if missing := set(self._settings.scopes) - set(access.scopes):
-            raise self._unknown(scope, "insufficient_scope", sorted(missing))
+            raise self._unauthorized_error(scope, "insufficient_scope", sorted(missing))
         return access
 
-    async def _asked(self, verifier: TokenVerifier, token: str) -> AccessToken | None:
+    async def _call_verifier(self, verifier: TokenVerifier, token: str) -> AccessToken | None:
         try:
-            async with asyncio.timeout(_VERIFIER_SECONDS):
+            async with asyncio.timeout(_VERIFIER_TIMEOUT_SECONDS):
                 return await verifier.verify_token(token)
         except Exception as error:  # noqa: BLE001 - whatever fails lets nobody in; its text may hold the token
-            why = str(error) if isinstance(error, UnverifiableError) else type(error).__name__
-            _log.error("a token could not be verified: %s", why)
-            raise Refused(503, "Sign-in cannot be checked at present", {"retry-after": "5"}) from None
+            reason = str(error) if isinstance(error, VerifierUnavailableError) else type(error).__name__
+            _log.error("a token could not be verified: %s", reason)
+            raise HttpError(503, "Sign-in cannot be checked at present", {"retry-after": "5"}) from None
 
-    def _is_for_us(self, resource: str, scope: Scope) -> bool:
-        own = self.resource(scope)
-        return resource.rstrip("/") in (own, own.removesuffix("/mcp"))
+    def _is_own_resource(self, resource: str, scope: Scope) -> bool:
+        own_url = self.resource_url(scope)
+        return resource.rstrip("/") in (own_url, own_url.removesuffix("/mcp"))
 
-    def resource(self, scope: Scope) -> str:
+    def resource_url(self, scope: Scope) -> str:
         """Return the URL of the gateway's ``/mcp``, as callers know it."""
         base = self._settings.url
         if base is None:
-            base = f"{scope.get('scheme', 'http')}://{_only(scope, 'host') or 'localhost'}"
+            base = f"{scope.get('scheme', 'http')}://{_single_header(scope, 'host') or 'localhost'}"
         return f"{base}/mcp"
 
-    def metadata(self, scope: Scope) -> dict[str, Any] | None:
+    def create_resource_metadata(self, scope: Scope) -> dict[str, Any] | None:
         """Return what RFC 9728 says about the gateway; None without an issuer, and for another resource."""
-        own = urlsplit(self.resource(scope)).path
-        asked = str(scope["path"]).partition(METADATA_PATH)[2].rstrip("/")
-        if self._settings.issuer is None or asked not in ("", "/mcp", own):
+        own_path = urlsplit(self.resource_url(scope)).path
+        requested_path = str(scope["path"]).partition(METADATA_PATH)[2].rstrip("/")
+        if self._settings.issuer is None or requested_path not in ("", "/mcp", own_path):
             return None
-        said: dict[str, Any] = {
-            "resource": self.resource(scope),
+        document: dict[str, Any] = {
+            "resource": self.resource_url(scope),
             "authorization_servers": [self._settings.issuer],
             "bearer_methods_supported": ["header"],
         }
-        return {**said, "scopes_supported": list(self._settings.scopes)} if self._settings.scopes else said
+        return {**document, "scopes_supported": list(self._settings.scopes)} if self._settings.scopes else document
 
-    def _unknown(self, scope: Scope, error: str | None, missing: list[str] | None = None) -> Refused:
+    def _unauthorized_error(self, scope: Scope, error: str | None, missing: list[str] | None = None) -> HttpError:
         parts: list[str] = [] if error is None else [f'error="{error}"']
         if self._settings.scopes:  # which to ask the authorization server for
             parts.append(f'scope="{" ".join(self._settings.scopes)}"')
         if self._settings.issuer is not None:
-            base = urlsplit(self.resource(scope))
-            parts.append(f'resource_metadata="{base.scheme}://{base.netloc}{METADATA_PATH}{base.path}"')
-        said = f"Bearer {', '.join(parts)}".rstrip()
-        words = "A scope is missing" if missing else "Sign in with a bearer token"
-        return Refused(403 if missing else 401, words, {"www-authenticate": said})
+            resource_url = urlsplit(self.resource_url(scope))
+            parts.append(
+                f'resource_metadata="{resource_url.scheme}://{resource_url.netloc}{METADATA_PATH}{resource_url.path}"'
+            )
+        challenge = f"Bearer {', '.join(parts)}".rstrip()
+        message = "A scope is missing" if missing else "Sign in with a bearer token"
+        return HttpError(403 if missing else 401, message, {"www-authenticate": challenge})
 
 
-async def _unless_gone(work: Coroutine[Any, Any, T], gone: Coroutine[Any, Any, object]) -> T:
-    """Do some work for as long as its caller is there. Raises `Refused` once they have hung up."""
-    task, watcher = asyncio.create_task(work), asyncio.create_task(gone)
+async def _cancel_on_disconnect(work: Coroutine[Any, Any, T], wait_for_disconnect: Coroutine[Any, Any, object]) -> T:
+    """Do some work for as long as its caller is there. Raises `HttpError` once they have hung up."""
+    task, watcher = asyncio.create_task(work), asyncio.create_task(wait_for_disconnect)
     try:
         await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise Refused(400, "The caller has hung up")
+        raise HttpError(400, "The caller has hung up")
     finally:
         task.cancel()
         watcher.cancel()
@@ -472,16 +508,16 @@ async def _unless_gone(work: Coroutine[Any, Any, T], gone: Coroutine[Any, Any, o
 def principal_id(access: AccessToken) -> str:
     """Return one text for each user of each issuer: no user can choose a subject that reads as another's."""
     client, issuer, subject = principal_components(access)
-    whose = f"client {quote(client, safe='')}" if subject is None else f"user {quote(subject, safe='@')}"
-    found = f"{VERIFIED}{quote(issuer or '', safe=':/.')} {whose}"
-    return found if len(found) <= _MOST_ID_CHARACTERS else f"{VERIFIED}{token_digest(found)}"
+    identity = f"client {quote(client, safe='')}" if subject is None else f"user {quote(subject, safe='@')}"
+    full_id = f"{VERIFIED_PREFIX}{quote(issuer or '', safe=':/.')} {identity}"
+    return full_id if len(full_id) <= _MAX_ID_CHARACTERS else f"{VERIFIED_PREFIX}{token_digest(full_id)}"
 
 
-def _all(scope: Scope, name: str) -> list[str]:
+def _header_values(scope: Scope, name: str) -> list[str]:
     return Headers(scope=scope).getlist(name)
 
 
-def _only(scope: Scope, name: str) -> str | None:
+def _single_header(scope: Scope, name: str) -> str | None:
     """Return a header that comes once; None for none, and for one of which two readers would take different ones."""
-    found = _all(scope, name)
-    return found[0] if len(found) == 1 else None
+    values = _header_values(scope, name)
+    return values[0] if len(values) == 1 else None

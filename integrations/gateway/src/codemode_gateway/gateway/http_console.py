@@ -32,11 +32,11 @@ from ..config.model import ConfigError
 from ..config.places import login_command
 from ..oauth.browser import PAGE_HEADERS, SIGNED_IN, page
 from ..oauth.settings import SignInError
-from .http_auth import NO_MARK, Door, principal_id
-from .http_limits import Refused
-from .http_settings import VERIFIED, HttpSettings, token_digest
-from .options import APP, keys_of
-from .principals import LOCAL, Principal, scope_of
+from .http_auth import NO_VERIFIER, RequestAuthenticator, principal_id
+from .http_limits import HttpError
+from .http_settings import VERIFIED_PREFIX, HttpSettings, token_digest
+from .options import APP_NAME, load_keys
+from .principals import LOCAL, Principal, sharing_scope_of
 
 if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
@@ -46,11 +46,13 @@ if TYPE_CHECKING:
 # A verified token is exchanged for a session of the console. Its signed cookie names the user and the end of the
 # session, so every host with the same keys knows it. The token itself is not stored.
 
-_START = "verified"
-_UNENDING_SECONDS = 3600.0
+_VERIFIED_PREFIX = "verified"
+_DEFAULT_SESSION_SECONDS = 3600.0
 
 
-def console_users(door: Callable[[], Door], clock: Callable[[], float] = time.time) -> type[TokenAuth]:
+def create_token_auth_class(
+    get_authenticator: Callable[[], RequestAuthenticator], clock: Callable[[], float] = time.time
+) -> type[TokenAuth]:
     """Return the console's class of users by their tokens, which knows those whom the verifier of a door lets in too.
 
     Their session ends with their token, or after an hour where that says nothing of its end, and whenever tokens are
@@ -64,29 +66,35 @@ def console_users(door: Callable[[], Door], clock: Callable[[], float] = time.ti
             if known is not None or not token:
                 return known
             try:
-                access = await door().verified(token, request.scope, request.receive)
-            except Refused as refused:
-                if refused.status < 500:
+                access = await get_authenticator().verify_token(token, request.scope, request.receive)
+            except HttpError as error:
+                if error.status < 500:
                     return None
-                words = "Try again in a moment."
-                raise Problem(503, refused.message, words) from None
-            until = clock() + _UNENDING_SECONDS if access.expires_at is None else access.expires_at
-            key = f"{_START} {door().mark} {math.floor(until)} {principal_id(access)}"
+                advice = "Try again in a moment."
+                raise Problem(503, error.message, advice) from None
+            expires_at = clock() + _DEFAULT_SESSION_SECONDS if access.expires_at is None else access.expires_at
+            fingerprint = get_authenticator().verifier_fingerprint
+            key = f"{_VERIFIED_PREFIX} {fingerprint} {math.floor(expires_at)} {principal_id(access)}"
             user = self.find_by_session_key(key)
             return None if user is None else (user, key)
 
         @property
         def has_one_user(self) -> bool:
             base: Any = super()
-            return door().mark == NO_MARK and base.has_one_user
+            return get_authenticator().verifier_fingerprint == NO_VERIFIER and base.has_one_user
 
         def find_by_session_key(self, key: str) -> Any:
             base: Any = super()
-            start, _, rest = key.partition(" ")
-            if start != _START:
+            prefix, _, fields = key.partition(" ")
+            if prefix != _VERIFIED_PREFIX:
                 return base.find_by_session_key(key)
-            mark, until, name = [*rest.split(" ", 2), "", "", ""][:3]
-            is_known = mark == door().mark and until.isdigit() and clock() < int(until) and name.startswith(VERIFIED)
+            mark, until, name = [*fields.split(" ", 2), "", "", ""][:3]
+            is_known = (
+                mark == get_authenticator().verifier_fingerprint
+                and until.isdigit()
+                and clock() < int(until)
+                and name.startswith(VERIFIED_PREFIX)
+            )
             return User(name, [name]) if is_known else None
 
     return Users
@@ -100,11 +108,11 @@ class StandingApprovals:
 
     def choices(self, record: Record, request: StoredRequest) -> dict[str, str]:
         """Return for how long an approval of a call may hold beside that call, in words; nothing where it may not."""
-        found: dict[str, str] = {}
+        descriptions: dict[str, str] = {}
         for scope in SCOPES:
             with suppress(ValueError):
-                found[scope] = LaterCalls.of(record, [request], scope).words
-        return found
+                descriptions[scope] = LaterCalls.of(record, [request], scope).words
+        return descriptions
 
     async def keep(
         self, record: Record, request: StoredRequest, choice: Any, *, actor: str, address: str | None
@@ -119,43 +127,45 @@ class StandingApprovals:
 SERVERS_PATH = "/servers/"
 
 
-def server_pages(gateway: Any, **guard: Any) -> ASGIApp:
+def create_server_pages(gateway: Any, **guard_options: Any) -> ASGIApp:
     """Return the pages, behind the sign-in of the console: ``guard`` is what that is made with."""
-    return Guarded(_Pages(gateway), **guard)
+    return Guarded(_ServerPages(gateway), **guard_options)
 
 
-def server_page(name: str) -> str:
+def server_page_path(name: str) -> str:
     """Return the path of the page of a server, behind that of the console."""
     return SERVERS_PATH + quote(name, safe="")
 
 
-class _Pages:
+class _ServerPages:
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         try:
-            response: Response = await self._answer(request)
+            response: Response = await self._respond(request)
         except Problem as problem:
             response = problem_page(request, problem)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD"})
         path = str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")))
         name = path.removeprefix(SERVERS_PATH)
-        server = next((one for one in self._gateway.config.servers if one.name == name), None)
+        matching_server = next(
+            (matching_server for matching_server in self._gateway.config.servers if matching_server.name == name), None
+        )
         sign_ins = getattr(self._gateway, "sign_ins", None)
-        if server is None or server.url is None or sign_ins is None:
+        if matching_server is None or matching_server.url is None or sign_ins is None:
             raise Problem(404, "There is no such server", "The configuration has none to sign in to by this name.")
-        principal = self._principal(request.scope["user"])
-        if scope_of(server, Principal(principal)).owner != principal:
-            words = f"Whoever runs the gateway signs in to it: {login_command(name)}"
-            raise Problem(403, "All users share this server", words)
+        principal = self._principal_of(request.scope["user"])
+        if sharing_scope_of(matching_server, Principal(principal)).owner != principal:
+            advice = f"Whoever runs the gateway signs in to it: {login_command(name)}"
+            raise Problem(403, "All users share this server", advice)
         try:
-            sign_in = await sign_ins.sign_in(server, principal)
+            sign_in = await sign_ins.sign_in(matching_server, principal)
         except SignInError as error:
             raise Problem(502, "Signing in cannot begin", error.message) from None
         if sign_in is None:
@@ -163,13 +173,13 @@ class _Pages:
         cookie = sign_in.set_cookie()
         return RedirectResponse(sign_in.url, 303, headers={} if cookie is None else {"Set-Cookie": cookie})
 
-    def _principal(self, user: Any) -> str:
+    def _principal_of(self, user: Any) -> str:
         if user.tenants is not ALL_TENANTS and len(user.tenants) == 1:
             return next(iter(user.tenants))
-        words = (
+        advice = (
             "You see the programs of several users, or of none. Sign in with the token of the one who uses the server."
         )
-        raise Problem(403, "Whose sign-in this is cannot be known", words)
+        raise Problem(403, "Whose sign-in this is cannot be known", advice)
 
 
 CONSOLE_PATH = "/console"
@@ -183,50 +193,59 @@ class MountedConsole:
     this machine's, else for all. Raises `ConfigError` for users who cannot be meant.
     """
 
-    def __init__(self, gateway: Any, settings: HttpSettings, door: Callable[[], Door], *, asks: bool) -> None:
-        self._sees = ALL_TENANTS if asks else [LOCAL.id]
+    def __init__(
+        self,
+        gateway: Any,
+        settings: HttpSettings,
+        get_authenticator: Callable[[], RequestAuthenticator],
+        *,
+        requires_sign_in: bool,
+    ) -> None:
+        self._operator_tenants = ALL_TENANTS if requires_sign_in else [LOCAL.id]
         self.token = secrets.token_urlsafe(32) if settings.console is None and not settings.tokens else None
-        self._auth = console_users(door)(self._users(settings))
-        keys = keys_of(gateway.config.settings.keys, gateway.folder)
+        self._auth = create_token_auth_class(get_authenticator)(self._create_users(settings))
+        signing_keys = load_keys(gateway.config.settings.keys, gateway.folder)
         # Of the same keys on all hosts, the last of which signs, and of no use for what else they do.
-        secret = [hmac.new(key, b"codemode mcp console", hashlib.sha256).digest() for key in keys]
+        secret = [hmac.new(key, b"codemode mcp console", hashlib.sha256).digest() for key in signing_keys]
         base_url = None if settings.url is None else settings.url + CONSOLE_PATH
-        approvals = StandingApprovals(gateway.folder, gateway.store)
+        standing_approvals = StandingApprovals(gateway.folder, gateway.store)
         # The one token of this machine alone is used in browsers that other local servers can lead to their own ports.
-        self._private = f"~{secrets.token_urlsafe(24)}" if self.token is not None and settings.url is None else None
+        self._private_path = (
+            f"~{secrets.token_urlsafe(24)}" if self.token is not None and settings.url is None else None
+        )
         options = {
             "secret": secret,
-            "inspect": _inspecting(keys),
-            "standing_approvals": approvals,
-            "private_path": self._private,
+            "inspect": _create_inspector(signing_keys),
+            "standing_approvals": standing_approvals,
+            "private_path": self._private_path,
         }
         self._console = approval_console(gateway.store, auth=self._auth, base_url=base_url, options=options)
-        self._servers = server_pages(
+        self._server_pages = create_server_pages(
             gateway,
             auth=self._auth,
             store=gateway.store,
             secret=secret,
             base_url=base_url,
-            private_path=self._private,
+            private_path=self._private_path,
         )
 
-    def take(self, settings: HttpSettings) -> None:
+    def replace_users(self, settings: HttpSettings) -> None:
         """Have the users of another configuration: who is not among them is nobody at once. Raises `ConfigError`."""
-        nobody = {f"sha256:{token_digest(secrets.token_urlsafe(32))}": User("nobody", [])}
-        self._auth.replace(self._users(settings) or nobody)
+        no_users = {f"sha256:{token_digest(secrets.token_urlsafe(32))}": User("nobody", [])}
+        self._auth.replace(self._create_users(settings) or no_users)
 
-    def _users(self, settings: HttpSettings) -> dict[str, Any]:
-        found: dict[str, Any] = {f"sha256:{digest}": User(name, [name]) for digest, name in settings.tokens.items()}
-        said = settings.console or self.token
-        if isinstance(said, str):
-            found[f"sha256:{token_digest(said)}"] = User("operator", self._sees)
-        elif said is not None:
+    def _create_users(self, settings: HttpSettings) -> dict[str, Any]:
+        users: dict[str, Any] = {f"sha256:{digest}": User(name, [name]) for digest, name in settings.tokens.items()}
+        configured = settings.console or self.token
+        if isinstance(configured, str):
+            users[f"sha256:{token_digest(configured)}"] = User("operator", self._operator_tenants)
+        elif configured is not None:
             try:
                 # Read as a file of tokens is, with its refusals.
-                found |= {key.lower(): _user(key, one) for key, one in said.items()}
+                users |= {key.lower(): _parse_user(key, user) for key, user in configured.items()}
             except ValueError as error:
                 raise ConfigError(f"codemode.auth.console: {error}") from error
-        return found
+        return users
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -238,22 +257,22 @@ class MountedConsole:
         """Answer a request for a path of the console."""
         root = f"{scope.get('root_path', '')}{CONSOLE_PATH}"
         if scope["path"] == root:
-            raise Refused(307, "The console is one slash further", {"location": f"{root}/"})
-        below = str(scope["path"])[len(root) :].removeprefix(f"/{self._private}")
-        is_servers = below.startswith(SERVERS_PATH)
-        await (self._servers if is_servers else self._console)({**scope, "root_path": root}, receive, send)
+            raise HttpError(307, "The console is one slash further", {"location": f"{root}/"})
+        subpath = str(scope["path"])[len(root) :].removeprefix(f"/{self._private_path}")
+        is_server_page = subpath.startswith(SERVERS_PATH)
+        await (self._server_pages if is_server_page else self._console)({**scope, "root_path": root}, receive, send)
 
 
-def _user(key: str, said: Any) -> Any:
-    auth = TokenAuth.from_json(json.dumps({key: said}))
+def _parse_user(key: str, entry: Any) -> Any:
+    auth = TokenAuth.from_json(json.dumps({key: entry}))
     return auth.find_by_session_key(key.lower() if key.lower().startswith("sha256:") else f"sha256:{key.lower()}")
 
 
-def _inspecting(keys: tuple[bytes, ...]) -> Any:
+def _create_inspector(keys: tuple[bytes, ...]) -> Any:
     """Return what reads the pauses of this gateway: each is bound to its app, and to whose it is."""
 
     def inspect(record: Any, interrupt: Any) -> Any:
-        options = {"continuation": {"keys": keys, "conversation_id": f"{APP}:{record.tenant}"}}
+        options = {"continuation": {"keys": keys, "conversation_id": f"{APP_NAME}:{record.tenant}"}}
         return inspect_interrupt(interrupt, options, conversation_id=record.tenant)
 
     return inspect

@@ -43,17 +43,17 @@ class TokenCheck:
     audiences: tuple[str, ...]
 
 
-def token_check(
+def parse_token_check(
     auth: Mapping[str, Any], *, issuer: str | None, url: str | None, audiences: tuple[str, ...]
 ) -> TokenCheck | None:
     """Return how tokens are verified; None where nothing is said of it. Raises `ConfigError`."""
-    said = [key for key in ("introspection", "jwt") if auth.get(key) is not None]
-    if not said:
+    methods = [key for key in ("introspection", "jwt") if auth.get(key) is not None]
+    if not methods:
         if audiences:
             raise ConfigError(f"{PATH}.audience is of no use without {PATH}.jwt or {PATH}.introspection")
         return None
-    path = f"{PATH}.{said[0]}"
-    if len(said) > 1:
+    path = f"{PATH}.{methods[0]}"
+    if len(methods) > 1:
         raise ConfigError(f"{PATH}.introspection and {PATH}.jwt exclude each other: remove one")
     if issuer is None:
         raise ConfigError(f"{path} needs {PATH}.issuer, the authorization server whose tokens are taken")
@@ -62,47 +62,51 @@ def token_check(
             f"{path} needs {PATH}.url, where the gateway is for others, or {PATH}.audience, what tokens for it name:"
             " without, tokens for other servers would be taken"
         )
-    own = audiences or (f"{url}/mcp", cast("str", url))
-    return TokenCheck((_introspection if said[0] == "introspection" else _jwt)(auth[said[0]], path), issuer, own)
+    accepted_audiences = audiences or (f"{url}/mcp", cast("str", url))
+    return TokenCheck(
+        (_parse_introspection if methods[0] == "introspection" else _parse_jwt)(auth[methods[0]], path),
+        issuer,
+        accepted_audiences,
+    )
 
 
-def _introspection(said: Any, path: str) -> Introspection:
-    found = _object(said, path, ("url", "clientId", "clientSecret"))
-    client_id, secret = found.get("clientId"), found.get("clientSecret")
+def _parse_introspection(value: Any, path: str) -> Introspection:
+    settings = _require_object(value, path, ("url", "clientId", "clientSecret"))
+    client_id, secret = settings.get("clientId"), settings.get("clientSecret")
     if not (isinstance(client_id, str) and client_id and isinstance(secret, str) and secret):
         raise ConfigError(f"{path} needs clientId and clientSecret, as which the gateway asks there")
-    return Introspection(_secure(found.get("url"), f"{path}.url"), client_id, secret)
+    return Introspection(_require_secure_url(settings.get("url"), f"{path}.url"), client_id, secret)
 
 
-def _jwt(said: Any, path: str) -> Jwt:
-    found = _object(said, path, ("jwksUrl", "algorithms"))
-    algorithms = found.get("algorithms", ALGORITHMS)
-    several = [algorithms] if isinstance(algorithms, str) else algorithms
-    if not isinstance(several, list | tuple) or not several or not set(cast("list[Any]", several)) <= {*ALGORITHMS}:
+def _parse_jwt(value: Any, path: str) -> Jwt:
+    settings = _require_object(value, path, ("jwksUrl", "algorithms"))
+    algorithms = settings.get("algorithms", ALGORITHMS)
+    names = [algorithms] if isinstance(algorithms, str) else algorithms
+    if not isinstance(names, list | tuple) or not names or not set(cast("list[Any]", names)) <= {*ALGORITHMS}:
         raise ConfigError(f"{path}.algorithms must be some of {', '.join(ALGORITHMS)}")
-    return Jwt(_secure(found.get("jwksUrl"), f"{path}.jwksUrl"), tuple(cast("list[str]", several)))
+    return Jwt(_require_secure_url(settings.get("jwksUrl"), f"{path}.jwksUrl"), tuple(cast("list[str]", names)))
 
 
-def _object(said: Any, path: str, keys: tuple[str, ...]) -> Mapping[str, Any]:
-    if not isinstance(said, Mapping):
+def _require_object(value: Any, path: str, keys: tuple[str, ...]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
         raise ConfigError(f"{path} must be an object with {', '.join(keys)}")
-    found = cast("Mapping[str, Any]", said)
-    if unknown := sorted(set(found) - set(keys)):
+    settings = cast("Mapping[str, Any]", value)
+    if unknown := sorted(set(settings) - set(keys)):
         raise ConfigError(f"{path}.{unknown[0]} is not known; {path} has {', '.join(keys)}")
-    return found
+    return settings
 
 
-def _secure(said: Any, path: str) -> str:
+def _require_secure_url(value: Any, path: str) -> str:
     try:
-        parts = urlsplit(said) if isinstance(said, str) and said.isprintable() else None
-        is_one = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(value) if isinstance(value, str) and value.isprintable() else None
+        is_url = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        parts, is_one = None, False
-    if parts is None or not is_one or parts.fragment or "@" in parts.netloc:
+        parts, is_url = None, False
+    if parts is None or not is_url or parts.fragment or "@" in parts.netloc:
         raise ConfigError(f"{path} must be a URL such as https://login.example.com/...")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ConfigError(f"{path} must be https: whoever reads along would know the tokens, or could make some")
-    return cast("str", said)
+    return cast("str", value)
 
 
 def is_loopback(host: str) -> bool:
@@ -122,10 +126,10 @@ _KEYS = (
     *("tokens", "issuer", "scopes", "audience", "jwt", "introspection"),
     *("url", "origins", "hosts", "proxies", "console"),
 )
-_HASH = "sha256:"
-_HEX = frozenset("0123456789abcdef")
-_MOST_NAME_CHARACTERS = 200
-VERIFIED = "oauth:"
+_HASH_PREFIX = "sha256:"
+_HEX_DIGITS = frozenset("0123456789abcdef")
+_MAX_NAME_CHARACTERS = 200
+VERIFIED_PREFIX = "oauth:"
 """What the ids of principals begin with whom a token verifier has named, and no name of the file may."""
 
 
@@ -172,21 +176,23 @@ class HttpSettings:
     check: TokenCheck | None = None
 
 
-def http_settings(auth: Mapping[str, Any]) -> HttpSettings:
+def parse_http_settings(auth: Mapping[str, Any]) -> HttpSettings:
     """Return what ``codemode.auth`` says. Raises `ConfigError` that names the place and what may stand there."""
     if unknown := sorted(set(auth) - set(_KEYS)):
         raise ConfigError(f"{_PATH}.{unknown[0]} is not known; {_PATH} has {', '.join(_KEYS)}")
-    issuer, url = _url(auth.get("issuer"), "issuer"), _url(auth.get("url"), "url")
+    issuer, url = _parse_url(auth.get("issuer"), "issuer"), _parse_url(auth.get("url"), "url")
     return HttpSettings(
-        tokens=_tokens(auth.get("tokens", {})),
+        tokens=_parse_tokens(auth.get("tokens", {})),
         issuer=issuer,
-        scopes=_scopes(auth.get("scopes", ())),
+        scopes=_parse_scopes(auth.get("scopes", ())),
         url=url,
-        check=token_check(auth, issuer=issuer, url=url, audiences=_texts(auth.get("audience", ()), "audience")),
-        origins=tuple(_origin(one) for one in _texts(auth.get("origins", ()), "origins")),
-        hosts=tuple(_host(one) for one in _texts(auth.get("hosts", ()), "hosts")),
-        proxies=_proxies(_texts(auth.get("proxies", ()), "proxies")),
-        console=_console(auth.get("console")),
+        check=parse_token_check(
+            auth, issuer=issuer, url=url, audiences=_parse_texts(auth.get("audience", ()), "audience")
+        ),
+        origins=tuple(_parse_origin(text) for text in _parse_texts(auth.get("origins", ()), "origins")),
+        hosts=tuple(_parse_host(text) for text in _parse_texts(auth.get("hosts", ()), "hosts")),
+        proxies=_parse_proxies(_parse_texts(auth.get("proxies", ()), "proxies")),
+        console=_parse_console(auth.get("console")),
     )
 
 
@@ -195,79 +201,81 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _tokens(said: Any) -> dict[str, str]:
-    if not isinstance(said, Mapping):
+def _parse_tokens(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
         raise ConfigError(f"{_PATH}.tokens must be an object of users by the hashes of their tokens")
-    found: dict[str, str] = {}
-    for key, user in cast("Mapping[Any, Any]", said).items():
-        digest = str(key).lower().removeprefix(_HASH)
-        if len(digest) != 64 or not set(digest) <= _HEX:
+    names: dict[str, str] = {}
+    for key, user in cast("Mapping[Any, Any]", value).items():
+        digest = str(key).lower().removeprefix(_HASH_PREFIX)
+        if len(digest) != 64 or not set(digest) <= _HEX_DIGITS:
             # The key may be a token that was meant to be hashed: it is not told.
             raise ConfigError(
                 f'the keys of {_PATH}.tokens must be "sha256:" and the SHA-256 of a token, in hexadecimal'
             )
-        found[digest] = _name(user, f"{_PATH}.tokens[{_HASH}{digest[:8]}...]")
-    return found
+        names[digest] = _parse_user_name(user, f"{_PATH}.tokens[{_HASH_PREFIX}{digest[:8]}...]")
+    return names
 
 
-def _name(user: Any, path: str) -> str:
-    said: Mapping[str, Any] = cast("Mapping[str, Any]", user) if isinstance(user, Mapping) else {}
-    name = said.get("name")
-    if set(said) != {"name"} or not isinstance(name, str) or not 0 < len(name) <= _MOST_NAME_CHARACTERS:
-        raise ConfigError(f'{path} must be {{"name": ...}}, a text of at most {_MOST_NAME_CHARACTERS} characters')
-    if not name.isprintable() or name != name.strip() or name.startswith(VERIFIED):
-        raise ConfigError(f"{path}.name must be a visible text that does not begin with {VERIFIED!r}, got {name!r}")
+def _parse_user_name(user: Any, path: str) -> str:
+    entry: Mapping[str, Any] = cast("Mapping[str, Any]", user) if isinstance(user, Mapping) else {}
+    name = entry.get("name")
+    if set(entry) != {"name"} or not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME_CHARACTERS:
+        raise ConfigError(f'{path} must be {{"name": ...}}, a text of at most {_MAX_NAME_CHARACTERS} characters')
+    if not name.isprintable() or name != name.strip() or name.startswith(VERIFIED_PREFIX):
+        raise ConfigError(
+            f"{path}.name must be a visible text that does not begin with {VERIFIED_PREFIX!r}, got {name!r}"
+        )
     if name == LOCAL.id:
         raise ConfigError(f"{path}.name: {name!r} is who uses the gateway without sign-in; take another")
     return name
 
 
-def _console(said: Any) -> str | Mapping[str, Any] | None:
-    if said is None or (isinstance(said, str) and len(said) >= 16):
-        return said
-    if isinstance(said, Mapping) and said:
-        return cast("Mapping[str, Any]", said)
+def _parse_console(value: Any) -> str | Mapping[str, Any] | None:
+    if value is None or (isinstance(value, str) and len(value) >= 16):
+        return value
+    if isinstance(value, Mapping) and value:
+        return cast("Mapping[str, Any]", value)
     raise ConfigError(
         f"{_PATH}.console must be a token of at least 16 characters, or an object of users by the hashes of their"
         ' tokens: {"sha256:...": {"name": ..., "tenants": [...]}}'
     )
 
 
-def _texts(said: Any, key: str) -> tuple[str, ...]:
-    several = [said] if isinstance(said, str) else said
-    if not isinstance(several, list | tuple) or not all(isinstance(one, str) for one in cast("list[Any]", several)):
+def _parse_texts(value: Any, key: str) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in cast("list[Any]", texts)):
         raise ConfigError(f"{_PATH}.{key} must be a list of texts")
-    return tuple(cast("list[str]", several))
+    return tuple(cast("list[str]", texts))
 
 
-def _scopes(said: Any) -> tuple[str, ...]:
-    found = tuple(part for one in _texts(said, "scopes") for part in one.split())
+def _parse_scopes(value: Any) -> tuple[str, ...]:
+    scopes = tuple(scope for text in _parse_texts(value, "scopes") for scope in text.split())
     # They stand in a header, between quotes.
-    if not all(one.isascii() and one.isprintable() and not set(one) & set('"\\') for one in found):
+    if not all(text.isascii() and text.isprintable() and not set(text) & set('"\\') for text in scopes):
         raise ConfigError(f"{_PATH}.scopes must be scopes as authorization servers write them")
-    return found
+    return scopes
 
 
-def _url(said: Any, key: str) -> str | None:
-    if said is None:
+def _parse_url(value: Any, key: str) -> str | None:
+    if value is None:
         return None
-    parts = urlsplit(said) if isinstance(said, str) and said.isprintable() else None
+    parts = urlsplit(value) if isinstance(value, str) and value.isprintable() else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigError(f"{_PATH}.{key} must be a URL such as https://tools.example.com")
-    return cast("str", said).rstrip("/")
+    return cast("str", value).rstrip("/")
 
 
-def _proxies(named: tuple[str, ...]) -> tuple[str, ...]:
+def _parse_proxies(networks: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        for name in named:
-            ip_network(name)
+        for network in networks:
+            ip_network(network)
     except ValueError as error:
-        said = f"{_PATH}.proxies must be addresses or networks such as 10.0.0.7 and 10.1.0.0/16: {error}"
-        raise ConfigError(said) from error
-    return named
+        message = f"{_PATH}.proxies must be addresses or networks such as 10.0.0.7 and 10.1.0.0/16: {error}"
+        raise ConfigError(message) from error
+    return networks
 
 
-def _origin(text: str) -> str:
+def _parse_origin(text: str) -> str:
     parts = urlsplit(text)
     if (
         parts.scheme not in ("http", "https")
@@ -278,7 +286,7 @@ def _origin(text: str) -> str:
     return text
 
 
-def _host(text: str) -> str:
+def _parse_host(text: str) -> str:
     if not text or not set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-"):
         raise ConfigError(f"{_PATH}.hosts must be names such as tools.example.com, without a port, got {text!r}")
     return text

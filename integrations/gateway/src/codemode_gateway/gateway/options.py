@@ -28,85 +28,85 @@ if TYPE_CHECKING:
 
 # A client is known by the name it gives itself; what is here was seen at its documents, its source or its issues.
 
-Asks = Literal["declared", "console"]
+AskMode = Literal["declared", "console"]
 
-DOTTED, PLAIN = "codemode.run", "codemode_run"
-TOOL_NAMES = (DOTTED, PLAIN)
+DOTTED_TOOL_NAME, PLAIN_TOOL_NAME = "codemode.run", "codemode_run"
+TOOL_NAMES = (DOTTED_TOOL_NAME, PLAIN_TOOL_NAME)
 """Both are always accepted, whichever is announced."""
 
-_VIA = (" (via ", " via ")
+_PROXY_MARKERS = (" (via ", " via ")
 
 
 @dataclass(frozen=True)
-class Announced:
+class ClientProfile:
     """What one client is shown, and how it can ask a person.
 
-    ``tool_name`` is the announced name, ``description_characters`` what it reads of a description; ``asks`` is
+    ``tool_name`` is the announced name, ``description_characters`` what it reads of a description; ``ask_mode`` is
     ``declared`` where it can do what it declares, ``console`` where it is not to be asked at all.
     """
 
-    tool_name: str = PLAIN
+    tool_name: str = PLAIN_TOOL_NAME
     description_characters: int = 4_000
-    takes_dots: bool = False
-    asks: Asks = "declared"
+    allows_dots: bool = False
+    ask_mode: AskMode = "declared"
 
 
 # Without a row: an underscore, 4,000 characters, and the ways to ask that the client itself declares.
-CLIENTS: Mapping[str, Announced] = {
-    "claude-code": Announced(description_characters=2_000),  # cuts at 2,048, and says so in no log
-    "codex-mcp-client": Announced(description_characters=4_000),
-    "mcp-inspector": Announced(takes_dots=True),
-    "inspector-client": Announced(takes_dots=True),
-    "inspector-cli": Announced(takes_dots=True),
+CLIENT_PROFILES: Mapping[str, ClientProfile] = {
+    "claude-code": ClientProfile(description_characters=2_000),  # cuts at 2,048, and says so in no log
+    "codex-mcp-client": ClientProfile(description_characters=4_000),
+    "mcp-inspector": ClientProfile(allows_dots=True),
+    "inspector-client": ClientProfile(allows_dots=True),
+    "inspector-cli": ClientProfile(allows_dots=True),
 }
 
 
-def announced(client_info: Any, settings: GatewaySettings) -> Announced:
+def find_client_profile(client_info: Any, settings: GatewaySettings) -> ClientProfile:
     """Return what a client is shown: by its name, with what the settings say otherwise.
 
     ``client_info`` is the SDK's ``Implementation``, or None. ``settings.clients`` has, by name, ``toolName``,
     ``descriptionCharacters`` and ``asks``; ``*`` is every client.
     """
-    name = _plain(getattr(client_info, "name", None))
-    known = CLIENTS.get(name, Announced())
-    wanted = settings.tool_name
+    name = _normalize_client_name(getattr(client_info, "name", None))
+    profile = CLIENT_PROFILES.get(name, ClientProfile())
+    tool_name = settings.tool_name
     if settings.clients:
-        own = {_plain(key): value for key, value in settings.clients.items()}
-        for said in (own.get("*"), own.get(name)):
-            if is_mapping(said):
-                wanted = str(said.get("toolName", wanted))
-                known = _overridden(known, said)
-    auto = DOTTED if known.takes_dots else PLAIN
-    return replace(known, tool_name=auto if wanted == "auto" else wanted)
+        overrides = {_normalize_client_name(key): value for key, value in settings.clients.items()}
+        for override in (overrides.get("*"), overrides.get(name)):
+            if is_mapping(override):
+                tool_name = str(override.get("toolName", tool_name))
+                profile = _apply_override(profile, override)
+    default_name = DOTTED_TOOL_NAME if profile.allows_dots else PLAIN_TOOL_NAME
+    return replace(profile, tool_name=default_name if tool_name == "auto" else tool_name)
 
 
-def _overridden(known: Announced, said: Mapping[str, Any]) -> Announced:
-    characters = said.get("descriptionCharacters", known.description_characters)
-    return replace(known, description_characters=int(characters), asks=said.get("asks", known.asks))
+def _apply_override(profile: ClientProfile, override: Mapping[str, Any]) -> ClientProfile:
+    characters = override.get("descriptionCharacters", profile.description_characters)
+    return replace(profile, description_characters=int(characters), ask_mode=override.get("asks", profile.ask_mode))
 
 
-def _plain(name: Any) -> str:
+def _normalize_client_name(name: Any) -> str:
     """Return a name as the table has it: a proxy adds itself to the name of the client behind it."""
     plain = name.casefold() if isinstance(name, str) else ""
-    for via in _VIA:
+    for via in _PROXY_MARKERS:
         plain = plain.partition(via)[0]
     return plain.strip()
 
 
-_NAME = "gateway.key"
-_BYTES = 32
+_KEY_FILE_NAME = "gateway.key"
+_KEY_BYTES = 32
 
 
-def keys_of(named: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
+def load_keys(configured_keys: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
     """Return the keys: the last one signs. Without any named, the one kept in ``folder``, made where there is none.
 
     Of several gateways that make it at once, all take the same. Raises `ConfigError` where it cannot be kept.
     """
-    if named:
-        return tuple(key.encode() for key in named)
-    path = folder / _NAME
+    if configured_keys:
+        return tuple(key.encode() for key in configured_keys)
+    path = folder / _KEY_FILE_NAME
     try:
-        return (_kept(path) or _make_key(path),)
+        return (_read_key(path) or _create_key(path),)
     except OSError as error:
         raise ConfigError(
             f"the key of this gateway cannot be kept in {folder}: {error.strerror}; name a folder that can be written"
@@ -114,7 +114,7 @@ def keys_of(named: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
         ) from error
 
 
-def _kept(path: Path) -> bytes | None:
+def _read_key(path: Path) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
@@ -122,81 +122,83 @@ def _kept(path: Path) -> bytes | None:
     try:
         problem, key = not_private(os.fstat(descriptor)), b""
         if problem is None:
-            key = os.read(descriptor, _BYTES + 1)
+            key = os.read(descriptor, _KEY_BYTES + 1)
     finally:
         os.close(descriptor)
     if problem is not None:
         raise ConfigError(f"{path}, this gateway's key, is not used: {problem}; or name others (codemode.keys)")
-    if len(key) != _BYTES:
-        raise ConfigError(f"{path} is no key of a gateway: it has not {_BYTES} bytes; remove it, and a new one is made")
+    if len(key) != _KEY_BYTES:
+        raise ConfigError(
+            f"{path} is no key of a gateway: it has not {_KEY_BYTES} bytes; remove it, and a new one is made"
+        )
     return key
 
 
-def _make_key(path: Path) -> bytes:
+def _create_key(path: Path) -> bytes:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mine = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    temporary_path = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    descriptor = os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(os.urandom(_BYTES))
+            file.write(os.urandom(_KEY_BYTES))
         # Whole or not at all, and the first one stays.
         with suppress(FileExistsError):
-            os.link(mine, path)
+            os.link(temporary_path, path)
     finally:
-        mine.unlink()
-    kept = _kept(path)
-    if kept is None:
+        temporary_path.unlink()
+    key = _read_key(path)
+    if key is None:
         raise FileNotFoundError(2, "it was removed as it was made")
-    return kept
+    return key
 
 
-_FILE = "gateway.sqlite"
-_POSTGRES = ("postgresql://", "postgres://")
-APP = "codemode-mcp"
+_STORE_FILE_NAME = "gateway.sqlite"
+_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
+APP_NAME = "codemode-mcp"
 
 
-class KeptStore:
+class LazyStore:
     """The store that settings name, or ``given``, imported and opened when it is first asked for something."""
 
-    def __init__(self, settings: GatewaySettings, folder: Path, given: InterruptStore | None = None) -> None:
+    def __init__(self, settings: GatewaySettings, folder: Path, custom_store: InterruptStore | None = None) -> None:
         self._url = settings.store
         self._folder = folder
-        self._given = given
-        self.guard: Any = LateGuard(self)
+        self._custom_store = custom_store
+        self.guard: Any = LazyGuard(self)
 
     @cached_property
     def store(self) -> InterruptStore:
         """The store itself."""
-        return self._given or _make_store(self._url, self._folder)
+        return self._custom_store or _create_store(self._url, self._folder)
 
-    def require(self) -> None:
+    def check_usable(self) -> None:
         """Raise what shows now that there can be no store: a folder that cannot be made, a package that is missing."""
-        if self._given is not None:
+        if self._custom_store is not None:
             return
-        if self._url is not None and self._url.startswith(_POSTGRES):
+        if self._url is not None and self._url.startswith(_POSTGRES_PREFIXES):
             _ = self.store
         else:
-            _folder_made(_file_of(self._url, self._folder))
+            _create_folder(_store_path(self._url, self._folder))
 
     def journal(self, tenant: str) -> Journal:
         """Return the journal of one principal."""
-        return self.store.journal(tenant=tenant, app=APP)
+        return self.store.journal(tenant=tenant, app=APP_NAME)
 
     async def aclose(self) -> None:
         """Close the store, unless it was given, or never asked for."""
-        if self._given is None and "store" in vars(self):
+        if self._custom_store is None and "store" in vars(self):
             await self.store.aclose()
 
 
-class LateGuard:
+class LazyGuard:
     """The guard of a store that is opened with the first claim."""
 
-    def __init__(self, kept: KeptStore) -> None:
-        self._kept = kept
+    def __init__(self, lazy_store: LazyStore) -> None:
+        self._lazy_store = lazy_store
 
     @property
     def _guard(self) -> ResumeGuard:
-        return self._kept.store.guard
+        return self._lazy_store.store.guard
 
     async def claim(self, claim: Any) -> Any:
         """Do what `ResumeGuard.claim` does."""
@@ -215,23 +217,23 @@ class LateGuard:
         await self._guard.release(key)
 
 
-def _make_store(url: str | None, folder: Path) -> InterruptStore:
-    if url is not None and url.startswith(_POSTGRES):
+def _create_store(url: str | None, folder: Path) -> InterruptStore:
+    if url is not None and url.startswith(_POSTGRES_PREFIXES):
         from codemode.stores.postgres import PostgresInterruptStore
 
         return PostgresInterruptStore(url)
     from codemode.stores.sqlite import SqliteInterruptStore
 
-    path = _file_of(url, folder)
-    _folder_made(path)
+    path = _store_path(url, folder)
+    _create_folder(path)
     return SqliteInterruptStore(path)
 
 
-def _file_of(url: str | None, folder: Path) -> Path:
-    return folder / _FILE if url is None else Path(url.removeprefix(SQLITE))
+def _store_path(url: str | None, folder: Path) -> Path:
+    return folder / _STORE_FILE_NAME if url is None else Path(url.removeprefix(SQLITE))
 
 
-def _folder_made(path: Path) -> None:
+def _create_folder(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

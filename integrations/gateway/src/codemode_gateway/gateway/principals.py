@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from codemode.workers.pool import WorkerPool
 
 
-_MOST_OF_A_POOL_WITHOUT_NUMBER = 8
+_DEFAULT_SHARE_WORKERS = 8
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Principal:
 LOCAL = Principal("local")
 
 
-def share_of(pool: WorkerPool | None, principal: Principal) -> WorkerPool | None:
+def pool_share_of(pool: WorkerPool | None, principal: Principal) -> WorkerPool | None:
     """Return what a principal may use of a pool: all of it for `LOCAL`, half of its workers, at least one, for others.
 
     A user's programs beyond it wait in that user's own queue: whoever comes next stands behind no more than half a
@@ -44,13 +44,15 @@ def share_of(pool: WorkerPool | None, principal: Principal) -> WorkerPool | None
         return pool
     from codemode.workers.pool import pool_or_default
 
-    whole = pool_or_default(pool)
-    most = whole.options.max_workers
-    return whole.share(principal.id, max_workers=_MOST_OF_A_POOL_WITHOUT_NUMBER if most is None else max(1, most // 2))
+    default_pool = pool_or_default(pool)
+    max_workers = default_pool.options.max_workers
+    return default_pool.share(
+        principal.id, max_workers=_DEFAULT_SHARE_WORKERS if max_workers is None else max(1, max_workers // 2)
+    )
 
 
 @dataclass(frozen=True)
-class Scope:
+class SharingScope:
     """Those who share one connection: all for whom `includes` is true. No name of a user is that of all."""
 
     principal_id: str | None = None
@@ -72,18 +74,18 @@ class Scope:
         return self.session in (None, principal.session)
 
 
-def scope_of(server: ServerConfig, principal: Principal) -> Scope:
+def sharing_scope_of(server: ServerConfig, principal: Principal) -> SharingScope:
     """Return with whom a principal shares the connection to a server."""
     match server.sharing or "user":
         case "shared":
-            return Scope()
+            return SharingScope()
         case "user":
-            return Scope(principal.id)
+            return SharingScope(principal.id)
         case _:
-            return Scope(principal.id, principal.session)
+            return SharingScope(principal.id, principal.session)
 
 
-async def _untold(_message: str | None) -> None: ...
+async def _ignore_progress(_message: str | None) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,32 +100,32 @@ class CallOrigin:
     principal: Principal = LOCAL
     outer_id: str | None = None
     session: Any = None
-    progress: Callable[[str | None], Awaitable[None]] = _untold
+    progress: Callable[[str | None], Awaitable[None]] = _ignore_progress
     trace: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-ORIGIN: ContextVar[CallOrigin | None] = ContextVar("codemode_mcp_origin", default=None)
+CURRENT_ORIGIN: ContextVar[CallOrigin | None] = ContextVar("codemode_mcp_origin", default=None)
 """The request that is served in this task and in those that it starts."""
 
 
 def origin_of(context: Any) -> CallOrigin | None:
     """Return the origin of a call from its `ToolCallContext`, or that of the request that is being served."""
-    given = getattr(context, "context", None)
-    return given if isinstance(given, CallOrigin) else ORIGIN.get()
+    origin = getattr(context, "context", None)
+    return origin if isinstance(origin, CallOrigin) else CURRENT_ORIGIN.get()
 
 
 PRINCIPAL_KEY = "codemode.principal"
 """Where in the ASGI scope of a request the door has put the id of whoever sent it."""
-ID_KEY = "codemode.request-id"
+REQUEST_ID_KEY = "codemode.request-id"
 """Where the id of the request in its body is, None where it holds none."""
 METHOD_KEY = "codemode.method"
 """Where the method of the request in its body is, None where it holds none."""
-PLACE_KEY = "codemode.place"
-"""Where the `Place` of a request is, in which it counts as one of its user's."""
+RESERVATION_KEY = "codemode.place"
+"""The `RequestReservation` that counts a request for its user."""
 SESSION_HEADER = "mcp-session-id"
-_LEFT_KEY = "codemode.left"
-_PLACE: ContextVar[Any] = ContextVar("codemode_mcp_place", default=None)
-_LEFT: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_left", default=None)
+_DISCONNECTED_KEY = "codemode.left"
+_RESERVATION: ContextVar[Any] = ContextVar("codemode_mcp_place", default=None)
+_PIPE_DISCONNECTED: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_left", default=None)
 
 
 def principal_of(ctx: Any) -> Principal:
@@ -135,64 +137,64 @@ def principal_of(ctx: Any) -> Principal:
     request = getattr(ctx, "request", None)
     if request is None:
         return LOCAL
-    name: str | None = request.scope.get(PRINCIPAL_KEY)
-    if name is None:
+    principal_id: str | None = request.scope.get(PRINCIPAL_KEY)
+    if principal_id is None:
         raise LookupError("a request has come to the gateway past its sign-in")
     has_session = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
-    return Principal(name, request.headers.get(SESSION_HEADER) if has_session else None)
+    return Principal(principal_id, request.headers.get(SESSION_HEADER) if has_session else None)
 
 
 @contextmanager
-def answering(scope: MutableMapping[str, Any]) -> Generator[None]:
-    """While the block runs somebody waits for the answer to the request of this ASGI scope: see `left_of`."""
-    left = scope[_LEFT_KEY] = asyncio.Event()
+def track_disconnect(scope: MutableMapping[str, Any]) -> Generator[None]:
+    """Set the event of `disconnect_event_of` when the block ends: nobody waits for the answer to this request then."""
+    disconnected = scope[_DISCONNECTED_KEY] = asyncio.Event()
     try:
         yield
     finally:
-        left.set()
+        disconnected.set()
 
 
-async def kept_in_place(ctx: Any, call_next: Any) -> Any:
+async def hold_reservation(ctx: Any, call_next: Any) -> Any:
     """Let a request count as its user's until its handler is done: a middleware of the SDK's server.
 
     In a session the handler goes on when the client hangs up, and clients that come and go would have any number.
     """
     request = getattr(ctx, "request", None)
-    place = None if request is None else request.scope.get(PLACE_KEY)
-    token = _PLACE.set(place)
+    reservation = None if request is None else request.scope.get(RESERVATION_KEY)
+    token = _RESERVATION.set(reservation)
     try:
-        if place is None:
+        if reservation is None:
             return await call_next(ctx)
-        with place.in_use():
+        with reservation.use():
             return await call_next(ctx)
     finally:
-        _PLACE.reset(token)
+        _RESERVATION.reset(token)
 
 
 @contextmanager
-def in_place() -> Generator[None]:
+def use_current_reservation() -> Generator[None]:
     """While the block runs the request that is served in this task counts as its user's, though it be answered."""
-    place = _PLACE.get()
-    with nullcontext() if place is None else place.in_use():
+    reservation = _RESERVATION.get()
+    with nullcontext() if reservation is None else reservation.use():
         yield
 
 
 @contextmanager
-def asking_no_more() -> Generator[asyncio.Event]:
+def track_pipe_disconnect() -> Generator[asyncio.Event]:
     """Give what is to be set once the client at the other end of a pipe can answer no question any more."""
-    left = asyncio.Event()
-    token = _LEFT.set(left)
+    disconnected = asyncio.Event()
+    token = _PIPE_DISCONNECTED.set(disconnected)
     try:
-        yield left
+        yield disconnected
     finally:
-        _LEFT.reset(token)
+        _PIPE_DISCONNECTED.reset(token)
 
 
-def left_of(ctx: Any) -> asyncio.Event | None:
+def disconnect_event_of(ctx: Any) -> asyncio.Event | None:
     """Return what is set once nobody is there any more who could answer a question of the gateway.
 
     That is who waits for the answer to the HTTP request of a message, or the client of a pipe. A session outlives the
     former: a client whose process was killed says no good-bye.
     """
     request = getattr(ctx, "request", None)
-    return _LEFT.get() if request is None else request.scope.get(_LEFT_KEY)
+    return _PIPE_DISCONNECTED.get() if request is None else request.scope.get(_DISCONNECTED_KEY)

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from codemode.data.narrowing import is_object
 from codemode.host.job_threads import in_own_thread
 
-from .principals import asking_no_more
+from .principals import track_pipe_disconnect
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -32,53 +32,53 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
-class TooLong:
+class OversizedLine:
     """A line that was longer than any message may be; nothing of it was kept."""
 
 
-class Lines:
+class LineSplitter:
     """Cuts bytes into lines. A line that is too long is dropped as it comes, and told of once it ends."""
 
-    def __init__(self, most: int = MAX_LINE_BYTES) -> None:
-        self._most = most
-        self._begun = bytearray()  # of a line; a list of its parts could cost many times their bytes
+    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._partial = bytearray()  # of a line; a list of its parts could cost many times their bytes
         self._size = 0
 
-    def of(self, data: bytes) -> list[bytes | TooLong]:
+    def feed(self, data: bytes) -> list[bytes | OversizedLine]:
         """Return the lines that end in ``data``."""
-        *ended, rest = data.split(b"\n")
-        lines: list[bytes | TooLong] = []
-        for part in ended:
+        *complete, remainder = data.split(b"\n")
+        lines: list[bytes | OversizedLine] = []
+        for part in complete:
             self._add(part)
-            lines.append(TooLong() if self._size > self._most else bytes(self._begun))
-            self._begun, self._size = bytearray(), 0
-        self._add(rest)
+            lines.append(OversizedLine() if self._size > self._max_bytes else bytes(self._partial))
+            self._partial, self._size = bytearray(), 0
+        self._add(remainder)
         return lines
 
     def _add(self, part: bytes) -> None:
         self._size += len(part)
-        if self._size <= self._most:
-            self._begun += part
+        if self._size <= self._max_bytes:
+            self._partial += part
         else:
-            self._begun = bytearray()
+            self._partial = bytearray()
 
 
-def said_by(line: bytes | TooLong) -> SessionMessage | types.JSONRPCError | None:
+def parse_line(line: bytes | OversizedLine) -> SessionMessage | types.JSONRPCError | None:
     """Return the message that a line is, the error to answer it with, or None where there is nothing to say."""
-    if isinstance(line, TooLong):
+    if isinstance(line, OversizedLine):
         return _error(types.INVALID_REQUEST, f"a message may have {MAX_LINE_BYTES} bytes; this one has more")
     if not line.strip():
         return None
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         # One with an id that is none is read as a notification, and owed an error all the same.
-        is_owed = isinstance(message, types.JSONRPCNotification) and b'"id"' in line and _refused(line)
-        return is_owed or SessionMessage(message)
+        id_error = isinstance(message, types.JSONRPCNotification) and b'"id"' in line and _invalid_line_error(line)
+        return id_error or SessionMessage(message)
     except (ValidationError, ValueError, RecursionError):
-        return _refused(line)
+        return _invalid_line_error(line)
 
 
-def _refused(line: bytes) -> types.JSONRPCError | None:
+def _invalid_line_error(line: bytes) -> types.JSONRPCError | None:
     try:
         value: Any = from_json(line)
     except (ValueError, RecursionError):
@@ -99,26 +99,26 @@ def _error(code: int, message: str, request_id: str | int | None = None) -> type
 
 
 _READ_BYTES = 1 << 16
-_AT_ONCE_BYTES = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512
-_LOOK_MS = 200
-_MOST_UNREAD = 64
+_ATOMIC_WRITE_BYTES = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512
+_POLL_MS = 200
+_MAX_UNREAD_MESSAGES = 64
 
-Said = SessionMessage | types.JSONRPCError
+ParsedLine = SessionMessage | types.JSONRPCError
 
 
-class Pipes:
+class StdioPipes:
     """Reads messages from one descriptor and writes them to another, on the loop that made it."""
 
     def __init__(self, source: int, target: int) -> None:
         self._source, self._target = source, target
         self._loop = asyncio.get_running_loop()
-        self._inbox: asyncio.Queue[Said | None] = asyncio.Queue()
-        self._room = threading.Semaphore(_MOST_UNREAD)
+        self._inbox: asyncio.Queue[ParsedLine | None] = asyncio.Queue()
+        self._queue_slots = threading.Semaphore(_MAX_UNREAD_MESSAGES)
         self._ended = threading.Event()
-        self._waking = os.pipe()
-        self._writing = asyncio.Lock()
-        self._written = threading.Lock()
-        self._thread = threading.Thread(target=self._read, name="codemode-stdin", daemon=True)
+        self._wakeup_pipe = os.pipe()
+        self._write_lock = asyncio.Lock()
+        self._thread_write_lock = threading.Lock()
+        self._thread = threading.Thread(target=self._read_lines, name="codemode-stdin", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
@@ -128,8 +128,8 @@ class Pipes:
         """Stop reading, as if the input had ended, and write no more than is under way."""
         if not self._ended.is_set():
             self._ended.set()
-            os.write(self._waking[1], b"x")
-            self._room.release()
+            os.write(self._wakeup_pipe[1], b"x")
+            self._queue_slots.release()
             self._inbox.put_nowait(None)
 
     @property
@@ -143,67 +143,67 @@ class Pipes:
         """End, and wait for the threads."""
         self.end()
         self._thread.join()
-        with self._written:
+        with self._thread_write_lock:
             pass
-        for descriptor in self._waking:
+        for descriptor in self._wakeup_pipe:
             os.close(descriptor)
 
-    async def received(self) -> AsyncIterator[Said]:
+    async def receive(self) -> AsyncIterator[ParsedLine]:
         """Give what comes, until the input ends."""
-        while (said := await self._inbox.get()) is not None:
-            self._room.release()
-            yield said
+        while (parsed := await self._inbox.get()) is not None:
+            self._queue_slots.release()
+            yield parsed
 
     async def send(self, data: bytes) -> None:
         """Write one line. A client that reads no more ends everything."""
-        async with self._writing:
+        async with self._write_lock:
             try:
-                rest = self._written_at_once(data)
-                if rest:
-                    await in_own_thread(lambda: self._write(rest), "codemode-stdout")
+                remainder = self._write_nonblocking(data)
+                if remainder:
+                    await in_own_thread(lambda: self._write_blocking(remainder), "codemode-stdout")
             except OSError:
                 self.end()
 
-    def _written_at_once(self, data: bytes) -> bytes:
+    def _write_nonblocking(self, data: bytes) -> bytes:
         """Write what a pipe that takes anything takes without waiting; return the rest."""
-        if len(data) > _AT_ONCE_BYTES or not _is_writable(self._target, 0):
+        if len(data) > _ATOMIC_WRITE_BYTES or not _is_writable(self._target, 0):
             return data
         return data[os.write(self._target, data) :]
 
-    def _write(self, data: bytes) -> None:
+    def _write_blocking(self, data: bytes) -> None:
         view = memoryview(data)
-        with self._written:
+        with self._thread_write_lock:
             while view:
-                if _is_writable(self._target, _LOOK_MS):
-                    view = view[os.write(self._target, view[:_AT_ONCE_BYTES]) :]
+                if _is_writable(self._target, _POLL_MS):
+                    view = view[os.write(self._target, view[:_ATOMIC_WRITE_BYTES]) :]
                 elif self._ended.is_set():
                     return
 
-    def _read(self) -> None:
-        lines = Lines()
+    def _read_lines(self) -> None:
+        lines = LineSplitter()
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
-        poll.register(self._waking[0], select.POLLIN)
+        poll.register(self._wakeup_pipe[0], select.POLLIN)
         with suppress(OSError):
             while not self._ended.is_set():
                 poll.poll()
                 if self._ended.is_set() or not (data := os.read(self._source, _READ_BYTES)):
                     break
-                for line in lines.of(data):
-                    self._put(said_by(line))
+                for line in lines.feed(data):
+                    self._put(parse_line(line))
         self._put_end()
 
-    def _put(self, said: Said | None) -> None:
-        if said is not None:
-            self._room.acquire()
-            self._tell(said)
+    def _put(self, parsed: ParsedLine | None) -> None:
+        if parsed is not None:
+            self._queue_slots.acquire()
+            self._enqueue(parsed)
 
     def _put_end(self) -> None:
-        self._tell(None)
+        self._enqueue(None)
 
-    def _tell(self, said: Said | None) -> None:
+    def _enqueue(self, parsed: ParsedLine | None) -> None:
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._inbox.put_nowait, said)
+            self._loop.call_soon_threadsafe(self._inbox.put_nowait, parsed)
 
 
 def _is_writable(descriptor: int, milliseconds: int) -> bool:
@@ -213,18 +213,18 @@ def _is_writable(descriptor: int, milliseconds: int) -> bool:
 
 
 @contextmanager
-def claimed() -> Generator[Pipes]:
+def claim_stdio() -> Generator[StdioPipes]:
     """Take standard input and output for the protocol, until it ends.
 
     Meanwhile whatever reads standard input finds its end, and whatever is printed goes to standard error.
     """
     sys.stdout.flush()
     source, target = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
+    dev_null = os.open(os.devnull, os.O_RDWR)
     try:
-        os.dup2(nothing, 0)
-        os.dup2(2 if _is_open(2) else nothing, 1)
-        pipes = Pipes(source, target)
+        os.dup2(dev_null, 0)
+        os.dup2(2 if _is_open(2) else dev_null, 1)
+        pipes = StdioPipes(source, target)
         pipes.start()
         try:
             yield pipes
@@ -235,7 +235,7 @@ def claimed() -> Generator[Pipes]:
             os.dup2(source, 0)
             os.dup2(target, 1)
     finally:
-        for descriptor in (source, target, nothing):
+        for descriptor in (source, target, dev_null):
             os.close(descriptor)
 
 
@@ -252,15 +252,15 @@ def _is_open(descriptor: int) -> bool:
 ANSWER_SECONDS = 30.0
 """For so long at most what is under way is answered once the input has ended."""
 
-MOST_REQUESTS = 1_000
+MAX_REQUESTS = 1_000
 """So many are answered at a time: a client that asks and does not read would hold all memory there is."""
 
-_LOOK_SECONDS = 0.2
-_WITHOUT_END = ("subscriptions/listen",)
+_POLL_SECONDS = 0.2
+_ENDLESS_METHODS = ("subscriptions/listen",)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-async def serve_stdio(server: Server[Any], until_ended: ExitStack) -> None:
+async def serve_stdio(server: Server[Any], exit_stack: ExitStack) -> None:
     """Serve one client until its end of the pipe is closed, or this process is told to end.
 
     What it had asked by then is answered, as far as that takes no longer than `ANSWER_SECONDS`. Signals are taken until
@@ -269,102 +269,102 @@ async def serve_stdio(server: Server[Any], until_ended: ExitStack) -> None:
     options = server.create_initialization_options(
         NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
     )
-    with claimed() as pipes:
-        until_ended.enter_context(_ended_by_signals(pipes))
+    with claim_stdio() as pipes:
+        exit_stack.enter_context(_end_on_signals(pipes))
         async with _streams(pipes) as (read, write):
             await server.run(read, write, options)
 
 
 @asynccontextmanager
-async def _streams(pipes: Pipes) -> AsyncGenerator[tuple[Any, Any]]:
+async def _streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
     """Give the streams that the SDK serves."""
     to_server, read = create_context_streams[SessionMessage | Exception](0)
     write, from_server = create_context_streams[SessionMessage](0)
 
-    under_way = _UnderWay()
+    open_requests = _OpenRequests()
 
-    async def receive(left: asyncio.Event) -> None:
+    async def forward_input(disconnected: asyncio.Event) -> None:
         async with to_server:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                async for said in pipes.received():
-                    refused = under_way.take(said.message) if isinstance(said, SessionMessage) else said
-                    if refused is not None:
-                        await pipes.send(_text(refused))
-                    elif isinstance(said, SessionMessage):
-                        await to_server.send(said)
-                left.set()
-                await under_way.over(pipes)
+                async for parsed in pipes.receive():
+                    error = open_requests.add(parsed.message) if isinstance(parsed, SessionMessage) else parsed
+                    if error is not None:
+                        await pipes.send(_encode(error))
+                    elif isinstance(parsed, SessionMessage):
+                        await to_server.send(parsed)
+                disconnected.set()
+                await open_requests.wait_until_answered(pipes)
 
-    async def send() -> None:
+    async def forward_output() -> None:
         async with from_server:
-            async for one in from_server:
-                await pipes.send(_text(one.message))
-                under_way.answered(one.message)
+            async for outgoing in from_server:
+                await pipes.send(_encode(outgoing.message))
+                open_requests.on_answer(outgoing.message)
 
-    with asking_no_more() as left:
+    with track_pipe_disconnect() as disconnected:
         async with anyio.create_task_group() as group:
-            group.start_soon(receive, left)
-            group.start_soon(send)
+            group.start_soon(forward_input, disconnected)
+            group.start_soon(forward_output)
             try:
                 yield read, write
             finally:
                 pipes.end()
 
 
-class _UnderWay:
+class _OpenRequests:
     """The requests of the client that nobody has answered yet, by id as the SDK tells them apart.
 
     With each stands whether it comes to an answer by itself.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, bool] = {}
+        self._has_end_by_id: dict[str, bool] = {}
         self._changed = asyncio.Event()
 
-    def take(self, message: types.JSONRPCMessage) -> types.JSONRPCError | None:
+    def add(self, message: types.JSONRPCMessage) -> types.JSONRPCError | None:
         """See a request come, or be taken back. Returns the refusal of one that is not to be served."""
         if isinstance(message, types.JSONRPCRequest):
-            if str(message.id) in self._open:
-                return _refusal(message.id, "A request of this id is being answered: take another")
-            if len(self._open) >= MOST_REQUESTS:
-                words = f"At most {MOST_REQUESTS} requests are answered at a time: send this once others are"
-                return _refusal(message.id, words)
-            self._open[str(message.id)] = message.method not in _WITHOUT_END
+            if str(message.id) in self._has_end_by_id:
+                return _error_response(message.id, "A request of this id is being answered: take another")
+            if len(self._has_end_by_id) >= MAX_REQUESTS:
+                words = f"At most {MAX_REQUESTS} requests are answered at a time: send this once others are"
+                return _error_response(message.id, words)
+            self._has_end_by_id[str(message.id)] = message.method not in _ENDLESS_METHODS
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._forget((message.params or {}).get("requestId"))
+            self._remove((message.params or {}).get("requestId"))
         return None
 
-    def answered(self, message: types.JSONRPCMessage) -> None:
+    def on_answer(self, message: types.JSONRPCMessage) -> None:
         """See an answer go."""
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            self._forget(message.id)
+            self._remove(message.id)
 
-    async def over(self, pipes: Pipes) -> None:
+    async def wait_until_answered(self, pipes: StdioPipes) -> None:
         """Wait until all are answered, for a while, and while somebody reads the answers."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
-                while any(self._open.values()) and pipes.has_reader:
+                while any(self._has_end_by_id.values()) and pipes.has_reader:
                     self._changed.clear()
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
+                        await asyncio.wait_for(self._changed.wait(), _POLL_SECONDS)
 
-    def _forget(self, request_id: Any) -> None:
+    def _remove(self, request_id: Any) -> None:
         if isinstance(request_id, str | int):
-            self._open.pop(str(request_id), None)
+            self._has_end_by_id.pop(str(request_id), None)
             self._changed.set()
 
 
-def _refusal(request_id: types.RequestId, words: str) -> types.JSONRPCError:
-    error = types.ErrorData(code=types.INVALID_REQUEST, message=words)
+def _error_response(request_id: types.RequestId, text: str) -> types.JSONRPCError:
+    error = types.ErrorData(code=types.INVALID_REQUEST, message=text)
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
-def _text(message: types.JSONRPCMessage) -> bytes:
+def _encode(message: types.JSONRPCMessage) -> bytes:
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace") + b"\n"
 
 
 @contextmanager
-def _ended_by_signals(pipes: Pipes) -> Generator[None]:
+def _end_on_signals(pipes: StdioPipes) -> Generator[None]:
     """Let a signal end what is served as the end of its input does; behind that the first of a kind does nothing.
 
     A second one does what it always did: somebody is impatient. But a terminal that goes may say so twice by itself.

@@ -22,7 +22,7 @@ from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping, mapping_or_empty
 from codemode.trace.visible_text import clipped, visible
 
-from ..gateway.principals import CallOrigin, in_place
+from ..gateway.principals import CallOrigin, use_current_reservation
 from ..page_urls import PageURLError, page_host
 
 MAX_MESSAGE_CHARACTERS = 4_000
@@ -261,7 +261,7 @@ class HeldRequests:
 
 async def _counted(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
     """Run what goes on behind the answer that asks the client: its request counts until then."""
-    with in_place():
+    with use_current_reservation():
         return await run()
 
 

@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from codemode_gateway.gateway.mcp_server import answer_of
+from codemode_gateway.gateway.mcp_server import to_call_tool_result
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -21,7 +21,7 @@ def image(data: str = PNG, mime_type: str = "image/png", kind: str = "image") ->
 
 def said(result: Any, output: Any = "both", **more: Any) -> tuple[Any, Any, list[Any]]:
     """Return the text as JSON, the structured content, and the other blocks."""
-    answer = answer_of({**EMPTY, "result": result, **more}, output)
+    answer = to_call_tool_result({**EMPTY, "result": result, **more}, output)
     assert not answer.is_error
     text, *blocks = answer.content or [None]
     return (None if text is None else json.loads(text.text)), answer.structured_content, blocks  # type: ignore[union-attr]
@@ -43,7 +43,7 @@ def test_text_and_structured_content_both_say_the_whole_result(result: Any):
 
 
 def test_the_text_is_compact_and_leaves_out_what_is_empty():
-    answer = answer_of({**EMPTY, "result": {"a": [1, "ä"]}, "declarations": ""})
+    answer = to_call_tool_result({**EMPTY, "result": {"a": [1, "ä"]}, "declarations": ""})
     assert answer.content[0].text == '{"result":{"a":[1,"ä"]}}'  # type: ignore[union-attr]
 
 

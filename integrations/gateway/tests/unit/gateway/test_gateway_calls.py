@@ -11,7 +11,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
-from codemode_gateway.gateway.container import learns
+from codemode_gateway.gateway.container import should_learn_schemas
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp import MCPError
 from suite import each_row
@@ -178,7 +178,7 @@ def test_a_call_that_was_told_of_is_not_told_of_again_when_its_program_goes_on(t
 )
 def test_names_in_results_are_learned_by_default_where_there_is_one_user(settings: Any, options: Any, is_learned: bool):
     config = GatewayConfig(settings=GatewaySettings(**settings))
-    assert learns(config, GatewayOptions(**options)) is is_learned
+    assert should_learn_schemas(config, GatewayOptions(**options)) is is_learned
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -203,8 +203,8 @@ def test_a_cancelled_call_ends_the_program_and_what_runs_for_it(tmp_path: Path, 
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await ended.wait()
-        seat = await gateway.seat()
-        while seat.runs:  # noqa: ASYNC110 - until its worker is gone as well, which nobody tells of
+        seat = await gateway.get_workspace()
+        while seat.active_runs:  # noqa: ASYNC110 - until its worker is gone as well, which nobody tells of
             await asyncio.sleep(0)
 
     run(tmp_path, era, use, [slow])

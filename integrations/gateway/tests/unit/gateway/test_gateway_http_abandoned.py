@@ -12,8 +12,8 @@ import jwt
 import pytest
 from codemode_gateway.gateway import http_auth, http_limits
 from codemode_gateway.gateway.http_app import HttpApp, http_app
-from codemode_gateway.gateway.http_auth import Introspected, UnverifiableError, verifier_of
-from codemode_gateway.gateway.http_settings import http_settings
+from codemode_gateway.gateway.http_auth import IntrospectionVerifier, VerifierUnavailableError, create_verifier
+from codemode_gateway.gateway.http_settings import parse_http_settings
 from cryptography.hazmat.primitives.asymmetric import ec
 from gateway_doors import BOUND, StandIn, asking, bearer, modern_call, serving, who
 from mcp.server.auth.provider import AccessToken
@@ -107,7 +107,7 @@ def test_a_body_that_comes_while_its_token_is_checked_is_read_whole() -> None:
 
 
 def test_the_tokens_of_one_address_that_are_checked_at_a_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "_MAX_CHECKS", 3)
+    monkeypatch.setattr(http_limits, "_MAX_TOKEN_CHECKS", 3)
 
     async def main() -> None:
         slow = Slow()
@@ -136,7 +136,7 @@ class Asked:
         self.begun = self.under_way = 0
         self.let_go = asyncio.Event()
         self._answer = answer
-        monkeypatch.setattr(http_auth, "_fetched", self._fetched)
+        monkeypatch.setattr(http_auth, "_fetch_json_object", self._fetched)
 
     async def _fetched(self, *_: Any, **__: Any) -> dict[str, Any]:
         self.begun += 1
@@ -151,8 +151,8 @@ class Asked:
 def test_a_question_ends_with_the_last_caller_who_waits_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         asked = Asked(monkeypatch, {"active": True, "sub": "ana", "aud": GATEWAY})
-        verifier = verifier_of(http_settings(BY_ASKING).check)
-        assert isinstance(verifier, Introspected)
+        verifier = create_verifier(parse_http_settings(BY_ASKING).check)
+        assert isinstance(verifier, IntrospectionVerifier)
         one, two, other = (asyncio.create_task(verifier.verify_token(token)) for token in ("a", "a", "b"))
         await until(lambda: asked.under_way == 2)
         one.cancel()
@@ -172,12 +172,12 @@ def test_a_question_ends_with_the_last_caller_who_waits_for_its_answer(monkeypat
 def test_abandoned_questions_leave_the_queue_and_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         asked = Asked(monkeypatch, {"active": True, "sub": "ana", "aud": GATEWAY})
-        verifier = verifier_of(http_settings(BY_ASKING).check)
+        verifier = create_verifier(parse_http_settings(BY_ASKING).check)
         assert verifier is not None
         flood = [asyncio.create_task(verifier.verify_token(f"t{number}")) for number in range(600)]
         await until(lambda: sum(task.done() for task in flood) == 600 - 512)
         refused = [task.exception() for task in flood if task.done()]
-        assert all(isinstance(error, UnverifiableError) for error in refused)
+        assert all(isinstance(error, VerifierUnavailableError) for error in refused)
         for task in flood:
             task.cancel()
         await asyncio.wait(flood)
@@ -194,7 +194,7 @@ def test_abandoned_questions_leave_the_queue_and_the_queue_is_bounded(monkeypatc
 def test_a_look_at_the_keys_goes_on_when_the_first_who_needs_it_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         asked = Asked(monkeypatch, {"keys": []})
-        verifier = verifier_of(http_settings(BY_SIGNATURE).check)
+        verifier = create_verifier(parse_http_settings(BY_SIGNATURE).check)
         assert verifier is not None
         token = jwt.encode({}, ec.generate_private_key(ec.SECP256R1()), algorithm="ES256")
         first, second = (asyncio.create_task(verifier.verify_token(token)) for _ in range(2))

@@ -19,10 +19,10 @@ from codemode_gateway import ConfigError
 from codemode_gateway.approvals.pending_store import AUDIT_KIND
 from codemode_gateway.approvals.remembered import Remembered
 from codemode_gateway.gateway.http_app import HttpApp, http_app
-from codemode_gateway.gateway.http_auth import Door
-from codemode_gateway.gateway.http_console import console_users
-from codemode_gateway.gateway.http_settings import http_settings
-from codemode_gateway.gateway.options import APP
+from codemode_gateway.gateway.http_auth import RequestAuthenticator
+from codemode_gateway.gateway.http_console import create_token_auth_class
+from codemode_gateway.gateway.http_settings import parse_http_settings
+from codemode_gateway.gateway.options import APP_NAME
 from gateway_doors import ANA, BOB, TOKENS, StandIn, token_digest
 from mcp.server.auth.provider import AccessToken
 
@@ -46,7 +46,7 @@ async def paused(gateway: StandIn, tenant: str, payload: Any = None) -> str:
             "guard": store.guard,
             "keys": list(gateway.config.settings.keys),
             "max_age_ms": 86_400_000,
-            "conversation_id": f"{APP}:{tenant}",
+            "conversation_id": f"{APP_NAME}:{tenant}",
         },
     }
     code_mode = create_code_mode_tool([refund], options)
@@ -56,7 +56,7 @@ async def paused(gateway: StandIn, tenant: str, payload: Any = None) -> str:
         (one,) = interrupt.requests
         interrupt = replace(interrupt, requests=(replace(one, tool_name="shop.refund"),))
         payload = {name: {one.interrupt_id: said} for name, said in payload.items()} | {"session": "s"}
-    return await store.put(interrupt, tool=code_mode, tenant=tenant, app=APP, payload=payload)
+    return await store.put(interrupt, tool=code_mode, tenant=tenant, app=APP_NAME, payload=payload)
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +98,7 @@ def test_on_loopback_too_nobody_sees_it_without_the_token_that_the_operator_was_
                 assert page.status_code == 303, path
                 assert page.headers["location"].startswith("/console/sign-in")
             assert await signed_in(browser, "guessed") == 401
-            lines = app.listens_at("127.0.0.1", 8765)
+            lines = app.set_listen_address("127.0.0.1", 8765)
             start = "Approvals: http://127.0.0.1:8765/console/sign-in#token="
             token = next(one for one in lines if one.startswith(start)).removeprefix(start)
             assert await signed_in(browser, token) == 200
@@ -116,7 +116,7 @@ def test_each_user_signs_in_with_their_token_and_sees_what_is_theirs():
     async def main() -> None:
         async with browsing({"tokens": TOKENS}) as (gateway, app, browser):
             records = {name: await paused(gateway, name) for name in ("ana", "bob", "local")}
-            assert all("token=" not in one for one in app.listens_at("127.0.0.1", 8765))
+            assert all("token=" not in one for one in app.set_listen_address("127.0.0.1", 8765))
             assert await signed_in(browser, ANA) == 200
             assert await seen(browser) == {"ana"}
             for name, status in (("ana", 200), ("bob", 404), ("local", 404)):
@@ -168,7 +168,7 @@ def test_an_operator_is_whoever_the_configuration_says(console: Any, sees: set[s
         async with browsing({"tokens": TOKENS, "console": console}) as (gateway, app, browser):
             await paused(gateway, "ana")
             await paused(gateway, "bob")
-            assert OPERATOR not in "".join(app.listens_at("127.0.0.1", 8765))
+            assert OPERATOR not in "".join(app.set_listen_address("127.0.0.1", 8765))
             assert await signed_in(browser, OPERATOR) == 200
             assert await seen(browser) == sees
             browser.cookies.clear()
@@ -263,12 +263,13 @@ def test_a_session_is_known_to_every_host_and_ends_with_its_token_and_its_way_of
 
 def test_a_session_ends_when_its_token_does():
     now = [1000.0]
-    door = Door(http_settings({}), Verifier())
-    found = console_users(lambda: door, clock=lambda: now[0])({f"sha256:{'0' * 64}": NOBODY})
-    key = f"verified {door.mark} 1060 {MIA}"
+    door = RequestAuthenticator(parse_http_settings({}), Verifier())
+    found = create_token_auth_class(lambda: door, clock=lambda: now[0])({f"sha256:{'0' * 64}": NOBODY})
+    key = f"verified {door.verifier_fingerprint} 1060 {MIA}"
     assert found.find_by_session_key(key) == codemode_console.User(MIA, [MIA])
-    for wrong in (f"verified x 1060 {MIA}", f"verified {door.mark} 1e9 {MIA}", f"verified {door.mark} 1060 ana", "x",
-                  "verified", f"verified {door.mark} 1060"):  # fmt: skip
+    mark = door.verifier_fingerprint
+    for wrong in (f"verified x 1060 {MIA}", f"verified {mark} 1e9 {MIA}", f"verified {mark} 1060 ana", "x",
+                  "verified", f"verified {mark} 1060"):  # fmt: skip
         assert found.find_by_session_key(wrong) is None
     now[0] = 1060.0
     assert found.find_by_session_key(key) is None
@@ -294,10 +295,10 @@ def test_behind_a_proxy_the_page_of_a_record_is_where_others_find_it():
     async def main() -> None:
         auth = {"tokens": TOKENS, "url": "https://tools.acme.com/gateway/"}
         async with browsing(auth) as (_, app, _browser):
-            app.listens_at("0.0.0.0", 8765)
+            app.set_listen_address("0.0.0.0", 8765)
             assert app.record_url("abc") == "https://tools.acme.com/gateway/console/records/abc"
         async with browsing({"tokens": TOKENS}) as (_, app, _browser):
-            app.listens_at("0.0.0.0", 8765)
+            app.set_listen_address("0.0.0.0", 8765)
             assert app.record_url("abc") is None
 
     asyncio.run(main())

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError
-from codemode_gateway.gateway.http_auth import Door
-from codemode_gateway.gateway.http_limits import Refused
-from codemode_gateway.gateway.http_settings import HttpSettings, http_settings
+from codemode_gateway.gateway.http_auth import RequestAuthenticator
+from codemode_gateway.gateway.http_limits import HttpError
+from codemode_gateway.gateway.http_settings import HttpSettings, parse_http_settings
 from gateway_doors import ANA, BOB, TOKENS, asking, bearer, modern_call, who
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,15 +78,15 @@ def test_a_form_of_its_own_page_that_tells_nobody_where_it_is_passes(site: str, 
 @pytest.mark.parametrize("name", [b"host", b"origin", b"authorization"])
 def test_a_header_that_comes_twice_is_nobodys(name: bytes):
     values = {b"host": b"localhost", b"origin": b"http://localhost", b"authorization": b"Bearer " + ANA.encode()}
-    door = Door(http_settings({"tokens": TOKENS}))
+    door = RequestAuthenticator(parse_http_settings({"tokens": TOKENS}))
 
     async def passes(scope: dict[str, Any]) -> None:
-        door.require_own_name(scope)
-        await door.caller(scope)
+        door.check_host_and_origin(scope)
+        await door.authenticate(scope)
 
     once = {"type": "http", "headers": [*values.items()], "client": ("127.0.0.1", 1), "scheme": "http"}
     asyncio.run(passes(once))
-    with pytest.raises(Refused):
+    with pytest.raises(HttpError):
         asyncio.run(passes({**once, "headers": [*values.items(), (name, values[name])]}))
 
 
@@ -94,8 +94,8 @@ def test_a_header_that_comes_twice_is_nobodys(name: bytes):
 def test_no_host_is_mistaken_for_this_machine(host: str):
     scope = {"type": "http", "headers": [(b"host", host.encode("latin-1", "replace"))]}
     try:
-        Door(HttpSettings()).require_own_name(scope)
-    except Refused as refused:
+        RequestAuthenticator(HttpSettings()).check_host_and_origin(scope)
+    except HttpError as refused:
         assert refused.status == 421
     else:
         name = host.rpartition(":")[0] if host.count(":") == 1 else host
@@ -211,6 +211,6 @@ def test_the_metadata_names_the_issuer_and_only_where_there_is_one():
 )
 def test_what_cannot_be_meant_is_refused_by_its_full_path(auth: dict[str, Any], words: str):
     with pytest.raises(ConfigError) as caught:
-        http_settings(auth)
+        parse_http_settings(auth)
     assert words in str(caught.value)
     assert ANA not in str(caught.value)

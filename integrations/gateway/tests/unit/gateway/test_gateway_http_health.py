@@ -85,7 +85,7 @@ def test_both_are_looked_at_side_by_side_so_that_a_probe_has_its_answer_in_time(
         gateway = StandIn({"tokens": TOKENS})
         gateway.options.pool = pool = Slow({"max_workers": 1})
         gateway.store = Store()
-        status, _ = await health.Health(gateway).answer("/readyz")
+        status, _ = await health.Health(gateway).get_response("/readyz")
         pool.close()
         return status
 
@@ -112,7 +112,7 @@ def test_what_no_part_of_the_gateway_expects_is_in_its_log(caplog: pytest.LogCap
         async def answer(_path: str) -> Any:
             raise LookupError("where it broke")
 
-        app._health.answer = answer
+        app._health.get_response = answer
         transport = httpx2.ASGITransport(app, client=("10.0.0.9", 1), raise_app_exceptions=False)
         async with app.running(), httpx2.AsyncClient(transport=transport, base_url="http://10.0.0.7:8765") as client:
             return (await client.get("/readyz")).status_code

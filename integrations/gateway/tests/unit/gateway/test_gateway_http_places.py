@@ -14,9 +14,9 @@ import httpx2
 import mcp_types as types
 import pytest
 from codemode_gateway.gateway.http_app import HttpApp, http_app
-from codemode_gateway.gateway.http_limits import Places, Refused
+from codemode_gateway.gateway.http_limits import HttpError, RequestLimiter
 from codemode_gateway.gateway.http_settings import HttpLimits
-from codemode_gateway.gateway.principals import PLACE_KEY, CallOrigin, kept_in_place
+from codemode_gateway.gateway.principals import RESERVATION_KEY, CallOrigin, hold_reservation
 from codemode_gateway.passthrough.client_requests import HELD, HeldRequests
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, bearer, modern_call, serving
 from hypothesis import given
@@ -106,8 +106,8 @@ def test_what_one_user_has_sent_is_bounded_all_together_and_nobody_elses(declare
                 await posted.comes(body[-1:], ends=True)
                 assert await posted.answered() == 200
             assert await has_room(app, ANA)
-            assert not app._places.bytes
-            assert not app._places.requests
+            assert not app._limiter.bytes
+            assert not app._limiter.requests
 
     asyncio.run(main())
 
@@ -118,7 +118,7 @@ def test_what_becomes_of_many_small_values_counts_too():
             small = json.dumps({**modern_call("held")["json"], "filler": [[]] * 100}).encode()
             held = Posted(app, **bearer(ANA), **{"mcp-name": "held"})
             await held.comes(small, ends=True)
-            assert app._places.bytes[("user", "ana")] > 100 * 2 * 64
+            assert app._limiter.bytes[("user", "ana")] > 100 * 2 * 64
             assert not await has_room(app, ANA)
             too_much = Posted(app, **bearer(ANA))
             await too_much.comes(b"[" + b"[]," * 200 + b"[]]", ends=True)
@@ -153,8 +153,8 @@ async def _is_cut_off(posted: Posted, _app: HttpApp) -> None:
 
 
 async def _ends_with_the_user(posted: Posted, app: HttpApp) -> None:
-    (managed,) = app._sessions._managed.values()
-    managed.leave()
+    (managed,) = app._sessions._by_principal.values()
+    managed.cancel()
     assert await posted.answered() == 503
 
 
@@ -168,10 +168,10 @@ def test_room_is_given_back_however_a_request_ends(ends: Any):
         async with running(**slow) as app:
             posted = Posted(app, **bearer(ANA))
             await posted.comes(b"x" * (MOST - 100))
-            assert app._places.bytes[("user", "ana")] == MOST - 100
+            assert app._limiter.bytes[("user", "ana")] == MOST - 100
             await ends(posted, app)
-            assert not app._places.bytes
-            assert not app._places.requests
+            assert not app._limiter.bytes
+            assert not app._limiter.requests
 
     asyncio.run(main())
 
@@ -204,7 +204,7 @@ def test_whoever_is_not_known_yet_counts_for_where_they_come_from():
             await elsewhere.comes(body, ends=True)
             verifier.says.set()
             assert [await one.answered() for one in (*mine, elsewhere)] == [200, 200, 200]
-            assert not app._places.bytes
+            assert not app._limiter.bytes
 
     asyncio.run(main())
 
@@ -223,7 +223,7 @@ def test_forms_of_the_console_count_for_their_address_and_the_refusal_says_what_
             assert await elsewhere.answered() == 401
             await one.comes(b"", ends=True)
             assert await one.answered() == 401
-            assert not app._places.bytes
+            assert not app._limiter.bytes
             moved = Posted(app, path="/console", **form)
             assert await moved.answered() == 307  # what the console itself refuses is told as it was
 
@@ -269,13 +269,13 @@ def test_a_request_that_goes_on_while_its_client_is_asked_counts_until_it_is_ove
 
     async def main() -> None:
         places, held, origin, goes_on = (
-            Places(HttpLimits()),
+            RequestLimiter(HttpLimits()),
             HeldRequests(),
             CallOrigin(session=session),
             asyncio.Event(),
         )
-        place = places.of({"client": ("127.0.0.1", 1)})
-        ctx = SimpleNamespace(request=SimpleNamespace(scope={PLACE_KEY: place}))
+        place = places.reserve({"client": ("127.0.0.1", 1)})
+        ctx = SimpleNamespace(request=SimpleNamespace(scope={RESERVATION_KEY: place}))
 
         async def run() -> str:
             HELD[origin].has_question.set()
@@ -284,7 +284,7 @@ def test_a_request_that_goes_on_while_its_client_is_asked_counts_until_it_is_ove
 
         async def round_of(state: str | None) -> Any:
             params = types.InputResponseRequestParams(request_state=state)
-            return await kept_in_place(ctx, lambda _ctx: held.answered(origin, params, run))
+            return await hold_reservation(ctx, lambda _ctx: held.answered(origin, params, run))
 
         asked = await round_of(None)
         assert sum(places.requests.values()) == 1
@@ -301,18 +301,18 @@ STEP = st.sampled_from(["enter", "leave", "belong", "hold"])
 
 @given(st.lists(st.tuples(st.integers(0, 3), STEP, st.integers(0, 60), st.sampled_from("ab")), max_size=60))
 def test_no_order_of_uses_holds_more_than_there_is_or_leaves_anything(steps: list[tuple[int, str, int, str]]):
-    places = Places(HttpLimits(held_bytes=100, requests=2))
-    made = [places.of({"client": (f"10.0.0.{number % 2}", 1)}) for number in range(4)]
+    places = RequestLimiter(HttpLimits(held_bytes=100, requests=2))
+    made = [places.reserve({"client": (f"10.0.0.{number % 2}", 1)}) for number in range(4)]
     uses: list[list[ExitStack]] = [[] for _ in made]
     for number, step, size, user in steps:
         if step == "enter" and (not uses[number] or len(uses[number]) < 2):
             uses[number].append(ExitStack())
-            uses[number][-1].enter_context(made[number].in_use())
+            uses[number][-1].enter_context(made[number].use())
         elif step == "leave" and uses[number]:
             uses[number].pop().close()
         elif uses[number]:
-            with contextlib.suppress(Refused):
-                made[number].belongs_to(user) if step == "belong" else made[number].hold(size)
+            with contextlib.suppress(HttpError):
+                made[number].assign_to_user(user) if step == "belong" else made[number].reserve_bytes(size)
         in_use = [place for place, own in zip(made, uses, strict=True) if own]
         assert sum(places.requests.values()) == len(in_use)
         assert sum(places.bytes.values()) == sum(place._size for place in in_use)

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from codemode_gateway.gateway.http_sessions import OpenSessions
+from codemode_gateway.gateway.http_sessions import SessionLimiter
 from codemode_gateway.gateway.principals import METHOD_KEY
 from gateway_doors import ANA, BOB, BOUND, TOKENS, bearer, modern_call
 from test_gateway_http_sessions import ACCEPTS, initialize, listed, opened, served
@@ -153,7 +153,7 @@ def _opening() -> dict[str, Any]:
 def test_all_that_come_at_once_have_room_in_turn(at_once: int):
     async def main() -> None:
         sdk = Sdk(5)
-        sessions = OpenSessions(sdk, 5)
+        sessions = SessionLimiter(sdk, 5)
         for _ in range(8):
             await asyncio.gather(*(sessions(_opening(), None, _sent) for _ in range(at_once)))  # type: ignore[arg-type]
             assert len(sessions) == len(sdk.there) <= 5
@@ -169,7 +169,7 @@ def test_answers_that_open_nothing_are_not_remembered():
         await send({"type": "http.response.start", "status": 400, "headers": headers})
 
     async def main() -> None:
-        sessions = OpenSessions(refusing, 2)
+        sessions = SessionLimiter(refusing, 2)
         for number in range(50):
             await sessions({**_opening(), "number": number}, None, _sent)  # type: ignore[arg-type]
         assert len(sessions) == 0

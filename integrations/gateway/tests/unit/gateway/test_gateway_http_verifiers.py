@@ -15,8 +15,8 @@ import pytest
 from authorization_server import SignInServer, as_json, sign_in_server
 from codemode_gateway import ConfigError, load_config
 from codemode_gateway.gateway import http_auth
-from codemode_gateway.gateway.http_auth import UnverifiableError, verifier_of
-from codemode_gateway.gateway.http_settings import http_settings
+from codemode_gateway.gateway.http_auth import VerifierUnavailableError, create_verifier
+from codemode_gateway.gateway.http_settings import parse_http_settings
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from gateway_doors import ANA, TOKENS, asking, bearer, modern_call, who
 from suite import each_row
@@ -68,13 +68,13 @@ def by_asking(server: SignInServer) -> dict[str, Any]:
 
 def verified(auth: dict[str, Any], *tokens: str) -> list[Any]:
     async def main() -> list[Any]:
-        verifier = verifier_of(http_settings(auth).check)
+        verifier = create_verifier(parse_http_settings(auth).check)
         assert verifier is not None
         found: list[Any] = []
         for token in tokens:
             try:
                 found.append(await verifier.verify_token(token))
-            except UnverifiableError as error:
+            except VerifierUnavailableError as error:
                 found.append(error)
         return found
 
@@ -148,20 +148,20 @@ def test_no_other_signed_token_is_anybodys(server: SignInServer):
 def test_new_keys_are_found_and_known_ones_outlast_a_server_that_is_away(
     server: SignInServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(http_auth, "_LEAST_LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(http_auth, "_MIN_FETCH_INTERVAL_SECONDS", -1.0)
     serve_keys(server, public(rsa_key(), kid="old"))
 
     async def main() -> None:
-        verifier = verifier_of(http_settings(by_signature(server)).check)
+        verifier = create_verifier(parse_http_settings(by_signature(server)).check)
         assert verifier is not None
         assert await verifier.verify_token(signed()) is None
         serve_keys(server, public(ec_key(), kid="one"))
         assert await verifier.verify_token(signed()) is not None
         server.answers["/keys"] = lambda _form, _headers: as_json({}, 500)
-        monkeypatch.setattr(http_auth, "_KEYS_SECONDS", -1.0)
+        monkeypatch.setattr(http_auth, "_KEYS_REFRESH_SECONDS", -1.0)
         assert await verifier.verify_token(signed()) is not None
-        monkeypatch.setattr(http_auth, "_KEYS_SECONDS_AT_MOST", -1.0)
-        with pytest.raises(UnverifiableError):
+        monkeypatch.setattr(http_auth, "_MAX_KEYS_AGE_SECONDS", -1.0)
+        with pytest.raises(VerifierUnavailableError):
             await verifier.verify_token(signed())
 
     asyncio.run(main())
@@ -208,7 +208,7 @@ def test_an_introspected_token_is_whom_the_server_says(server: SignInServer):
 def test_a_server_that_gives_no_answer_lets_nobody_in(server: SignInServer, answer: Any):
     server.answers["/introspect"] = lambda _form, _headers: answer
     found = verified(by_asking(server), "token-of-somebody")
-    assert isinstance(found[0], UnverifiableError)
+    assert isinstance(found[0], VerifierUnavailableError)
     assert "token-of-somebody" not in str(found[0])
     assert server.counts["/elsewhere"] == 0
 
@@ -218,7 +218,7 @@ def test_many_at_once_ask_once_and_the_end_of_a_token_ends_what_is_known(server:
     server.answers["/introspect"] = lambda _form, _headers: as_json({**CLAIMS, "active": True, "exp": ends})
 
     async def main() -> None:
-        verifier = verifier_of(http_settings(by_asking(server)).check)
+        verifier = create_verifier(parse_http_settings(by_asking(server)).check)
         assert verifier is not None
         await asyncio.gather(*(verifier.verify_token("x") for _ in range(20)))
         assert server.counts["/introspect"] == 1
@@ -280,7 +280,7 @@ HOW = {"jwksUrl": "https://login.acme.com/keys"}
 )
 def test_a_check_that_cannot_be_meant_is_refused_by_its_full_path(auth: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=words):
-        http_settings(auth)
+        parse_http_settings(auth)
 
 
 def test_the_file_takes_it_and_what_the_gateway_asks_with_is_a_secret():
@@ -288,7 +288,7 @@ def test_the_file_takes_it_and_what_the_gateway_asks_with_is_a_secret():
     auth = {"issuer": ISSUER, "audience": ["tools"], "introspection": how}
     config = load_config({"mcpServers": {"x": {"command": "x"}}, "codemode": {"auth": auth}})
     assert "hunter2-hunter2" in config.secrets
-    settings = http_settings(config.settings.auth)
+    settings = parse_http_settings(config.settings.auth)
     assert settings.check is not None
     assert settings.check.audiences == ("tools",)
     assert "hunter2" not in repr(settings)

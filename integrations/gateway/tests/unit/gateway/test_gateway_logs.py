@@ -8,7 +8,7 @@ import logging
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewaySettings, ServerConfig
-from codemode_gateway.gateway.principals import LOCAL, Principal, Scope
+from codemode_gateway.gateway.principals import LOCAL, Principal, SharingScope
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp.shared.exceptions import MCPError
 from passing_world import Listener
@@ -42,7 +42,7 @@ def test_a_fault_of_the_gateway_is_for_its_log_alone(era: Era, caplog, tmp_path,
                 raise RuntimeError(f"no {KEY} in /home/ana")
 
             async with client_of(gateway, era) as client:
-                monkeypatch.setattr(gateway.seats, "of", broken)
+                monkeypatch.setattr(gateway.workspaces, "get", broken)
                 with pytest.raises(MCPError, match="could not answer") as raised:
                     await client.call_tool("codemode.run", {"code": "1"})
         assert KEY not in str(raised.value)
@@ -58,13 +58,15 @@ def test_a_user_hears_what_a_server_logs_that_nobody_else_has(tmp_path):
 
     async def main() -> None:
         async with gateway_over([], tmp_path) as gateway:
-            gateway._wiring.secrets.add(KEY)
-            of_all, of_ana, of_bob = (gateway._wiring.hooks(Scope(one)) for one in (None, "ana", "bob"))
+            gateway._container.secrets.add(KEY)
+            of_all, of_ana, of_bob = (
+                gateway._container.create_hooks(SharingScope(one)) for one in (None, "ana", "bob")
+            )
             ana, bob, only = Listener(), Listener(), Listener()
-            await (await gateway.seat(Principal("ana"))).passed.logs.hear(ana, "info")
-            await (await gateway.seat(Principal("bob"))).passed.logs.hear(bob, "alert")
+            await (await gateway.get_workspace(Principal("ana"))).passthrough.logs.hear(ana, "info")
+            await (await gateway.get_workspace(Principal("bob"))).passthrough.logs.hear(bob, "alert")
             assert [one.log_level(server) for one in (of_all, of_ana, of_bob)] == [None, "info", "alert"]
-            await (await gateway.seat(LOCAL)).passed.logs.hear(only, "error")
+            await (await gateway.get_workspace(LOCAL)).passthrough.logs.hear(only, "error")
             assert of_all.log_level(server) == "error"
             for hooks in (of_all, of_bob, of_ana):
                 await hooks.notified(server, notification)

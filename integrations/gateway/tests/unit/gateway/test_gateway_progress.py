@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import mcp_types as types
-from codemode_gateway.gateway.mcp_server import Progress
-from codemode_gateway.gateway.principal_sessions import union_of
+from codemode_gateway.gateway.mcp_server import ProgressReporter
+from codemode_gateway.gateway.principal_sessions import merge_annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,9 +33,9 @@ class Session:
 def test_steps_are_told_in_order_and_numbers_rise():
     async def main() -> None:
         session = Session()
-        async with Progress(session) as progress:
+        async with ProgressReporter(session) as progress:
             for name in "abc":
-                progress.step(name)
+                progress.report_step(name)
             await progress("d" * 1_000)
             await session.until(4)
         assert [number for number, _ in session.told] == [1.0, 2.0, 3.0, 4.0]
@@ -47,7 +47,7 @@ def test_steps_are_told_in_order_and_numbers_rise():
 def test_a_client_hears_that_it_goes_on_where_nothing_is_called():
     async def main() -> None:
         session = Session()
-        async with Progress(session, every_seconds=0.001):
+        async with ProgressReporter(session, interval_seconds=0.001):
             await session.until(3)
         assert [message for _, message in session.told[:3]] == ["running"] * 3
 
@@ -58,10 +58,10 @@ def test_a_client_that_has_gone_ends_nothing():
     async def main() -> None:
         session = Session()
         session.fails = True
-        async with Progress(session) as progress:
-            progress.step("a")
+        async with ProgressReporter(session) as progress:
+            progress.report_step("a")
             await asyncio.sleep(0)
-            progress.step("b")
+            progress.report_step("b")
 
     asyncio.run(main())
 
@@ -69,11 +69,11 @@ def test_a_client_that_has_gone_ends_nothing():
 def test_a_flood_of_steps_is_bounded():
     async def main() -> None:
         session = Session()
-        async with Progress(session) as progress:
+        async with ProgressReporter(session) as progress:
             for at in range(10_000):
-                progress.step(str(at))
+                progress.report_step(str(at))
             await session.until(64)
-            progress.step("last")
+            progress.report_step("last")
             await session.until(65)
         assert session.told[-1][1] == "last"
         assert len(session.told) == 65
@@ -90,7 +90,7 @@ annotations = st.none() | st.builds(
 @given(st.lists(annotations), st.booleans())
 def test_the_tool_says_of_itself_the_worst_of_what_can_be_reached(said: list[Any], is_complete: bool):
     tools = [types.Tool(name="t", input_schema={"type": "object"}, annotations=one) for one in said]
-    union = union_of(tools, is_complete=is_complete)
+    union = merge_annotations(tools, is_complete=is_complete)
     given_of = [one or types.ToolAnnotations() for one in said]
     assert union.read_only_hint == (is_complete and all(one.read_only_hint is True for one in given_of))
     writes = [one for one in given_of if one.read_only_hint is not True]

@@ -14,8 +14,8 @@ from codemode_gateway import GatewayConfig, ServerConfig
 from codemode_gateway.config.redaction import Secrets
 from codemode_gateway.gateway import principal_sessions
 from codemode_gateway.gateway import principal_sessions as seat_module
-from codemode_gateway.gateway.principal_sessions import Connections, Seats
-from codemode_gateway.gateway.principals import LOCAL, Principal, Scope, scope_of
+from codemode_gateway.gateway.principal_sessions import ConnectionPool, Workspaces
+from codemode_gateway.gateway.principals import LOCAL, Principal, SharingScope, sharing_scope_of
 
 ANA, BOB = Principal("ana"), Principal("bob")
 
@@ -29,17 +29,17 @@ class World:
 
     def __init__(self, *servers: ServerConfig, most: int = 256) -> None:
         self.config = GatewayConfig(servers)
-        self.opened: list[tuple[str, Scope]] = []
-        self.closed: list[tuple[str, Scope]] = []
+        self.opened: list[tuple[str, SharingScope]] = []
+        self.closed: list[tuple[str, SharingScope]] = []
         self.asked_for: list[Principal] = []
         self.fails: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.secrets = Secrets()
-        self.seats = Seats(Connections(self.connect), self, lambda: self.config, most)
+        self.seats = Workspaces(ConnectionPool(self.connect), self, lambda: self.config, most)
 
     @asynccontextmanager
-    async def connect(self, config: GatewayConfig, scope: Scope) -> AsyncGenerator[Any]:
+    async def connect(self, config: GatewayConfig, scope: SharingScope) -> AsyncGenerator[Any]:
         await self.gate.wait()
         if self.fails is not None:
             raise self.fails
@@ -51,16 +51,16 @@ class World:
         finally:
             self.closed.append((one.name, scope))
 
-    def run_tool(self, config: GatewayConfig, connected: Any, principal: Principal) -> Any:
+    def create_run_tool(self, config: GatewayConfig, connected: Any, principal: Principal) -> Any:
         return SimpleNamespace(servers=[one.config.name for one in connected.upstreams])
 
-    def asking(self, run_tool: Any, config: GatewayConfig, caller: Principal) -> Any:
+    def create_approval_flow(self, run_tool: Any, config: GatewayConfig, caller: Principal) -> Any:
         self.asked_for.append(caller)
         return SimpleNamespace(aclose=self._nothing, caller=caller)
 
     async def take(self, *servers: ServerConfig) -> None:
         self.config = GatewayConfig(servers)
-        await self.seats.take(self.config)
+        await self.seats.apply_config(self.config)
 
     async def settled(self) -> None:
         for _ in range(50):
@@ -84,7 +84,7 @@ def test_who_shares_a_connection_is_what_the_server_says(sharing: Any, connectio
     async def main() -> None:
         world = World(server(sharing=sharing))
         for caller in (Principal("ana", "1"), Principal("ana", "2"), Principal("bob", "1"), Principal("ana", "1")):
-            await world.seats.of(caller)
+            await world.seats.get(caller)
         assert len(world.opened) == connections
         await world.seats.aclose()
         assert sorted(map(str, world.closed)) == sorted(map(str, world.opened))
@@ -93,30 +93,30 @@ def test_who_shares_a_connection_is_what_the_server_says(sharing: Any, connectio
 
 
 def test_no_name_of_a_user_is_that_of_all():
-    shared = scope_of(server(sharing="shared"), ANA)
+    shared = sharing_scope_of(server(sharing="shared"), ANA)
     for name in ("shared", "local", "", "None", "*"):
-        assert scope_of(server(), Principal(name)) != shared
-        assert scope_of(server(sharing="session"), Principal(name)) != shared
+        assert sharing_scope_of(server(), Principal(name)) != shared
+        assert sharing_scope_of(server(sharing="session"), Principal(name)) != shared
     assert shared.owner == LOCAL.id
     assert shared.includes(ANA)
     assert shared.includes(BOB)
-    assert not scope_of(server(), ANA).includes(BOB)
-    assert scope_of(server(), ANA).includes(Principal("ana", "1"))
+    assert not sharing_scope_of(server(), ANA).includes(BOB)
+    assert sharing_scope_of(server(), ANA).includes(Principal("ana", "1"))
 
 
 def test_what_a_server_of_all_says_by_itself_is_about_no_user_who_has_signed_in():
-    shared = scope_of(server(sharing="shared"), ANA)
+    shared = sharing_scope_of(server(sharing="shared"), ANA)
     assert not shared.is_of_user(ANA)
     assert shared.is_of_user(LOCAL)
     for sharing in (None, "user", "session"):
-        assert scope_of(server(sharing=sharing), ANA).is_of_user(ANA)
+        assert sharing_scope_of(server(sharing=sharing), ANA).is_of_user(ANA)
 
 
 def test_a_changed_configuration_leaves_alone_what_it_does_not_change():
     async def main() -> None:
         kept, gone, changed = server("kept"), server("gone"), server("changed")
         world = World(kept, gone, changed)
-        seat = await world.seats.of(ANA)
+        seat = await world.seats.get(ANA)
         await world.take(server("kept"), server("changed", args=("other",)), server("new"))
         await world.settled()
         assert [name for name, _ in world.opened] == ["kept", "gone", "changed", "changed", "new"]
@@ -131,8 +131,8 @@ def test_a_changed_configuration_leaves_alone_what_it_does_not_change():
 def test_a_run_keeps_what_it_has_until_it_ends():
     async def main() -> None:
         world = World(server("old"))
-        seat = await world.seats.of(ANA)
-        async with seat.run() as outfit:
+        seat = await world.seats.get(ANA)
+        async with seat.use_environment() as outfit:
             await world.take(server("new"))
             await world.settled()
             assert outfit.run_tool.servers == ["old"]
@@ -148,11 +148,11 @@ def test_a_run_keeps_what_it_has_until_it_ends():
 def test_a_run_that_goes_on_behind_its_request_keeps_what_the_request_had():
     async def main() -> None:
         world = World(server("old"))
-        seat = await world.seats.of(ANA)
+        seat = await world.seats.get(ANA)
         async with AsyncExitStack() as behind:
-            async with seat.run() as outfit:
+            async with seat.use_environment() as outfit:
                 await world.take(server("new"))
-                await behind.enter_async_context(seat.run(outfit))
+                await behind.enter_async_context(seat.use_environment(outfit))
             await world.settled()
             assert world.closed == []
         await world.settled()
@@ -166,7 +166,7 @@ def test_who_comes_at_once_shares_what_is_being_made_and_nobodys_leaving_ends_it
     async def main() -> None:
         world = World(server())
         world.gate.clear()
-        coming = [asyncio.create_task(world.seats.of(ANA)) for _ in range(3)]
+        coming = [asyncio.create_task(world.seats.get(ANA)) for _ in range(3)]
         await world.settled()
         coming[0].cancel()
         world.gate.set()
@@ -183,9 +183,9 @@ def test_a_connection_that_fails_costs_the_next_try_nothing():
         world = World(server())
         world.fails = OSError("no room")
         with pytest.raises(OSError, match="no room"):
-            await world.seats.of(ANA)
+            await world.seats.get(ANA)
         world.fails = None
-        await world.seats.of(ANA)
+        await world.seats.get(ANA)
         await world.seats.aclose()
         assert len(world.opened) == len(world.closed) == 1
 
@@ -195,12 +195,12 @@ def test_a_connection_that_fails_costs_the_next_try_nothing():
 def test_seats_are_bounded_and_those_that_run_stay():
     async def main() -> None:
         world = World(server(), most=2)
-        busy = await world.seats.of(ANA)
-        async with busy.run():
+        busy = await world.seats.get(ANA)
+        async with busy.use_environment():
             for at in range(5):
-                await world.seats.of(Principal(f"user-{at}"))
+                await world.seats.get(Principal(f"user-{at}"))
             assert len(world.seats) == 2
-            assert await world.seats.of(ANA) is busy
+            assert await world.seats.get(ANA) is busy
         await world.seats.aclose()
         assert len(world.opened) == len(world.closed)
 
@@ -210,10 +210,10 @@ def test_seats_are_bounded_and_those_that_run_stay():
 def test_a_user_with_many_sessions_drives_nobody_else_out():
     async def main() -> None:
         world = World(server(sharing="session"), most=4)
-        bobs = await world.seats.of(Principal("bob", "1"))
+        bobs = await world.seats.get(Principal("bob", "1"))
         for at in range(20):
-            await world.seats.of(Principal("ana", str(at)))
-        assert await world.seats.of(Principal("bob", "1")) is bobs
+            await world.seats.get(Principal("ana", str(at)))
+        assert await world.seats.get(Principal("bob", "1")) is bobs
         assert len(world.seats) == 4
         assert {scope.owner for _, scope in world.closed} == {"ana"}
         await world.seats.aclose()
@@ -225,14 +225,14 @@ def test_what_one_session_is_allowed_is_asked_for_in_another():
     async def main() -> None:
         world = World(server())
         one, other = Principal("ana", "1"), Principal("ana", "2")
-        seat = await world.seats.of(one)
-        assert await world.seats.of(other) is seat
-        async with seat.run() as outfit:
-            assert outfit.asking_for(one) is outfit.asking_for(one) is not outfit.asking_for(other)
+        seat = await world.seats.get(one)
+        assert await world.seats.get(other) is seat
+        async with seat.use_environment() as outfit:
+            assert outfit.approval_flow_for(one) is outfit.approval_flow_for(one) is not outfit.approval_flow_for(other)
         assert world.asked_for == [one, other]
-        await world.seats.left(one)
-        async with seat.run() as outfit:
-            outfit.asking_for(one)
+        await world.seats.end_session(one)
+        async with seat.use_environment() as outfit:
+            outfit.approval_flow_for(one)
         assert world.asked_for == [one, other, one]
         await world.seats.aclose()
 
@@ -243,12 +243,12 @@ def test_the_seat_of_a_session_ends_with_it():
     async def main() -> None:
         world = World(server(sharing="session"))
         one, other = Principal("ana", "1"), Principal("ana", "2")
-        await world.seats.of(one)
-        await world.seats.of(other)
-        await world.seats.left(one)
-        assert world.closed == [("one", Scope("ana", "1"))]
+        await world.seats.get(one)
+        await world.seats.get(other)
+        await world.seats.end_session(one)
+        assert world.closed == [("one", SharingScope("ana", "1"))]
         assert len(world.seats) == 1
-        await world.seats.left(Principal("nobody", "7"))
+        await world.seats.end_session(Principal("nobody", "7"))
         await world.seats.aclose()
 
     run(main)
@@ -259,7 +259,7 @@ def test_an_unhashable_configuration_is_compared_by_what_it_says():
 
     async def main() -> None:
         world = World(server(env=dict(environment)))
-        await world.seats.of(ANA)
+        await world.seats.get(ANA)
         await world.take(server(env=dict(environment)))
         await world.settled()
         assert len(world.opened) == 1
@@ -285,15 +285,15 @@ def test_who_was_answered_before_all_was_listed_is_told_though_the_listing_began
         told.append("answered")
 
     async def main() -> None:
-        monkeypatch.setattr(seat_module, "LISTING_SECONDS", 0.05)
-        monkeypatch.setattr(principal_sessions, "tool_shown", shown)
+        monkeypatch.setattr(seat_module, "LISTING_TIMEOUT_SECONDS", 0.05)
+        monkeypatch.setattr(principal_sessions, "create_client_tool", shown)
         world = World(server())
-        seat = await world.seats.of(ANA)
-        monkeypatch.setattr(seat, "tools_changed", lambda: told.append("changed"))
+        seat = await world.seats.get(ANA)
+        monkeypatch.setattr(seat, "notify_tools_changed", lambda: told.append("changed"))
         seat.run_tool.prepare = prepare  # type: ignore[method-assign]
         known: Any = None
         asyncio.get_running_loop().call_soon(time.sleep, 0.1)  # nothing gets its turn meanwhile
-        await seat.shown(known)
+        await seat.get_tool(known)
         answered.set()
         await world.settled()
         assert told == ["answered", "changed"]

@@ -10,7 +10,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway.gateway import stdio
-from codemode_gateway.gateway.stdio import _UnderWay
+from codemode_gateway.gateway.stdio import _OpenRequests
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
@@ -50,7 +50,7 @@ class Client:
 
 
 def test_a_request_too_many_is_refused_and_the_others_are_answered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stdio, "MOST_REQUESTS", 2)
+    monkeypatch.setattr(stdio, "MAX_REQUESTS", 2)
 
     async def main() -> None:
         client = Client()
@@ -74,21 +74,21 @@ def test_a_request_too_many_is_refused_and_the_others_are_answered(monkeypatch: 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "answer", "cancel"]), st.integers(0, 8), st.booleans()), max_size=80))
 def test_whatever_is_asked_answered_and_taken_back_no_more_are_open_than_may_be(steps: list[tuple[str, int, bool]]):
-    under_way, most, ids = _UnderWay(), 3, set[str]()
+    under_way, most, ids = _OpenRequests(), 3, set[str]()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stdio, "MOST_REQUESTS", most)
+        patched.setattr(stdio, "MAX_REQUESTS", most)
         for step, number, is_text in steps:
             name: int | str = str(number) if is_text else number
             if step == "ask":
-                refused = under_way.take(request(name))
+                refused = under_way.add(request(name))
                 assert (refused is None) == (str(name) not in ids and len(ids) < most)
                 ids |= {str(name)} if refused is None else set()
             elif step == "answer":
-                under_way.answered(types.JSONRPCResponse(jsonrpc="2.0", id=name, result={}))
+                under_way.on_answer(types.JSONRPCResponse(jsonrpc="2.0", id=name, result={}))
                 ids.discard(str(name))
             else:
                 params = {"requestId": name}
                 note = types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
-                assert under_way.take(note) is None
+                assert under_way.add(note) is None
                 ids.discard(str(name))
-            assert set(under_way._open) == ids
+            assert set(under_way._has_end_by_id) == ids

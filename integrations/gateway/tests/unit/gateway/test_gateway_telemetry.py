@@ -16,7 +16,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewaySettings, ServerConfig
-from codemode_gateway.gateway.mcp_server import trace_of
+from codemode_gateway.gateway.mcp_server import parse_trace
 from codemode_gateway.upstreams import reconnecting
 from codemode_gateway.upstreams.connection import Requests, Transport
 from gateway_clients import ERAS, Era, client_of
@@ -189,7 +189,7 @@ def test_neither_inputs_nor_what_a_server_says_of_them_is_recorded(tmp_path: Pat
 def test_calls_of_servers_and_their_starts_are_counted(tmp_path: Path, recorded: Recorded, sums: Sums):
     async def use(client: Client, gateway: Gateway) -> None:
         await called(client)
-        await (await gateway.seat()).connected.upstream("sums").stop()
+        await (await gateway.get_workspace()).connected.upstream("sums").stop()
         await called(client)
 
     run(tmp_path, "auto", use)
@@ -304,13 +304,13 @@ def test_what_is_being_imported_at_this_moment_records_nothing_yet(monkeypatch: 
 @given(st.dictionaries(st.sampled_from(["traceparent", "tracestate", "baggage", "x"]), st.text() | st.integers()))
 @example({"tracestate": " ", "baggage": "a=b "})
 def test_what_is_passed_on_of_a_trace_can_stand_in_a_header(said: dict[str, Any]):
-    for text in trace_of({"traceparent": PARENT, **said}).values():
+    for text in parse_trace({"traceparent": PARENT, **said}).values():
         assert text.isascii()
         assert text.isprintable()
         assert text == text.strip()
-    assert trace_of(said) == {} or "traceparent" in said
+    assert parse_trace(said) == {} or "traceparent" in said
 
 
 @each_row("wrong", [f"{PARENT}\r\nx: y", PARENT.upper(), "t", 7, None, f"{PARENT}-{'a' * 1000}"])
 def test_a_parent_of_another_form_is_none(wrong: Any):
-    assert trace_of({"traceparent": wrong, "tracestate": "a=b"}) == {}
+    assert parse_trace({"traceparent": wrong, "tracestate": "a=b"}) == {}

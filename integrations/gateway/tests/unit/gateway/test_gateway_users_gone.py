@@ -23,11 +23,11 @@ def test_what_is_known_of_servers_goes_with_the_seats_of_their_users(tmp_path: P
 
     async def main() -> None:
         async with Gateway(config) as gateway:
-            gateway.seats._most = 3
+            gateway.workspaces._max_workspaces = 3
             for number in range(12):
-                await gateway.seat(Principal(f"user {number}"))
-            assert len(gateway.seats) == len(gateway._wiring.known) == 3
-        assert len(gateway._wiring.known) == 0
+                await gateway.get_workspace(Principal(f"user {number}"))
+            assert len(gateway.workspaces) == len(gateway._container.schema_stores) == 3
+        assert len(gateway._container.schema_stores) == 0
 
     asyncio.run(main())
 

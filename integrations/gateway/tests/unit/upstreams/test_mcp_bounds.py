@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.config.redaction import Secrets
-from codemode_gateway.gateway.stdio import Lines
+from codemode_gateway.gateway.stdio import LineSplitter
 from codemode_gateway.upstreams import http as http_client
 from codemode_gateway.upstreams import session_streams, stdio
 from codemode_gateway.upstreams.connected import FewAndShort
@@ -107,7 +107,7 @@ def test_a_line_that_comes_in_pieces_takes_no_more_room_than_its_bytes(length: i
         failed: list[str] = []
         output = stdio.Output(failed.append, "evil", said)
         output.connection_made(Read())
-        for takes in (output.data_received, Lines().of):
+        for takes in (output.data_received, LineSplitter().feed):
             tracemalloc.start()
             try:
                 for number in range(said // length):
