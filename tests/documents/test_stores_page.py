@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from codemode.stores.audit import OWN_KINDS
+from codemode.stores.audit import STORE_KINDS
 from codemode.stores.interrupt_store import InterruptStore
-from codemode.stores.record_decisions import MOST_DECIDED
-from codemode.stores.records import ENDED, RECORD_STATES, RECORDS
+from codemode.stores.record_decisions import MAX_DECISIONS
+from codemode.stores.records import ENDED_STATES, RECORD_STATES, RECORD_TRANSITIONS
 from codemode.stores.tables import UPGRADES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
 _NOT_A_LINE = {"unreadable"}  # what a line that was changed reads as
-_INTERNAL = {"has_surely_none_open", "watch"}
+_INTERNAL = {"can_rule_out_open_records", "watch"}
 
 
 def named_in(heading: str) -> set[str]:
@@ -28,7 +28,7 @@ def test_page_names_every_method_of_a_store():
 
 
 def test_page_names_every_kind_of_audit_line():
-    assert OWN_KINDS - _NOT_A_LINE - named_in("Audit lines") == set()
+    assert STORE_KINDS - _NOT_A_LINE - named_in("Audit lines") == set()
 
 
 def test_page_lists_where_each_state_of_a_record_leads():
@@ -40,14 +40,14 @@ def test_page_lists_where_each_state_of_a_record_leads():
         if state in RECORD_STATES
     }
     expected = {
-        state: {after for (before, _), after in RECORDS.items() if before == state and after != state}
+        state: {after for (before, _), after in RECORD_TRANSITIONS.items() if before == state and after != state}
         for state in RECORD_STATES
     }
-    assert {state: listed.get(state) for state in RECORD_STATES if state not in ENDED} == {
-        state: after for state, after in expected.items() if state not in ENDED
+    assert {state: listed.get(state) for state in RECORD_STATES if state not in ENDED_STATES} == {
+        state: after for state, after in expected.items() if state not in ENDED_STATES
     }
 
 
 def test_page_gives_the_version_of_the_tables_and_the_limit_of_decisions():
     assert f"The tables have version {len(UPGRADES)}." in PAGE
-    assert f"| decisions in one `decide` | {MOST_DECIDED:,} |" in PAGE
+    assert f"| decisions in one `decide` | {MAX_DECISIONS:,} |" in PAGE

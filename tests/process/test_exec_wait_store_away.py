@@ -48,7 +48,7 @@ class Place:
         self._tell("ALTER DATABASE {} ALLOW_CONNECTIONS false")
         self._tell("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'")
         with pytest.MonkeyPatch.context() as patch:  # a store that is there may be slow on a busy machine
-            patch.setattr(postgres, "_AWAY_SECONDS", 0.2)
+            patch.setattr(postgres, "_CONNECT_TIMEOUT_SECONDS", 0.2)
             yield
         self._tell("ALTER DATABASE {} ALLOW_CONNECTIONS true")
 
@@ -62,8 +62,8 @@ class Place:
 
 @pytest.fixture(params=["sqlite", *full_only("postgres")])
 def place(request, tmp_path, monkeypatch) -> Place:
-    monkeypatch.setattr(sqlite_file, "PATIENCE_SECONDS", 0)
-    monkeypatch.setattr(sqlite_file, "_PATIENT", "PRAGMA busy_timeout = 1")
+    monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr(sqlite_file, "_SET_BUSY_TIMEOUT", "PRAGMA busy_timeout = 1")
     if request.param == "sqlite":
         return Place("sqlite", str(tmp_path / "runs.db"), "")
     folder = request.getfixturevalue("postgres_folder")

@@ -220,9 +220,9 @@ def test_leaving_ends_it_though_something_happens_at_that_moment():
 
         for _ in range(20):
             async with Resumer(store, tenant=ALL_TENANTS, resume=resume):
-                await until(lambda: store._database._watches._watches)
+                await until(lambda: store._database._notifier._watches)
                 await asyncio.sleep(0.005)
-                store._database._watches.wake()
+                store._database._notifier.notify()
                 await asyncio.sleep(0)
 
     within(scenario())

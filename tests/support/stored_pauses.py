@@ -72,7 +72,7 @@ def put_as_version_2(
 ) -> str:
     """Keep a pause in tables of version 2, as the store of then did, and return its record's id."""
     record_id, one = f"r{number}", interrupt.requests[0]
-    with database.journaling() as session:
+    with database.journal_transaction() as session:
         session.run(
             "INSERT INTO codemode_records (id, position, version, state, outer_tool, tenant, app, labels,"
             " created_at_ms, expires_at_ms, interrupt, claim) VALUES (?, ?, 1, ?, '', ?, '', ?, 1, ?, ?, 0)",

@@ -266,7 +266,7 @@ def test_two_consoles_on_one_database_tell_each_pause_once(tmp_path):
                     await stores[2].put(paused(str(number)))
                 counted = "SELECT COUNT(*) FROM codemode_notices WHERE state = 'sent'"
                 with stores[2].watch() as watch:
-                    while await stores[2]._read(lambda session: session.one(counted)) != (12,):
+                    while await stores[2]._read(lambda session: session.fetch_one(counted)) != (12,):
                         await watch.wait(0.05)
             assert len({one["record"]["id"] for one in bodies(server)}) == 12
             assert len(server.requests) == 12

@@ -67,7 +67,7 @@ class _Rows(Protocol):
     async def note_use(self, owner: str, name: str) -> None: ...
     async def note_stale(self, owner: str, stale: Any) -> None: ...
     async def pin(self, owner: str, pins: Iterable[Any], *, by: str | None = None) -> None: ...
-    def load_now(self, owner: str) -> Sequence[Any]: ...
+    def load_sync(self, owner: str) -> Sequence[Any]: ...
 
 
 @record
@@ -355,7 +355,7 @@ class ProgramLibrary:
         if not isinstance(self.owner, str):  # whose they are is known when a program is run
             return _rules([], 0, self.model_saves, import_from, is_known=False)
         if self.owner not in self._known:
-            self._known[self.owner] = self.rows.load_now(self.owner)
+            self._known[self.owner] = self.rows.load_sync(self.owner)
         usable = [one for one in self._known[self.owner] if not one.is_disabled and one.stale is None]
         return _rules(usable[:MAX_DECLARED], len(usable), self.model_saves, import_from)
 

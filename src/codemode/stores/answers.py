@@ -17,97 +17,101 @@ from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from ..records import record
 from ..schemas.compiled import SchemaMismatch
 from ..schemas.json_schemas import DictSchema
-from .audit import content_digest, cut
+from .audit import content_digest, truncate
 from .errors import AnswerRefusedError
 from .records import StoredRequest
 
-MOST_PLACES = 50
-_PLACE_CHARACTERS = 200
-_VALUE_CHARACTERS = 200
+MAX_DIFFERENCES = 50
+_MAX_PATH_CHARACTERS = 200
+_MAX_VALUE_CHARACTERS = 200
 _ABSENT: Any = object()
 
 
 def differences(before: Any, after: Any) -> list[dict[str, Any]]:
-    """Return what differs, at most `MOST_PLACES`: ``path``, a JSON pointer, with ``from`` and ``to``.
+    """Return what differs, at most `MAX_DIFFERENCES`: ``path``, a JSON pointer, with ``from`` and ``to``.
 
     What was added has no ``from``, what was left out no ``to``. Of a long value there are ``from_start`` or
     ``to_start``, the beginning of its JSON, and ``from_digest`` or ``to_digest`` instead. Where there is more, an entry
     ``{"more": True}`` ends the list.
     """
-    found: list[dict[str, Any]] = []
-    for path, was, now in _places(before, after):
-        if len(found) == MOST_PLACES:
-            return [*found, {"more": True}]
-        found.append({"path": path, **_told("from", was), **_told("to", now)})
-    return found
+    entries: list[dict[str, Any]] = []
+    for path, old, new in _iter_changes(before, after):
+        if len(entries) == MAX_DIFFERENCES:
+            return [*entries, {"more": True}]
+        entries.append({"path": path, **_describe_value("from", old), **_describe_value("to", new)})
+    return entries
 
 
-def _places(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+def _iter_changes(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
     # A stack of its own: the values nest as deeply as JSON may.
-    left: list[tuple[str, Any, Any]] = [("", before, after)]
-    while left:
-        path, was, now = left.pop()
-        members = _members(was, now)
+    stack: list[tuple[str, Any, Any]] = [("", before, after)]
+    while stack:
+        path, old, new = stack.pop()
+        members = _shared_members(old, new)
         if members is not None:
-            left += [(_below(path, name), *pair) for name, *pair in reversed(members)]
-        elif not _is_same(was, now):
-            yield path, was, now
+            stack += [(_child_path(path, name), *values) for name, *values in reversed(members)]
+        elif not _is_same(old, new):
+            yield path, old, new
 
 
-def _members(was: Any, now: Any) -> list[tuple[str, Any, Any]] | None:
-    if is_object(was) and is_object(now):
-        names = dict.fromkeys((*was, *now))
-        return [(name, was.get(name, _ABSENT), now.get(name, _ABSENT)) for name in names]
-    if is_array(was) and is_array(now):
-        longest = max(len(was), len(now))
-        return [(str(at), _item(was, at), _item(now, at)) for at in range(longest)]
+def _shared_members(old: Any, new: Any) -> list[tuple[str, Any, Any]] | None:
+    if is_object(old) and is_object(new):
+        names = dict.fromkeys((*old, *new))
+        return [(name, old.get(name, _ABSENT), new.get(name, _ABSENT)) for name in names]
+    if is_array(old) and is_array(new):
+        length = max(len(old), len(new))
+        return [(str(index), _item_or_absent(old, index), _item_or_absent(new, index)) for index in range(length)]
     return None
 
 
-def _item(items: list[Any], at: int) -> Any:
-    return items[at] if at < len(items) else _ABSENT
+def _item_or_absent(items: list[Any], index: int) -> Any:
+    return items[index] if index < len(items) else _ABSENT
 
 
-def _is_same(was: Any, now: Any) -> bool:
-    return type(was) is type(now) and was == now  # True is 1 elsewhere
+def _is_same(old: Any, new: Any) -> bool:
+    return type(old) is type(new) and old == new  # True is 1 elsewhere
 
 
-def _below(path: str, name: str) -> str:
-    if len(path) >= _PLACE_CHARACTERS:
+def _child_path(path: str, name: str) -> str:
+    if len(path) >= _MAX_PATH_CHARACTERS:
         return path
-    below = f"{path}/{name[:_PLACE_CHARACTERS].replace('~', '~0').replace('/', '~1')}"
-    return below if len(below) <= _PLACE_CHARACTERS else f"{below[: _PLACE_CHARACTERS - 3]}..."
+    child = f"{path}/{name[:_MAX_PATH_CHARACTERS].replace('~', '~0').replace('/', '~1')}"
+    return child if len(child) <= _MAX_PATH_CHARACTERS else f"{child[: _MAX_PATH_CHARACTERS - 3]}..."
 
 
-def _told(which: str, value: Any) -> dict[str, Any]:
+def _describe_value(key: str, value: Any) -> dict[str, Any]:
     if value is _ABSENT:
         return {}
     text = canonical_json(value)
-    if len(text) <= _VALUE_CHARACTERS:
-        return {which: value}
-    return {f"{which}_start": text[:_VALUE_CHARACTERS], f"{which}_digest": hashlib.sha256(text.encode()).hexdigest()}
+    if len(text) <= _MAX_VALUE_CHARACTERS:
+        return {key: value}
+    return {f"{key}_start": text[:_MAX_VALUE_CHARACTERS], f"{key}_digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
 @record
 class Answer:
     """A decision as it is kept and compared.
 
-    ``said`` is what the audit has of it; None when its request did not wait, so that nobody has looked whether it fits.
+    ``audit_fields`` go into the audit; None when the request was not waiting, so that the answer was not validated.
     """
 
-    text: str
-    said: Mapping[str, Any] | None
+    decision_json: str
+    audit_fields: Mapping[str, Any] | None
 
 
-def shown(request: StoredRequest | PendingRequest) -> str:
+def display_digest(request: StoredRequest | PendingRequest) -> str:
     """Return the digest of what a person was shown."""
     if not isinstance(request, StoredRequest | PendingRequest):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"request must be one of the requests of a record or an interrupt, got {request!r:.200}")
-    kind, given = (request.kind, request.input) if isinstance(request, StoredRequest) else asked(request)
-    return content_digest({"id": request.interrupt_id, "tool": request.tool_name, "input": given, "kind": kind})
+    kind, displayed_input = (
+        (request.kind, request.input) if isinstance(request, StoredRequest) else displayed_kind_and_input(request)
+    )
+    return content_digest(
+        {"id": request.interrupt_id, "tool": request.tool_name, "input": displayed_input, "kind": kind}
+    )
 
 
-def asked(request: PendingRequest) -> tuple[str, Any]:
+def displayed_kind_and_input(request: PendingRequest) -> tuple[str, Any]:
     """Return of which kind a request is for people, and what they are shown.
 
     A framework that gates its tools itself asks in its own words: ``asksApproval`` says that it is an approval all the
@@ -119,14 +123,17 @@ def asked(request: PendingRequest) -> tuple[str, Any]:
     return str(payload.get("kind", "")), request.input
 
 
-def read(
-    requests: Iterable[StoredRequest], decisions: Mapping[str, Any], texts: Mapping[str, str]
+def prepare_answers(
+    requests: Iterable[StoredRequest], decisions: Mapping[str, Any], decision_jsons: Mapping[str, str]
 ) -> dict[str, Answer]:
     """Return the answers, with what the audit has of those to these requests. Raises `AnswerRefusedError`."""
     waiting = list(requests)
     check_answers(waiting, decisions)
-    said = {one.interrupt_id: _said(one, json.loads(texts[one.interrupt_id])) for one in waiting}
-    return {name: Answer(text, said.get(name)) for name, text in texts.items()}
+    audit_fields = {
+        request.interrupt_id: _audit_fields(request, json.loads(decision_jsons[request.interrupt_id]))
+        for request in waiting
+    }
+    return {name: Answer(decision_json, audit_fields.get(name)) for name, decision_json in decision_jsons.items()}
 
 
 def require_decisions(decisions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,31 +143,31 @@ def require_decisions(decisions: Mapping[str, Any]) -> Mapping[str, Any]:
     return decisions
 
 
-def decision_texts(decisions: Mapping[str, Any]) -> dict[str, str]:
+def encode_decisions(decisions: Mapping[str, Any]) -> dict[str, str]:
     """Write decisions in the one form in which they are kept and compared. Raises `AnswerRefusedError`."""
-    texts: dict[str, str] = {}
+    decision_jsons: dict[str, str] = {}
     for interrupt_id, decision in decisions.items():
         try:
-            texts[interrupt_id] = canonical_json(_plain(decision))
+            decision_jsons[interrupt_id] = canonical_json(_to_plain_json(decision))
         except CodeModeError as error:
-            raise _refused({interrupt_id: [error.message]}) from error
-    return texts
+            raise _refusal_error({interrupt_id: [error.message]}) from error
+    return decision_jsons
 
 
 def check_answers(requests: Iterable[StoredRequest], decisions: Mapping[str, Any]) -> None:
     """Refuse answers that do not fit, with every problem of each. Raises `AnswerRefusedError`."""
     problems: dict[str, list[str]] = {}
     for request in requests:
-        found = _problems(request, decisions[request.interrupt_id])
-        if found:
-            problems[request.interrupt_id] = found
+        request_problems = _problems(request, decisions[request.interrupt_id])
+        if request_problems:
+            problems[request.interrupt_id] = request_problems
     if problems:
-        raise _refused(problems)
+        raise _refusal_error(problems)
 
 
 def _problems(request: StoredRequest, decision: Any) -> list[str]:
     try:
-        read_answers([_entry(request)], {request.interrupt_id: decision})
+        read_answers([_ledger_entry(request)], {request.interrupt_id: decision})
         if request.kind != APPROVAL_KIND or not is_object(decision) or "input" not in decision:
             return []
         edited = request.read_edited_input(decision)
@@ -168,10 +175,10 @@ def _problems(request: StoredRequest, decision: Any) -> list[str]:
         return [error.message]
     except (ValueError, TypeError, RecursionError) as error:
         return [f"the edited input is refused: {error}"]
-    return [] if request.input_schema is None else _misfits(request.input_schema, edited)
+    return [] if request.input_schema is None else _schema_problems(request.input_schema, edited)
 
 
-def _said(request: StoredRequest, decision: Any) -> dict[str, Any]:
+def _audit_fields(request: StoredRequest, decision: Any) -> dict[str, Any]:
     """Say what was decided, of what is no input only a digest: answers may be secrets."""
     if request.kind == UNKNOWN_OUTCOME_KIND:
         ((name, value),) = decision.items()
@@ -180,37 +187,42 @@ def _said(request: StoredRequest, decision: Any) -> dict[str, Any]:
         return {"decision": "run_again"}
     if request.kind != APPROVAL_KIND:
         return {"decision": "answered", "digest": content_digest(decision)}
-    reason = cut(decision.get("reason") or "") or None
-    said = {"decision": "approved" if decision["approved"] else "denied", "reason": reason}
+    reason = truncate(decision.get("reason") or "") or None
+    audit_fields = {"decision": "approved" if decision["approved"] else "denied", "reason": reason}
     if "input" not in decision:
-        return said
+        return audit_fields
     edited = request.read_edited_input(decision)
     diff = differences(request.input, edited)
-    return {**said, "decision": "edited" if diff else "approved", "digest": content_digest(edited), "diff": tuple(diff)}
+    return {
+        **audit_fields,
+        "decision": "edited" if diff else "approved",
+        "digest": content_digest(edited),
+        "diff": tuple(diff),
+    }
 
 
-def _misfits(schema: Any, edited: Any) -> list[str]:
+def _schema_problems(schema: Any, edited: Any) -> list[str]:
     try:
         DictSchema(schema).validate_input(edited)
     except SchemaMismatch as mismatch:
-        return [f"{one['path'] or 'input'}: {one['message']}" for one in mismatch.problems]
+        return [f"{problem['path'] or 'input'}: {problem['message']}" for problem in mismatch.problems]
     except ValueError:
         return []  # what cannot be compiled here is checked where the tool is
     return []
 
 
-def _entry(request: StoredRequest) -> LedgerEntry:
+def _ledger_entry(request: StoredRequest) -> LedgerEntry:
     """Return a ledger entry that waits as the request does: what reads an answer asks nothing else of it."""
-    given = encode_json(request.input, what="the input")
+    input_json = encode_json(request.input, what="the input")
     payload = encode_json({**request.payload, "kind": request.kind}, what="payload")
-    waiting = Waiting(request.interrupt_id, payload, given, 1)
-    return LedgerEntry(1, "tool", request.tool_name, given, outcome=waiting)
+    waiting = Waiting(request.interrupt_id, payload, input_json, 1)
+    return LedgerEntry(1, "tool", request.tool_name, input_json, outcome=waiting)
 
 
-def _plain(decision: Any) -> Any:
+def _to_plain_json(decision: Any) -> Any:
     return json.loads(encode_json(decision, what="the decision"))
 
 
-def _refused(problems: dict[str, list[str]]) -> AnswerRefusedError:
-    said = "; ".join(f"{interrupt_id!r}: {', '.join(found)}" for interrupt_id, found in problems.items())
-    return AnswerRefusedError(f"an answer does not fit: {said}", details={"problems": problems})
+def _refusal_error(problems: dict[str, list[str]]) -> AnswerRefusedError:
+    text = "; ".join(f"{interrupt_id!r}: {', '.join(found)}" for interrupt_id, found in problems.items())
+    return AnswerRefusedError(f"an answer does not fit: {text}", details={"problems": problems})

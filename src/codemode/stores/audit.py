@@ -12,11 +12,11 @@ from ..data.json_values import canonical_json, decode_json, encode_json, well_fo
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..records import record
 
-BEGINNING = "0" * 64
+GENESIS_HASH = "0" * 64
 """What stands in the first line in place of a hash before it."""
 SYSTEM = "system"
 """Who decides where nobody has."""
-OWN_KINDS = frozenset(
+STORE_KINDS = frozenset(
     {
         "put",
         "decided",
@@ -35,7 +35,7 @@ OWN_KINDS = frozenset(
     }
 )
 """The kinds of lines that a store writes by itself; `InterruptStore.note` writes all others."""
-MOST_IN_LINE = 50
+MAX_REQUESTS_IN_LINE = 50
 """Of so many requests one line tells; of more it has their number."""
 _MAX_REASON_CHARACTERS = 2000
 MAX_KIND_CHARACTERS = 100
@@ -74,12 +74,12 @@ class AuditLine:
     address: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     salt: str = ""
-    previous: str = BEGINNING
+    previous: str = GENESIS_HASH
     hash: str = ""
 
 
 @record
-class By:
+class Attribution:
     """Who says so, why, and from where."""
 
     actor: str | None
@@ -87,47 +87,52 @@ class By:
     address: str | None = None
 
 
-NAMES = tuple(one.name for one in fields(AuditLine))
-COLUMNS = ("sequence", "tenant", "record_id", "previous", "hash")
+FIELD_NAMES = tuple(audit_field.name for audit_field in fields(AuditLine))
+INDEXED_COLUMNS = ("sequence", "tenant", "record_id", "previous", "hash")
 """What has a column of its own; the rest is the body."""
-_BODY = frozenset(NAMES) - frozenset(COLUMNS)
+_BODY_FIELDS = frozenset(FIELD_NAMES) - frozenset(INDEXED_COLUMNS)
 
 
-def hash_of(line: AuditLine) -> str:
+def compute_hash(line: AuditLine) -> str:
     """Return the hash that belongs into a line; "" for one that is no JSON."""
-    said = {name: getattr(line, name) for name in NAMES if name != "hash"}
+    values = {name: getattr(line, name) for name in FIELD_NAMES if name != "hash"}
     try:
-        return hashlib.sha256(canonical_json(said).encode()).hexdigest()
+        return hashlib.sha256(canonical_json(values).encode()).hexdigest()
     except (TypeError, ValueError, RecursionError):
         return ""
 
 
-def body_of(line: AuditLine) -> str:
+def encode_body(line: AuditLine) -> str:
     """Write what has no column of its own."""
-    return canonical_json({name: getattr(line, name) for name in _BODY})
+    return canonical_json({name: getattr(line, name) for name in _BODY_FIELDS})
 
 
-def line_of(sequence: Any, tenant: Any, record_id: Any, previous: Any, found: Any, body: Any) -> AuditLine:
+def decode_line(sequence: Any, tenant: Any, record_id: Any, previous: Any, line_hash: Any, body: Any) -> AuditLine:
     """Read a line. Somebody may have changed it: what cannot be read is of the kind ``unreadable``."""
-    said = _read(body)
-    if said is None:
-        said = {"kind": "unreadable", "at_ms": 0}
+    values = _decode_body(body)
+    if values is None:
+        values = {"kind": "unreadable", "at_ms": 0}
     return AuditLine(
-        sequence=sequence, tenant=tenant, record_id=record_id, previous=previous, hash=found, **cast("Any", said)
+        sequence=sequence, tenant=tenant, record_id=record_id, previous=previous, hash=line_hash, **cast("Any", values)
     )
 
 
-def _read(body: Any) -> dict[str, Any] | None:
+def _decode_body(body: Any) -> dict[str, Any] | None:
     try:
-        said: Any = json.loads(body)
-        if is_object(said) and said.keys() == _BODY and is_array(said["diff"]) and canonical_json(said) == body:
-            return {**said, "diff": tuple(said["diff"])}
+        values: Any = json.loads(body)
+        if (
+            is_object(values)
+            and values.keys() == _BODY_FIELDS
+            and is_array(values["diff"])
+            and canonical_json(values) == body
+        ):
+            return {**values, "diff": tuple(values["diff"])}
     except (TypeError, ValueError, RecursionError):
         pass
     return None
 
 
-def cut(text: str) -> str:
+def truncate(text: str) -> str:
     """Return a reason as a line has it."""
     if len(text) <= _MAX_REASON_CHARACTERS:
         return well_formed(text)
@@ -139,25 +144,25 @@ def content_digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
-def noted(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
+def validate_note(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the details of a line that the host writes. Raises `ValueError`, `CodeModeSerializationError`."""
     if not isinstance(kind, str) or not 0 < len(kind) <= MAX_KIND_CHARACTERS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"kind must be a text of at most {MAX_KIND_CHARACTERS} characters, got {kind!r}")
-    if kind in OWN_KINDS:
+    if kind in STORE_KINDS:
         raise ValueError(f"kind {kind!r} is one that the store writes by itself")
     if not is_mapping(details):
         raise ValueError(f"details must be a mapping, got {type(details).__name__}")
     return decode_json(encode_json(dict(details), max_bytes=MAX_DETAIL_BYTES, what="details"))
 
 
-def head_text(sequence: int, found: str) -> str:
+def format_head(sequence: int, line_hash: str) -> str:
     """Write the head of a chain: how many lines there are, and the hash of the last."""
-    return f"{sequence}:{found}"
+    return f"{sequence}:{line_hash}"
 
 
-def head_of(text: str) -> tuple[int, str] | None:
-    """Read what `head_text` has written; None for anything else."""
-    number, _, found = text.partition(":")
-    if not number.isascii() or not number.isdigit() or len(number) > 18 or len(found) != len(BEGINNING):
+def parse_head(text: str) -> tuple[int, str] | None:
+    """Read what `format_head` has written; None for anything else."""
+    number, _, line_hash = text.partition(":")
+    if not number.isascii() or not number.isdigit() or len(number) > 18 or len(line_hash) != len(GENESIS_HASH):
         return None
-    return int(number), found
+    return int(number), line_hash

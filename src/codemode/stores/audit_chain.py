@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 from ..host.job_threads import in_own_thread
 from ..records import record
-from .audit import BEGINNING, AuditLine, hash_of, head_of
+from .audit import GENESIS_HASH, AuditLine, compute_hash, parse_head
 from .records import ALL_TENANTS
 
 if TYPE_CHECKING:
     from .interrupt_store import InterruptStore
 
-_AT_ONCE = 100
+_LINES_PER_PAGE = 100
 
 
 @record
@@ -37,21 +37,21 @@ async def verify_audit(store: InterruptStore, head: str | None = None) -> BadLin
     the database could not, a chain that was rewritten or cut as a whole shows. All lines are read, in pages, off the
     event loop. Raises `ValueError` for a ``head`` that is none.
     """
-    kept = head_of(head) if isinstance(head, str) else None
-    if head is not None and kept is None:
+    saved_head = parse_head(head) if isinstance(head, str) else None
+    if head is not None and saved_head is None:
         raise ValueError(f"head must be what audit_head() gave, got {head!r}")
-    own = head_of(await store.audit_head())
-    chain = _Chain([one for one in (kept, own) if one is not None])
+    current_head = parse_head(await store.audit_head())
+    verifier = _ChainVerifier([known_head for known_head in (saved_head, current_head) if known_head is not None])
     while True:
-        page = [line async for line in store.audit(tenant=ALL_TENANTS, after=chain.sequence, limit=_AT_ONCE)]
-        bad = await in_own_thread(lambda page=page: chain.first_bad(page), "codemode-audit")
+        page = [line async for line in store.audit(tenant=ALL_TENANTS, after=verifier.sequence, limit=_LINES_PER_PAGE)]
+        bad = await in_own_thread(lambda page=page: verifier.check_lines(page), "codemode-audit")
         if bad is not None:
             return bad
-        if len(page) < _AT_ONCE:
-            return chain.cut() or (BadLine(0, "changed", None) if own is None else None)
+        if len(page) < _LINES_PER_PAGE:
+            return verifier.check_end() or (BadLine(0, "changed", None) if current_head is None else None)
 
 
-class _Chain:
+class _ChainVerifier:
     """A chain as far as it was read. ``heads`` are numbers and hashes of lines that it must have."""
 
     def __init__(self, heads: Iterable[tuple[int, str]]) -> None:
@@ -59,30 +59,30 @@ class _Chain:
         self._last: AuditLine | None = None
         self.sequence = 0
 
-    def first_bad(self, lines: Iterable[AuditLine]) -> BadLine | None:
+    def check_lines(self, lines: Iterable[AuditLine]) -> BadLine | None:
         """Go on with these lines."""
         for line in lines:
-            bad = self._bad(line)
+            bad = self._check_line(line)
             if bad is not None:
                 return bad
             self._last, self.sequence = line, line.sequence
         return None
 
-    def cut(self) -> BadLine | None:
+    def check_end(self) -> BadLine | None:
         """Tell what is missing behind the last line."""
         if any(number > self.sequence for number, _ in self._heads):
             return BadLine(self.sequence + 1, "missing", None)
         return None
 
-    def _bad(self, line: AuditLine) -> BadLine | None:
+    def _check_line(self, line: AuditLine) -> BadLine | None:
         expected = self.sequence + 1
         if line.sequence != expected:
             return BadLine(expected, "missing", None)
-        if hash_of(line) != line.hash:
+        if compute_hash(line) != line.hash:
             return BadLine(expected, "changed", line)
-        if line.previous != (self._last.hash if self._last is not None else BEGINNING):
+        if line.previous != (self._last.hash if self._last is not None else GENESIS_HASH):
             # This one is as it was written: the one before is not, and has a hash that fits.
             return BadLine(self.sequence or expected, "changed", self._last or line)
-        if any(number == expected and found != line.hash for number, found in self._heads):
+        if any(number == expected and head_hash != line.hash for number, head_hash in self._heads):
             return BadLine(expected, "rewritten", line)
         return None

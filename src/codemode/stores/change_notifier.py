@@ -11,10 +11,10 @@ from weakref import WeakValueDictionary
 
 from ..host.forks import begin_anew_in_forks, forkable_lock
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
-class Look(Protocol):
+class ChangeProbe(Protocol):
     """What tells of changes by other processes, by another answer than the last one."""
 
     def __call__(self) -> object:
@@ -47,14 +47,14 @@ class Watch:
             self._loop.call_soon_threadsafe(self._event.set)
 
 
-class LocalWatches:
+class ChangeNotifier:
     """All that wait. ``look`` is asked some times a second while there are some."""
 
-    def __init__(self, look: Look | None = None) -> None:
+    def __init__(self, probe: ChangeProbe | None = None) -> None:
         self._watches: set[Watch] = set()
         self._lock = forkable_lock()
-        self._look = look
-        self._is_looking = False
+        self._probe = probe
+        self._is_polling = False
         begin_anew_in_forks(self)
 
     @contextmanager
@@ -63,9 +63,9 @@ class LocalWatches:
         watch = Watch()
         with self._lock:
             self._watches.add(watch)
-            if self._look is not None and not self._is_looking:
-                self._is_looking = True
-                threading.Thread(target=self._look_on, args=(self._look,), name="codemode-looks", daemon=True).start()
+            if self._probe is not None and not self._is_polling:
+                self._is_polling = True
+                threading.Thread(target=self._poll, args=(self._probe,), name="codemode-looks", daemon=True).start()
         try:
             yield watch
         finally:
@@ -74,10 +74,10 @@ class LocalWatches:
 
     def close(self) -> None:
         """Close what is looked at now; it is opened again while somebody waits."""
-        if self._look is not None:
-            self._look.close()
+        if self._probe is not None:
+            self._probe.close()
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """Wake them all."""
         with self._lock:
             waiting = list(self._watches)
@@ -86,32 +86,32 @@ class LocalWatches:
 
     def after_fork(self) -> None:
         """In a forked child: those that wait and the thread that looks are not in it."""
-        self._watches, self._is_looking = set(), False
+        self._watches, self._is_polling = set(), False
 
-    def _look_on(self, look: Look) -> None:
-        pause, seen = threading.Event(), object()
+    def _poll(self, probe: ChangeProbe) -> None:
+        pause, last = threading.Event(), object()
         while True:
             with self._lock:
                 if not self._watches:
-                    self._is_looking = False
-                    look.close()
+                    self._is_polling = False
+                    probe.close()
                     return
             with suppress(Exception):  # whoever waits looks again, and is told
-                found = look()
-                if found != seen:
-                    seen = found
-                    self.wake()
-            pause.wait(_LOOK_SECONDS)
+                current = probe()
+                if current != last:
+                    last = current
+                    self.notify()
+            pause.wait(_POLL_SECONDS)
 
 
-def watches_of(database: str, look: Look | None = None) -> LocalWatches:
+def notifier_for(database: str, probe: ChangeProbe | None = None) -> ChangeNotifier:
     """Return those that wait for a database: the same for all stores of this process that have it open."""
-    with _sharing:
-        known = _shared.get(database)
-        if known is None:
-            known = _shared[database] = LocalWatches(look)
-        return known
+    with _notifiers_lock:
+        notifier = _notifiers.get(database)
+        if notifier is None:
+            notifier = _notifiers[database] = ChangeNotifier(probe)
+        return notifier
 
 
-_sharing = forkable_lock()
-_shared: WeakValueDictionary[str, LocalWatches] = WeakValueDictionary()
+_notifiers_lock = forkable_lock()
+_notifiers: WeakValueDictionary[str, ChangeNotifier] = WeakValueDictionary()

@@ -20,11 +20,11 @@ from ..options.parts import CodeModeOptions
 if TYPE_CHECKING:
     from .interrupt_store import InterruptStore
 
-MAX_AGE_MS = 7 * 24 * 3_600_000
+DEFAULT_STORED_MAX_AGE_MS = 7 * 24 * 3_600_000
 StoreLike: TypeAlias = "InterruptStore | str | Path"
-_EXAMPLES = "sqlite:///pauses.db, or postgresql://user@host/name"
-_POSTGRES = ("postgresql", "postgres")
-_METHODS = ("put", "decide", "claim", "settle", "rest", "journal")
+_URL_EXAMPLES = "sqlite:///pauses.db, or postgresql://user@host/name"
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
+_REQUIRED_METHODS = ("put", "decide", "claim", "settle", "rest", "journal")
 
 
 def open_store(store: StoreLike) -> InterruptStore:
@@ -34,18 +34,18 @@ def open_store(store: StoreLike) -> InterruptStore:
     folder that does not exist, `ImportError` where the driver is not installed.
     """
     if not isinstance(store, str | Path):
-        if not all(callable(getattr(store, name, None)) for name in _METHODS):
-            raise WrongTypeError(f"store must be a store of interrupts or a URL ({_EXAMPLES}), got {store!r:.100}")
+        if not all(callable(getattr(store, name, None)) for name in _REQUIRED_METHODS):
+            raise WrongTypeError(f"store must be a store of interrupts or a URL ({_URL_EXAMPLES}), got {store!r:.100}")
         return store
     scheme, colon, rest = str(store).partition("://")
-    if colon and scheme in _POSTGRES:
+    if colon and scheme in _POSTGRES_SCHEMES:
         from .postgres import PostgresInterruptStore
 
         return PostgresInterruptStore(str(store))
     path = rest.removeprefix("/") if colon else str(store)
     is_file = scheme == "sqlite" and rest.startswith("/") if colon else not re.match(r"\w\w+:", path)
     if not is_file or not path or "?" in path:
-        raise ValueError(f"store {_without_secrets(str(store))} names no database: write {_EXAMPLES}")
+        raise ValueError(f"store {_redact_url(str(store))} names no database: write {_URL_EXAMPLES}")
     if not Path(path).absolute().parent.is_dir():
         raise ValueError(f"store {path} cannot be made: there is no folder {Path(path).absolute().parent}")
     from .sqlite import SqliteInterruptStore
@@ -64,12 +64,12 @@ def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeM
     if store is None:
         return options, None
     opened = open_store(store)
-    keeping, approval, guard = options.continuation, options.approval, cast("Any", opened.guard)
-    if keeping.guard is not None and keeping.guard is not guard:
+    continuation, approval, guard = options.continuation, options.approval, cast("Any", opened.guard)
+    if continuation.guard is not None and continuation.guard is not guard:
         raise ValueError(
             "continuation.guard is another one than that of the store: leave it out, store= brings its own"
         )
-    keys, max_age_ms = keeping.keys, keeping.max_age_ms
+    keys, max_age_ms = continuation.keys, continuation.max_age_ms
     if keys is None and get_configured_keys() is None and getattr(guard, "sees_other_processes", True):
         keys = read_environment_keys()
         if keys is None:
@@ -79,12 +79,12 @@ def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeM
                 " or give continuation={'keys': ...}"
             )
     if max_age_ms is None and get_max_age_ms() == DEFAULT_MAX_AGE_MS:
-        max_age_ms = MAX_AGE_MS
+        max_age_ms = DEFAULT_STORED_MAX_AGE_MS
     if not (approval.says("mode") or approval.on_approval_required):
         approval = replace(approval, mode="interrupt")
-    keeping = replace(keeping, guard=guard, keys=keys, max_age_ms=max_age_ms)
-    return options.having(approval=approval, continuation=keeping), opened
+    continuation = replace(continuation, guard=guard, keys=keys, max_age_ms=max_age_ms)
+    return options.having(approval=approval, continuation=continuation), opened
 
 
-def _without_secrets(url: str) -> str:
+def _redact_url(url: str) -> str:
     return repr(url if "@" not in url else url.partition(":")[0] + "://...")

@@ -21,8 +21,8 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
 from . import journal, leases, outbox, queries, record_decisions, record_writes, terminal_states
-from .answers import Answer, shown
-from .audit import AuditLine, noted
+from .answers import Answer, display_digest
+from .audit import AuditLine, validate_note
 from .change_notifier import Watch
 from .errors import RequestSupersededError, StoreUnavailableError
 from .outbox import Outbox
@@ -42,22 +42,22 @@ from .records import (
     Tenants,
 )
 from .resume_outcome import (
-    end_of,
-    may_have_begun,
-    not_resumable,
-    refusal_of,
-    renewed,
-    resumed,
+    call_resume,
+    finish_writing,
+    get_tool,
+    may_have_started,
+    not_resumable_reason,
+    outcome_error,
+    refusal_reason,
+    renewing_lease,
     takes_record,
-    tool_of,
-    written,
 )
-from .rows import given_back, interrupt_of, lost, tenants_of
+from .rows import decode_interrupt, lost_record_error, tenant_names, unwrap_outcome
 from .saved_programs import SavedProgramRows
-from .transaction import Database, Session, read, write
+from .transaction import Database, Session, run_read, run_write
 
 ResultT = TypeVar("ResultT")
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 class InterruptStore(ABC):
@@ -81,8 +81,8 @@ class InterruptStore(ABC):
         self._guard = guard
         guard.content_store = journal.SqlContent(database, "", "")
         self._keeps_ended_ms = keeps_ended_ms
-        self._most_open = record_writes.require_limit(max_open_per_tenant)
-        self._warning = record_writes.ExpiryWarning()
+        self._max_open = record_writes.require_max_open(max_open_per_tenant)
+        self._expiry_warning = record_writes.ExpiryWarning()
 
     async def __aenter__(self) -> Self:
         await self._read(lambda _: None)
@@ -128,39 +128,39 @@ class InterruptStore(ABC):
         if alone is not None and alone not in (labels or {}):
             raise ValueError(f"alone must be one of the labels, got {alone!r}")
         new = await in_own_thread(
-            lambda: record_writes.kept(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload),
+            lambda: record_writes.encode_pause(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload),
             "codemode-store",
         )
 
         if self._database.sees_other_processes:
-            warn_if_random_key(new.text, new.payload)
+            warn_if_random_key(new.interrupt_json, new.payload)
 
         def work(session: Session) -> str:
-            self._warning.look(new.expires_at_ms - session.now_ms)
+            self._expiry_warning.look(new.expires_at_ms - session.now_ms)
             if self._keeps_ended_ms is not None:
-                terminal_states.purge(session, self._keeps_ended_ms)
+                terminal_states.purge_records(session, self._keeps_ended_ms)
                 journal.purge_journals(session, self._keeps_ended_ms)
                 journal.purge_content(session)
-            return record_writes.put(session, new, alone, self._most_open)
+            return record_writes.put_pause(session, new, alone, self._max_open)
 
         return await self._write(work)
 
     async def get(self, interrupt_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt in which this request is pending."""
-        text = await self._read(lambda session: queries.interrupt(session, interrupt_id, tenant))
-        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
+        text = await self._read(lambda session: queries.find_interrupt(session, interrupt_id, tenant))
+        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
 
     async def last_interrupt(self, record_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt of a record, to show what its program has done, also once it has ended.
 
         None where an older version has ended it. Raises `UnknownRequestError`.
         """
-        text = await self._read(lambda session: queries.last_interrupt(session, record_id, tenant))
-        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
+        text = await self._read(lambda session: queries.find_last_interrupt(session, record_id, tenant))
+        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
 
     async def record(self, record_id: str, *, tenant: Tenant) -> Record:
         """Return a record. Raises `UnknownRequestError`."""
-        return await self._read(lambda session: queries.record(session, record_id, tenant))
+        return await self._read(lambda session: queries.find_record(session, record_id, tenant))
 
     async def list(
         self,
@@ -181,41 +181,41 @@ class InterruptStore(ABC):
         while is on one page alone, whatever comes and goes meanwhile. Raises `ValueError`, also for an ``after`` of
         another order.
         """
-        asked = queries.filters_of(
+        filters = queries.create_filter(
             tenant, app=app, tool=tool, state=state, labels=labels, order=order, after=after, limit=limit
         )
-        return await self._read(lambda session: queries.page(session, asked))
+        return await self._read(lambda session: queries.list_page(session, filters))
 
     async def records(self, record_ids: Iterable[str], *, tenant: Tenants) -> tuple[Record, ...]:
         """Return those of these records, at most 500, that there are, in this order and as `list` gives them."""
-        ids, tenants = [*record_ids], tenants_of(tenant)
-        if len(ids) > queries.MOST_LISTED:
-            raise ValueError(f"record_ids must be at most {queries.MOST_LISTED}, got {len(ids)}")
-        return await self._read(lambda session: queries.named(session, ids, tenants))
+        ids, tenants = [*record_ids], tenant_names(tenant)
+        if len(ids) > queries.MAX_LISTED_RECORDS:
+            raise ValueError(f"record_ids must be at most {queries.MAX_LISTED_RECORDS}, got {len(ids)}")
+        return await self._read(lambda session: queries.find_records(session, ids, tenants))
 
     async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
         """Return how many requests wait for a person, by tool: the most first, of at most 100 tools."""
-        tenants = tenants_of(tenant)
-        return await self._read(lambda session: queries.counts(session, tenants, app))
+        tenants = tenant_names(tenant)
+        return await self._read(lambda session: queries.count_waiting(session, tenants, app))
 
     async def count_open(self, *, tenant: str, app: str, most: int) -> int:
         """Return how many records of a tenant and app have not ended, counted up to ``most``."""
-        return await self._read(lambda session: record_writes.open_records(session, tenant, app, most))
+        return await self._read(lambda session: record_writes.count_open_records(session, tenant, app, most))
 
-    def has_surely_none_open(self, *, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
+    def can_rule_out_open_records(self, *, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
         """Tell, on the event loop, that no record of any of these labels waits, rests or goes on: False says nothing.
 
         Looks only where nobody has to wait for that, and never at what a record holds.
         """
         try:
-            found = self._database.look_at_once(lambda session: queries.has_open(session, tenant, app, labels))
+            has_open = self._database.read_nowait(lambda session: queries.has_open_record(session, tenant, app, labels))
         except StoreUnavailableError:  # whoever asks the usual way is told
             return False
-        return found is False
+        return has_open is False
 
     def shown(self, request: Any) -> str:
         """Return the digest of what a person was shown: of a `StoredRequest` or a `PendingRequest`."""
-        return shown(request)
+        return display_digest(request)
 
     async def decide(
         self,
@@ -232,18 +232,18 @@ class InterruptStore(ABC):
         The same decision again returns the first one. Raises `AlreadyDecidedError`, `AnswerRefusedError`,
         `UnknownRequestError`, `RecordExpiredError`, `RequestSettledError`, `RequestSupersededError`.
         """
-        by = record_writes.said_by(actor, address=address)
+        by = record_writes.create_attribution(actor, address=address)
         while True:
-            answers = await self._checked(decisions, tenant)
+            answers = await self._check_decisions(decisions, tenant)
             try:
                 return await self._write(
                     lambda session, answers=answers: record_decisions.decide(session, answers, by, tenant, seen or {})
                 )
-            except record_decisions.NotChecked:
+            except record_decisions.UncheckedAnswerError:
                 continue
 
-    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
-        return await record_decisions.checked(self._database, decisions, tenant)
+    async def _check_decisions(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
+        return await record_decisions.check_decisions(self._database, decisions, tenant)
 
     async def answer(
         self,
@@ -260,11 +260,11 @@ class InterruptStore(ABC):
         Whoever answers another request of the same record meanwhile waits for its turn. Where nothing was run the
         request waits again.
         """
-        by = record_writes.said_by(actor, address=address)
-        owner = leases.new_owner()
+        by = record_writes.create_attribution(actor, address=address)
+        owner = leases.create_owner_name()
         with self._database.watch() as watch:
             while True:
-                answers = await self._checked({interrupt_id: resolution}, tenant)
+                answers = await self._check_decisions({interrupt_id: resolution}, tenant)
                 lease = await self._write_claim(
                     lambda session, answers=answers: record_decisions.decide_and_claim(
                         session, answers, by, tenant, owner
@@ -272,30 +272,30 @@ class InterruptStore(ABC):
                     {interrupt_id: "whoever answered was cancelled"},
                 )
                 if lease is None:
-                    await watch.wait(_LOOK_SECONDS)
+                    await watch.wait(_POLL_SECONDS)
                     continue
                 if isinstance(lease, RequestSupersededError):
                     raise lease
-                result = await self._resumed(lease, resume, interrupt_id)
+                result = await self._run_resume(lease, resume, interrupt_id)
                 if interrupt_id in lease.resolutions:
                     return result
 
-    async def _resumed(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
+    async def _run_resume(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
         try:
-            async with renewed(self.renew, lease):
+            async with renewing_lease(self.renew, lease):
                 paused = lease.record if takes_record(resume) else lease.interrupt
-                result = await resumed(resume, paused, lease.resolutions)
+                result = await call_resume(resume, paused, lease.resolutions)
         except (Exception, asyncio.CancelledError) as error:
-            end = end_of(error)
-            if end is not None:
+            outcome = outcome_error(error)
+            if outcome is not None:
                 # What was begun waits in the recovery; else the program has come to its end.
-                await written(self.settle(lease, end, tool=tool_of(resume)))
-            elif not may_have_begun(error):
-                reason = refusal_of(error) or "the program could not go on"
-                unfit = not_resumable(error)
-                await written(self.release(lease, refusals={interrupt_id: reason}, not_resumable=unfit))
+                await finish_writing(self.settle(lease, outcome, tool=get_tool(resume)))
+            elif not may_have_started(error):
+                reason = refusal_reason(error) or "the program could not go on"
+                not_resumable = not_resumable_reason(error)
+                await finish_writing(self.release(lease, refusals={interrupt_id: reason}, not_resumable=not_resumable))
             raise
-        await written(self.settle(lease, result, tool=tool_of(resume)))
+        await finish_writing(self.settle(lease, result, tool=get_tool(resume)))
         return result
 
     async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
@@ -303,19 +303,25 @@ class InterruptStore(ABC):
 
         Raises `RecordExpiredError`, `RecordWithdrawnError`, `RecordLostError`; or `TimeoutError`, and nothing changes.
         """
-        until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         with self._database.watch() as watch:
             while True:
-                state, text, unfit = await self._read(lambda session: queries.outcome(session, record_id, tenant))
+                state, text, not_resumable = await self._read(
+                    lambda session: queries.find_outcome(session, record_id, tenant)
+                )
                 if text is not None:
-                    return await run_check(LARGE_CHARACTERS, lambda text=text: given_back(text))
+                    return await run_check(LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text))
                 if state == "lost":
-                    raise lost()
-                left = _LOOK_SECONDS if until is None else until - time.monotonic()
-                if left <= 0:
-                    why = "" if unfit is None else f"; the last host that was to resume it could not: {unfit}"
+                    raise lost_record_error()
+                remaining_seconds = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
+                if remaining_seconds <= 0:
+                    why = (
+                        ""
+                        if not_resumable is None
+                        else f"; the last host that was to resume it could not: {not_resumable}"
+                    )
                     raise TimeoutError(f"record {record_id!r} is {state} still{why}")
-                await watch.wait(min(left, _LOOK_SECONDS))
+                await watch.wait(min(remaining_seconds, _POLL_SECONDS))
 
     async def claim(
         self,
@@ -334,23 +340,23 @@ class InterruptStore(ABC):
         """
         record_writes.require_lease(lease_ms)
         if record_id is not None:
-            return await self._take(record_id, owner, tenant, lease_ms)
+            return await self._claim_by_id(record_id, owner, tenant, lease_ms)
         # Looked for first: while there is nothing to do nobody is kept from writing.
-        if await self._read(lambda session: leases.candidate(session, tenant, app)) is None:
+        if await self._read(lambda session: leases.find_claimable(session, tenant, app)) is None:
             return None
 
         def work(session: Session) -> Lease | None:
-            record_id = leases.candidate(session, tenant, app)
+            record_id = leases.find_claimable(session, tenant, app)
             return None if record_id is None else leases.claim(session, record_id, owner, lease_ms)
 
         return await self._write_claim(work)
 
-    async def _take(self, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
+    async def _claim_by_id(self, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
         # As in `claim`: while there is nothing to do nobody is kept from writing.
-        if not await self._read(lambda session: terminal_states.is_free(session, record_id, tenant)):
+        if not await self._read(lambda session: terminal_states.is_claimable(session, record_id, tenant)):
             return None
         return await self._write_claim(
-            lambda session: terminal_states.take(session, record_id, owner, tenant, lease_ms)
+            lambda session: terminal_states.claim_by_id(session, record_id, owner, tenant, lease_ms)
         )
 
     async def _write_claim(
@@ -371,7 +377,7 @@ class InterruptStore(ABC):
 
         A claim that was released with ``not_resumable`` does not count.
         """
-        return await self._read(lambda session: queries.last_resumed(session, tenant, app))
+        return await self._read(lambda session: queries.find_last_resumed(session, tenant, app))
 
     async def rest(
         self,
@@ -400,17 +406,19 @@ class InterruptStore(ABC):
         """
         if (owner is None) == (lease is None):
             raise ValueError("rest takes an owner for a new record, or the lease of one that there is")
-        kept = Interrupt.of(interrupt)
+        paused = Interrupt.of(interrupt)
         if lease is not None:
-            new = await in_own_thread(lambda: record_writes.again(kept, payload=payload), "codemode-store")
-            return await self._write(lambda session: terminal_states.rest(session, lease, new))
-        whose = record_writes.require_text(owner, "owner")
+            new = await in_own_thread(
+                lambda: record_writes.encode_next_pause(paused, payload=payload), "codemode-store"
+            )
+            return await self._write(lambda session: terminal_states.update_suspended(session, lease, new))
+        owner_name = record_writes.require_text(owner, "owner")
         record_writes.require_lease(lease_ms)
         new = await in_own_thread(
-            lambda: record_writes.kept(kept, tool, tenant, app, labels, source, payload), "codemode-store"
+            lambda: record_writes.encode_pause(paused, tool, tenant, app, labels, source, payload), "codemode-store"
         )
         return await self._write_claim(
-            lambda session: terminal_states.begin(session, new, whose, lease_ms, self._most_open)
+            lambda session: terminal_states.create_suspended(session, new, owner_name, lease_ms, self._max_open)
         )
 
     async def renew(self, lease: Lease) -> bool:
@@ -423,8 +431,8 @@ class InterruptStore(ABC):
         The pause that was resumed itself says that nothing was run, and gives the record back. ``tool`` is as `put` has
         it, for the forms of what is asked now. False when the lease is somebody else's by now; then nothing is written.
         """
-        end = await in_own_thread(lambda: leases.result_of(result, tool), "codemode-store")
-        return await self._write(lambda session: leases.settle(session, lease, end))
+        encoded = await in_own_thread(lambda: leases.encode_result(result, tool), "codemode-store")
+        return await self._write(lambda session: leases.settle(session, lease, encoded))
 
     async def release(
         self,
@@ -440,8 +448,8 @@ class InterruptStore(ABC):
         ``not_resumable`` says why it cannot be resumed there. Its answers stay; it is left alone for 5 seconds, twice
         as long each time, at most ten minutes.
         """
-        back = leases.Back(refusals or {}, delay_ms, not_resumable)
-        return await self._write(lambda session: leases.release(session, lease, back))
+        options = leases.ReleaseOptions(refusals or {}, delay_ms, not_resumable)
+        return await self._write(lambda session: leases.release(session, lease, options))
 
     async def lose(self, lease: Lease) -> bool:
         """Say that nobody can tell what became of a claimed record."""
@@ -451,15 +459,15 @@ class InterruptStore(ABC):
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """End a record that waits."""
-        by = record_writes.said_by(actor, reason=reason, address=address)
-        await self._write(lambda session: terminal_states.end_by(session, record_id, "withdraw", by, tenant))
+        by = record_writes.create_attribution(actor, reason=reason, address=address)
+        await self._write(lambda session: terminal_states.end_by_decision(session, record_id, "withdraw", by, tenant))
 
     async def close_lost(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """End a record that is lost."""
-        by = record_writes.said_by(actor, reason=reason, address=address)
-        await self._write(lambda session: terminal_states.end_by(session, record_id, "close", by, tenant))
+        by = record_writes.create_attribution(actor, reason=reason, address=address)
+        await self._write(lambda session: terminal_states.end_by_decision(session, record_id, "close", by, tenant))
 
     async def run_again(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
@@ -471,11 +479,11 @@ class InterruptStore(ABC):
         `UnknownRequestError`, `RecordExpiredError` for one whose continuation holds no more, `StoreError` for one that
         is neither.
         """
-        by = record_writes.said_by(actor, reason=reason, address=address)
-        text = await self._read(lambda session: terminal_states.lost_interrupt(session, record_id, tenant))
+        by = record_writes.create_attribution(actor, reason=reason, address=address)
+        text = await self._read(lambda session: terminal_states.find_lost_interrupt(session, record_id, tenant))
         if text is not None:
-            paused = await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
-            await self._guard.release(record_writes.nonce_of(paused))
+            paused = await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+            await self._guard.release(record_writes.continuation_nonce(paused))
         await self._write(lambda session: terminal_states.run_again(session, record_id, by, tenant))
 
     async def sweep(self, *, deny_before_expiry_ms: int | None = None) -> int:
@@ -483,7 +491,7 @@ class InterruptStore(ABC):
 
         ``deny_before_expiry_ms``: approvals of which nobody has decided so long before are denied by ``system``.
         """
-        return await self._in_parts(lambda session: terminal_states.sweep(session, deny_before_expiry_ms))
+        return await self._write_in_batches(lambda session: terminal_states.sweep(session, deny_before_expiry_ms))
 
     async def purge(self, older_than: timedelta) -> int:
         """Delete the records that ended longer ago than this, and return how many. Lines of the audit stay.
@@ -498,9 +506,9 @@ class InterruptStore(ABC):
             lambda: journal.purge_journals_and_content(self._database, older_than_ms), "codemode-store"
         ):
             pass
-        return await self._in_parts(lambda session: terminal_states.purge_by_hand(session, older_than_ms))
+        return await self._write_in_batches(lambda session: terminal_states.purge_and_audit(session, older_than_ms))
 
-    async def _in_parts(self, work: Callable[[Session], int]) -> int:
+    async def _write_in_batches(self, work: Callable[[Session], int]) -> int:
         total = 0
         while part := await self._write(work):
             total += part
@@ -511,18 +519,18 @@ class InterruptStore(ABC):
         queries.require_sequence(after)
         with self._database.watch() as watch:
             while True:
-                found = await self._read(lambda session, after=after: queries.changes(session, tenant, after))
-                for change in found:
+                batch = await self._read(lambda session, after=after: queries.list_changes(session, tenant, after))
+                for change in batch:
                     yield change
                     after = change.sequence
-                if not found and not follow:
+                if not batch and not follow:
                     return
-                if not found:
-                    await watch.wait(_LOOK_SECONDS)
+                if not batch:
+                    await watch.wait(_POLL_SECONDS)
 
     async def changes_head(self) -> int:
         """Return the sequence of the last change: what is read from here on has it."""
-        return await self._read(queries.changes_head)
+        return await self._read(queries.last_change_sequence)
 
     async def note(
         self,
@@ -540,12 +548,12 @@ class InterruptStore(ABC):
         16 KiB; a line of `ALL_TENANTS` belongs to no tenant. By ``record_id``, at most 1,000 characters of a record or
         of whatever else it is about, `audit` finds it. Raises `ValueError`, `CodeModeSerializationError`.
         """
-        by = record_writes.said_by(actor, address=address)
-        whose = None if tenant is ALL_TENANTS else record_writes.require_text(tenant, "tenant")
-        about = None if record_id is None else record_writes.require_name(record_id, "record_id")
-        said = await run_check(LARGE_CHARACTERS, lambda: noted(kind, details or {}))
-        line: dict[str, Any] = {"actor": by.actor, "address": by.address, "details": said}
-        await self._write(lambda session: session.audit(kind, whose, about, **line))
+        by = record_writes.create_attribution(actor, address=address)
+        audit_tenant = None if tenant is ALL_TENANTS else record_writes.require_text(tenant, "tenant")
+        audit_record_id = None if record_id is None else record_writes.require_name(record_id, "record_id")
+        checked_details = await run_check(LARGE_CHARACTERS, lambda: validate_note(kind, details or {}))
+        line: dict[str, Any] = {"actor": by.actor, "address": by.address, "details": checked_details}
+        await self._write(lambda session: session.add_audit_line(kind, audit_tenant, audit_record_id, **line))
 
     async def audit(
         self,
@@ -562,26 +570,26 @@ class InterruptStore(ABC):
         """
         if after is not None:
             queries.require_sequence(after)
-        tenants_of(tenant)
+        tenant_names(tenant)
         if limit is not None and limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
-        which = queries.Lines(tenant, record_id, newest_first)
+        filters = queries.AuditFilter(tenant, record_id, newest_first)
         while limit is None or limit > 0:
-            found = await self._read(
-                lambda session, after=after, limit=limit: queries.lines(session, which, after, limit)
+            lines = await self._read(
+                lambda session, after=after, limit=limit: queries.list_audit_lines(session, filters, after, limit)
             )
-            for line in found:
+            for line in lines:
                 yield line
-            if not found:
+            if not lines:
                 return
-            after, limit = found[-1].sequence, None if limit is None else limit - len(found)
+            after, limit = lines[-1].sequence, None if limit is None else limit - len(lines)
 
     async def audit_head(self) -> str:
         """Return how many lines there are and the hash of the last, as one text.
 
         Kept where nobody can reach it from the database, it shows in `verify_audit` what happened to lines until then.
         """
-        return await self._read(queries.audit_head)
+        return await self._read(queries.get_audit_head)
 
     def outbox(self, target: str) -> Outbox:
         """Return the notices for a target of this name, to be sent. Those of all tenants. Raises `ValueError`."""
@@ -600,7 +608,7 @@ class InterruptStore(ABC):
         await in_own_thread(self._database.close, "codemode-store")
 
     async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:
-        return await read(self._database, work)
+        return await run_read(self._database, work)
 
     async def _write(self, work: Callable[[Session], ResultT]) -> ResultT:
-        return await write(self._database, work)
+        return await run_write(self._database, work)

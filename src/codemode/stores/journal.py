@@ -16,25 +16,25 @@ from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
 from ..host.job_threads import in_own_thread
 from .record_writes import require_lease, require_text
-from .rows import marks
-from .transaction import Database, Row, Session, left_of_lease
+from .rows import placeholders
+from .transaction import Database, Row, Session, repair_journal_lease
 
 # The parts of a run stay while something holds them: the pause that can be gone on from, the record that has it, the
 # journal; and for a day whoever has put one. What nothing holds any more is deleted with what held it last.
 
-MOST_PURGED = 100
+MAX_PURGED = 100
 """How many holds one transaction lets go."""
-_RUNNING, _RUNNING_MS = "run", 24 * 3_600_000
-_JOURNAL = "journal "
-_RUN = "tenant = ? AND app = ? AND run = ?"
-_PUT = "INSERT INTO codemode_content VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, app, run, id) DO NOTHING"
-_GET = f"SELECT description, data FROM codemode_content WHERE {_RUN} AND id = ?"
-_HOLD = (
+_RUN_HOLDER, _RUN_HOLD_MS = "run", 24 * 3_600_000
+_JOURNAL_HOLDER_PREFIX = "journal "
+_RUN_CONDITION = "tenant = ? AND app = ? AND run = ?"
+_INSERT_CONTENT = "INSERT INTO codemode_content VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, app, run, id) DO NOTHING"
+_SELECT_CONTENT = f"SELECT description, data FROM codemode_content WHERE {_RUN_CONDITION} AND id = ?"
+_UPSERT_HOLD = (
     "INSERT INTO codemode_content_holds VALUES (?, ?, ?, ?, CAST(? AS BIGINT))"
     " ON CONFLICT (tenant, app, run, holder) DO UPDATE SET until_ms = excluded.until_ms"
 )
-_FORGET = (
-    f"DELETE FROM codemode_content WHERE {_RUN} AND NOT EXISTS (SELECT 1 FROM codemode_content_holds h"
+_DELETE_UNHELD = (
+    f"DELETE FROM codemode_content WHERE {_RUN_CONDITION} AND NOT EXISTS (SELECT 1 FROM codemode_content_holds h"
     " WHERE h.tenant = codemode_content.tenant AND h.app = codemode_content.app AND h.run = codemode_content.run)"
 )
 
@@ -50,9 +50,9 @@ class SqlContent:
         """Keep a part for a run. One that is there stays as it is."""
 
         def work() -> None:
-            with self._database.journaling() as session:
-                session.run(_HOLD, *self._scope, run, _RUNNING, session.now_ms + _RUNNING_MS)
-                session.run(_PUT, *self._scope, run, part_id, description, data)
+            with self._database.journal_transaction() as session:
+                session.run(_UPSERT_HOLD, *self._scope, run, _RUN_HOLDER, session.now_ms + _RUN_HOLD_MS)
+                session.run(_INSERT_CONTENT, *self._scope, run, part_id, description, data)
 
         # Whoever is cancelled meanwhile has kept it nevertheless.
         await to_its_end(in_own_thread(work, "codemode-content"))
@@ -62,10 +62,10 @@ class SqlContent:
 
         def work() -> Row | None:
             with self._database.transaction(writes=False) as session:
-                return session.one(_GET, *self._scope, run, part_id)
+                return session.fetch_one(_SELECT_CONTENT, *self._scope, run, part_id)
 
-        found = await in_own_thread(work, "codemode-content")
-        return None if found is None else (found[0], bytes(found[1]))
+        row = await in_own_thread(work, "codemode-content")
+        return None if row is None else (row[0], bytes(row[1]))
 
     async def hold_content(
         self, run: str, *, nonce: str | None = None, until_ms: int | None = None, journal: str | None = None
@@ -74,63 +74,63 @@ class SqlContent:
 
         For the pause until then, or until its record is purged, if there is one.
         """
-        holder = nonce if journal is None else _JOURNAL + journal
+        holder = nonce if journal is None else _JOURNAL_HOLDER_PREFIX + journal
 
         def work() -> None:
-            with self._database.journaling() as session:
-                session.run(_HOLD, *self._scope, run, holder, until_ms)
+            with self._database.journal_transaction() as session:
+                session.run(_UPSERT_HOLD, *self._scope, run, holder, until_ms)
 
         await to_its_end(in_own_thread(work, "codemode-content"))
 
 
 def purge_journals_and_content(database: Database, older_than_ms: int) -> int:
     """Delete some journals that are that old, and let go of some content; return how many, 0 at the end."""
-    with database.journaling() as session:
+    with database.journal_transaction() as session:
         return purge_journals(session, older_than_ms) + purge_content(session)
 
 
 def purge_content(session: Session) -> int:
-    """Let go of at most `MOST_PURGED` holds that are over and whose pause no record has; return how many."""
-    over = session.rows(
+    """Let go of at most `MAX_PURGED` holds that are over and whose pause no record has; return how many."""
+    expired_holds = session.fetch_all(
         "SELECT h.tenant, h.app, h.run, h.holder FROM codemode_content_holds h WHERE h.until_ms <= ? AND NOT EXISTS"
         " (SELECT 1 FROM codemode_versions v WHERE v.nonce = h.holder) ORDER BY h.until_ms LIMIT ?",
-        *(session.now_ms, MOST_PURGED),
+        *(session.now_ms, MAX_PURGED),
     )
-    _let_go(session, over)
-    return len(over)
+    _delete_holds(session, expired_holds)
+    return len(expired_holds)
 
 
-def purge_of_records(session: Session, record_ids: Iterable[Row]) -> None:
+def release_content_of_records(session: Session, record_ids: Iterable[Row]) -> None:
     """Let go of what these records hold, whose versions are still there: no program of them runs any more."""
-    ids = [row[0] for row in record_ids]
-    held = session.rows(
+    record_ids = [row[0] for row in record_ids]
+    holds = session.fetch_all(
         "SELECT h.tenant, h.app, h.run, h.holder FROM codemode_versions v JOIN codemode_content_holds h"
-        f" ON h.holder = v.nonce WHERE v.record_id IN ({marks(ids)})",
-        *ids,
+        f" ON h.holder = v.nonce WHERE v.record_id IN ({placeholders(record_ids)})",
+        *record_ids,
     )
-    _let_go(session, [*held, *_running(held)])
+    _delete_holds(session, [*holds, *_run_holds(holds)])
 
 
-def purge_of_journals(session: Session, journals: Iterable[Row]) -> None:
+def release_content_of_journals(session: Session, journals: Iterable[Row]) -> None:
     """Let go of what the journals of these tenants, apps and keys hold: nobody has them."""
-    holders = {(tenant, app, _JOURNAL + key) for tenant, app, key in journals}
+    holders = {(tenant, app, _JOURNAL_HOLDER_PREFIX + key) for tenant, app, key in journals}
     if not holders:
         return
-    found = session.rows(
-        f"SELECT tenant, app, run, holder FROM codemode_content_holds WHERE holder IN ({marks(holders)})",
+    rows = session.fetch_all(
+        f"SELECT tenant, app, run, holder FROM codemode_content_holds WHERE holder IN ({placeholders(holders)})",
         *(holder for _, _, holder in holders),
     )
-    held = [row for row in found if (*row[:2], row[3]) in holders]
-    _let_go(session, [*held, *_running(held)])
+    holds = [row for row in rows if (*row[:2], row[3]) in holders]
+    _delete_holds(session, [*holds, *_run_holds(holds)])
 
 
-def _running(held: Iterable[Row]) -> list[Row]:
-    return [(*row[:3], _RUNNING) for row in held]
+def _run_holds(holds: Iterable[Row]) -> list[Row]:
+    return [(*row[:3], _RUN_HOLDER) for row in holds]
 
 
-def _let_go(session: Session, held: list[Row]) -> None:
-    session.each(f"DELETE FROM codemode_content_holds WHERE {_RUN} AND holder = ?", held)
-    session.each(_FORGET, dict.fromkeys(row[:3] for row in held))
+def _delete_holds(session: Session, holds: list[Row]) -> None:
+    session.execute_many(f"DELETE FROM codemode_content_holds WHERE {_RUN_CONDITION} AND holder = ?", holds)
+    session.execute_many(_DELETE_UNHELD, dict.fromkeys(row[:3] for row in holds))
 
 
 # A group of lines is one statement, which runs on the event loop where the database can take it without waiting. Groups
@@ -138,22 +138,26 @@ def _let_go(session: Session, held: list[Row]) -> None:
 
 ResultT = TypeVar("ResultT")
 """How many journals one transaction deletes: each may have many lines."""
-_LOOK_SECONDS = 0.5
-_LONE = "="
-_MOST_AT_ONCE_CHARACTERS, _MOST_LINES_AT_ONCE = 1 << 15, 600
-_OWN = "id = ? AND number = ? AND until_ms IS NOT NULL"
-_MAKE = (
+_POLL_SECONDS = 0.5
+_SINGLE_LINE_PREFIX = "="
+_MAX_NOWAIT_CHARACTERS, _MAX_NOWAIT_LINES = 1 << 15, 600
+_OWNED_CONDITION = "id = ? AND number = ? AND until_ms IS NOT NULL"
+_INSERT_JOURNAL = (
     "INSERT INTO codemode_journals VALUES (?, ?, ?, ?, ?, 1, {time} + ?, NULL, 0, 0, {time}, 0)"
     " ON CONFLICT (tenant, app, key) DO NOTHING"
 )
-_WRITE = f"INSERT INTO codemode_journal_lines SELECT id, number, ?, ? FROM codemode_journals WHERE {_OWN}"
-_RENEW = f"UPDATE codemode_journals SET until_ms = {{time}} + ?, changed_at_ms = {{time}} WHERE {_OWN}"
-_ANY_BEYOND = "SELECT 1 FROM codemode_journal_lines WHERE journal = ? LIMIT 1 OFFSET ?"
+_INSERT_LINES = (
+    f"INSERT INTO codemode_journal_lines SELECT id, number, ?, ? FROM codemode_journals WHERE {_OWNED_CONDITION}"
+)
+_RENEW_LEASE = (
+    f"UPDATE codemode_journals SET until_ms = {{time}} + ?, changed_at_ms = {{time}} WHERE {_OWNED_CONDITION}"
+)
+_SELECT_LINE_AT = "SELECT 1 FROM codemode_journal_lines WHERE journal = ? LIMIT 1 OFFSET ?"
 _ordinals = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened(OpenedJournal):
+class _OpenedSqlJournal(OpenedJournal):
     """One that says which row it is: a journal that was purged and made anew has the key and the numbers of before."""
 
     id: str
@@ -168,198 +172,211 @@ class SqlJournal(SqlContent):
 
     def __init__(self, database: Database, tenant: str, app: str, lease_ms: int) -> None:
         super().__init__(database, tenant, app)
-        self._written = f"{_WRITE}{database.dialect.locking}"
+        self._insert_lines_sql = f"{_INSERT_LINES}{database.dialect.for_update}"
         self.lease_ms = require_lease(lease_ms)
         self.sees_other_processes = database.sees_other_processes
 
     async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
         """See `Journal.open`."""
-        place = (*self._scope, require_text(key, "key"))
-        opened = await self._made(place, head)
+        journal_key = (*self._scope, require_text(key, "key"))
+        opened = await self._create(journal_key, head)
         if opened is not None:
             return opened
         with self._database.watch() as watch:
             while True:
-                taken = await self._taken(place, again=again)
-                if isinstance(taken, OpenedJournal):
-                    return taken
-                if taken is not None:
-                    await watch.wait(min(taken, _LOOK_SECONDS))
-                elif (opened := await self._made(place, head)) is not None:  # purged meanwhile
+                claimed = await self._claim(journal_key, again=again)
+                if isinstance(claimed, OpenedJournal):
+                    return claimed
+                if claimed is not None:
+                    await watch.wait(min(claimed, _POLL_SECONDS))
+                elif (opened := await self._create(journal_key, head)) is not None:  # purged meanwhile
                     return opened
 
     async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """See `Journal.write`."""
         # Its order is settled here: threads may begin in any.
-        ordinal, own = next(_ordinals), _own(opened)
+        ordinal, ownership = next(_ordinals), _ownership_values(opened)
         characters = sum(map(len, lines))
-        return await self._run(characters, self._written, lambda: (ordinal, _group(lines), *own)) == 1
+        return (
+            await self._run_statement(
+                characters, self._insert_lines_sql, lambda: (ordinal, _encode_group(lines), *ownership)
+            )
+            == 1
+        )
 
     def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool | None:
         """Write as `write` does where the database makes nobody wait; None: nothing was done."""
-        if sum(map(len, lines)) > _MOST_AT_ONCE_CHARACTERS:
+        if sum(map(len, lines)) > _MAX_NOWAIT_CHARACTERS:
             return None
-        done = self._database.run_at_once(self._written, (next(_ordinals), _group(lines), *_own(opened)))
-        return None if done is None else done == 1
+        row_count = self._database.run_nowait(
+            self._insert_lines_sql, (next(_ordinals), _encode_group(lines), *_ownership_values(opened))
+        )
+        return None if row_count is None else row_count == 1
 
     async def renew(self, opened: OpenedJournal) -> bool:
         """See `Journal.renew`."""
-        statement = _RENEW.format(time=self._database.time)
-        return await self._run(0, statement, lambda: (self.lease_ms, *_own(opened))) == 1
+        statement = _RENEW_LEASE.format(time=self._database.time)
+        return await self._run_statement(0, statement, lambda: (self.lease_ms, *_ownership_values(opened))) == 1
 
     async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
         """See `Journal.end`."""
-        return await self._leave(opened, outcome, is_final=is_final)
+        return await self._close(opened, outcome, is_final=is_final)
 
     async def release(self, opened: OpenedJournal) -> bool:
         """See `Journal.release`."""
-        return await self._leave(opened, None, is_final=False)
+        return await self._close(opened, None, is_final=False)
 
-    async def _made(self, place: Row, head: str) -> OpenedJournal | None:
+    async def _create(self, journal_key: Row, head: str) -> OpenedJournal | None:
         """Make a journal and take it; None when there is one."""
-        journal = secrets.token_urlsafe(12)  # it stands in each row of lines
-        statement = _MAKE.format(time=self._database.time)
-        opened = _Opened(place[2], 1, head, (), None, is_takeover=False, id=journal)
-        making = self._run(len(head), statement, lambda: (journal, *place, json.dumps(head), self.lease_ms))
+        journal_id = secrets.token_urlsafe(12)  # it stands in each row of lines
+        statement = _INSERT_JOURNAL.format(time=self._database.time)
+        opened = _OpenedSqlJournal(journal_key[2], 1, head, (), None, is_takeover=False, id=journal_id)
+        insertion = self._run_statement(
+            len(head), statement, lambda: (journal_id, *journal_key, json.dumps(head), self.lease_ms)
+        )
         try:
-            return opened if await making == 1 else None
+            return opened if await insertion == 1 else None
         except asyncio.CancelledError:
             await self.release(opened)  # it may have been made, and would be nobody's until the lease is over
             raise
 
-    async def _taken(self, place: Row, *, again: bool) -> OpenedJournal | float | None:
-        work = partial(_take, place=place, lease_ms=self.lease_ms, again=again)
-        attempt = asyncio.ensure_future(self._transaction(work))
+    async def _claim(self, journal_key: Row, *, again: bool) -> OpenedJournal | float | None:
+        work = partial(_claim_journal, journal_key=journal_key, lease_ms=self.lease_ms, again=again)
+        attempt = asyncio.ensure_future(self._run_transaction(work))
         try:
             return await to_its_end(attempt)
         except asyncio.CancelledError:
             if not attempt.cancelled() and attempt.exception() is None:
-                taken = attempt.result()
-                if isinstance(taken, OpenedJournal) and taken.outcome is None:
-                    await self.release(taken)
+                claimed = attempt.result()
+                if isinstance(claimed, OpenedJournal) and claimed.outcome is None:
+                    await self.release(claimed)
             raise
 
-    async def _leave(self, opened: OpenedJournal, outcome: str | None, *, is_final: bool) -> bool:
-        leave = partial(_leave, own=_own(opened), outcome=outcome, is_final=is_final)
-        if len(outcome or "") <= _MOST_AT_ONCE_CHARACTERS:
-            done = self._database.journal_at_once(partial(leave, most_lines=_MOST_LINES_AT_ONCE))
-            if done is not None:
-                return done
-        return bool(await self._transaction(leave))
+    async def _close(self, opened: OpenedJournal, outcome: str | None, *, is_final: bool) -> bool:
+        close = partial(_close_journal, ownership=_ownership_values(opened), outcome=outcome, is_final=is_final)
+        if len(outcome or "") <= _MAX_NOWAIT_CHARACTERS:
+            closed = self._database.journal_nowait(partial(close, max_lines=_MAX_NOWAIT_LINES))
+            if closed is not None:
+                return closed
+        return bool(await self._run_transaction(close))
 
-    async def _run(self, characters: int, statement: str, values: Callable[[], Row]) -> int:
-        if characters <= _MOST_AT_ONCE_CHARACTERS:
-            given = values()
-            done = self._database.run_at_once(statement, given)
-            return done if done is not None else await _in_thread(lambda: self._database.run_alone(statement, given))
-        return await _in_thread(lambda: self._database.run_alone(statement, values()))
+    async def _run_statement(self, characters: int, statement: str, values: Callable[[], Row]) -> int:
+        if characters <= _MAX_NOWAIT_CHARACTERS:
+            row = values()
+            row_count = self._database.run_nowait(statement, row)
+            return (
+                row_count
+                if row_count is not None
+                else await _in_thread(lambda: self._database.run_statement(statement, row))
+            )
+        return await _in_thread(lambda: self._database.run_statement(statement, values()))
 
-    async def _transaction(self, work: Callable[[Session], ResultT]) -> ResultT:
+    async def _run_transaction(self, work: Callable[[Session], ResultT]) -> ResultT:
         def run() -> ResultT:
-            with self._database.journaling() as session:
+            with self._database.journal_transaction() as session:
                 return work(session)
 
         return await _in_thread(run)
 
 
 def purge_journals(session: Session, older_than_ms: int) -> int:
-    """Delete at most `MOST_PURGED` journals that nobody has and nobody has changed for so long; return how many."""
+    """Delete at most `MAX_PURGED` journals that nobody has and nobody has changed for so long; return how many."""
     before_ms = session.now_ms - older_than_ms
-    found = session.rows(
+    journals = session.fetch_all(
         "SELECT id, tenant, app, key FROM codemode_journals WHERE changed_at_ms <= ?"
         " AND (until_ms IS NULL OR until_ms <= ?) ORDER BY changed_at_ms LIMIT ?",
-        *(before_ms, session.now_ms, MOST_PURGED),
+        *(before_ms, session.now_ms, MAX_PURGED),
     )
     # Looked at again: somebody may have taken it since.
-    still = "DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= ?"
-    deleted = [one for one in found if session.run(still, one[0], before_ms)]
-    session.each("DELETE FROM codemode_journal_lines WHERE journal = ?", [one[:1] for one in deleted])
-    purge_of_journals(session, [one[1:] for one in deleted])
+    delete_statement = "DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= ?"
+    deleted = [journal for journal in journals if session.run(delete_statement, journal[0], before_ms)]
+    session.execute_many("DELETE FROM codemode_journal_lines WHERE journal = ?", [journal[:1] for journal in deleted])
+    release_content_of_journals(session, [journal[1:] for journal in deleted])
     return len(deleted)
 
 
-def _take(session: Session, place: Row, lease_ms: int, *, again: bool) -> OpenedJournal | float | None:
+def _claim_journal(session: Session, journal_key: Row, lease_ms: int, *, again: bool) -> OpenedJournal | float | None:
     """Return the journal; the seconds that somebody else has it, at most; None when there is none."""
-    found = session.one(
+    row = session.fetch_one(
         f"SELECT id, number, head, until_ms, outcome, is_final, changed_at_ms, written FROM codemode_journals"
-        f" WHERE tenant = ? AND app = ? AND key = ?{session.dialect.locking}",
-        *place,
+        f" WHERE tenant = ? AND app = ? AND key = ?{session.dialect.for_update}",
+        *journal_key,
     )
-    if found is None:
+    if row is None:
         return None
-    journal, number, head, until_ms, outcome, is_final, changed_at_ms, written = found
+    journal_id, number, head, until_ms, outcome, is_final, changed_at_ms, line_groups = row
     if outcome is not None and (is_final or not again):
-        lines = () if is_final else _lines(session, journal, written)
-        return _Opened(place[2], 0, json.loads(head), lines, json.loads(outcome), False, journal)
+        lines = () if is_final else _read_lines(session, journal_id, line_groups)
+        return _OpenedSqlJournal(journal_key[2], 0, json.loads(head), lines, json.loads(outcome), False, journal_id)
     if until_ms is not None:
-        until_ms = left_of_lease(session, journal, until_ms, changed_at_ms)
+        until_ms = repair_journal_lease(session, journal_id, until_ms, changed_at_ms)
     if until_ms is not None and until_ms > session.now_ms:
-        session.run("UPDATE codemode_journals SET is_awaited = 1 WHERE id = ?", journal)
+        session.run("UPDATE codemode_journals SET is_awaited = 1 WHERE id = ?", journal_id)
         return (until_ms - session.now_ms) / 1000
     session.run(
         "UPDATE codemode_journals SET number = ?, until_ms = ?, outcome = NULL, is_awaited = 0, changed_at_ms = ?"
         " WHERE id = ?",
-        *(number + 1, session.now_ms + lease_ms, session.now_ms, journal),
+        *(number + 1, session.now_ms + lease_ms, session.now_ms, journal_id),
     )
-    is_takeover, lines = until_ms is not None, _lines(session, journal, written)
-    return _Opened(place[2], number + 1, json.loads(head), lines, None, is_takeover, journal)
+    is_takeover, lines = until_ms is not None, _read_lines(session, journal_id, line_groups)
+    return _OpenedSqlJournal(journal_key[2], number + 1, json.loads(head), lines, None, is_takeover, journal_id)
 
 
-def _leave(
-    session: Session, own: Row, outcome: str | None, *, is_final: bool, most_lines: int | None = None
+def _close_journal(
+    session: Session, ownership: Row, outcome: str | None, *, is_final: bool, max_lines: int | None = None
 ) -> bool | None:
     """Give a journal up; False: it is not held by this opening. None: there are more than ``most_lines`` to erase."""
-    found = session.one(
-        f"SELECT id, is_awaited FROM codemode_journals WHERE {_OWN}{session.dialect.locking}",
-        *own,
+    row = session.fetch_one(
+        f"SELECT id, is_awaited FROM codemode_journals WHERE {_OWNED_CONDITION}{session.dialect.for_update}",
+        *ownership,
     )
-    if found is None:
+    if row is None:
         return False
-    journal, is_awaited = found
-    if is_final and most_lines is not None and session.one(_ANY_BEYOND, journal, most_lines) is not None:
+    journal_id, is_awaited = row
+    if is_final and max_lines is not None and session.fetch_one(_SELECT_LINE_AT, journal_id, max_lines) is not None:
         return None
     session.run(
         "UPDATE codemode_journals SET until_ms = NULL, outcome = ?, is_final = ?, changed_at_ms = ? WHERE id = ?",
-        *(None if outcome is None else json.dumps(outcome), int(is_final), session.now_ms, journal),
+        *(None if outcome is None else json.dumps(outcome), int(is_final), session.now_ms, journal_id),
     )
     if is_final:
-        session.run("DELETE FROM codemode_journal_lines WHERE journal = ?", journal)
-    session.has_news = bool(is_awaited)
+        session.run("DELETE FROM codemode_journal_lines WHERE journal = ?", journal_id)
+    session.needs_notify = bool(is_awaited)
     return True
 
 
-def _own(opened: OpenedJournal) -> Row:
-    return (opened.id, opened.number) if isinstance(opened, _Opened) else ("", 0)  # of another journal
+def _ownership_values(opened: OpenedJournal) -> Row:
+    return (opened.id, opened.number) if isinstance(opened, _OpenedSqlJournal) else ("", 0)  # of another journal
 
 
-def _lines(session: Session, journal: str, written: int) -> tuple[str, ...]:
+def _read_lines(session: Session, journal_id: str, line_groups: int) -> tuple[str, ...]:
     """Return the lines of a journal. Raises `CodeModeProtocolError` where some of them were deleted.
 
     Without them its program would make finished calls again. The lines of a final outcome are erased, and their count
     stays: without its outcome it is refused too.
     """
-    groups = session.rows(
-        "SELECT texts FROM codemode_journal_lines WHERE journal = ? ORDER BY number, ordinal", journal
+    groups = session.fetch_all(
+        "SELECT texts FROM codemode_journal_lines WHERE journal = ? ORDER BY number, ordinal", journal_id
     )
-    if len(groups) < written:
+    if len(groups) < line_groups:
         raise CodeModeProtocolError(
-            f"the journal of this program cannot be used: {written - len(groups)} of the {written} groups of lines that"
-            " were written are missing in the database. Its finished calls cannot be told from open ones, so nothing"
-            " runs again",
+            f"the journal of this program cannot be used: {line_groups - len(groups)} of the {line_groups} groups of"
+            " lines that were written are missing in the database. Its finished calls cannot be told from open ones, so"
+            " nothing runs again",
             details={"origin": "journal"},
         )
-    return tuple(line for (texts,) in groups for line in _lines_of(texts))
+    return tuple(line for (texts,) in groups for line in _decode_group(texts))
 
 
-def _group(lines: Sequence[str]) -> str:
+def _encode_group(lines: Sequence[str]) -> str:
     """Return the text of a group: JSON, or a lone line as it is where every database takes that."""
     if len(lines) == 1 and (line := lines[0]).isascii() and "\0" not in line:
-        return _LONE + line
+        return _SINGLE_LINE_PREFIX + line
     return json.dumps(lines)
 
 
-def _lines_of(group: str) -> Sequence[str]:
-    return [group[1:]] if group.startswith(_LONE) else json.loads(group)
+def _decode_group(group: str) -> Sequence[str]:
+    return [group[1:]] if group.startswith(_SINGLE_LINE_PREFIX) else json.loads(group)
 
 
 def _in_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:

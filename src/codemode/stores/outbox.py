@@ -6,22 +6,22 @@ import json
 from collections.abc import Iterable
 from typing import TypeVar
 
-from .audit import SYSTEM, cut
+from .audit import SYSTEM, truncate
 from .record_writes import require_lease, require_text
 from .records import LEASE_MS, FailedNotice, Notice, Tenant
-from .rows import LISTED_COLUMNS, clause, marks, records_of
-from .transaction import Database, Row, Session, read, write
+from .rows import LISTED_COLUMNS, load_records, placeholders, tenant_clause
+from .transaction import Database, Row, Session, run_read, run_write
 
 ResultT = TypeVar("ResultT")
-MOST_CLAIMED = 100
-MOST_ASKED = 500
+MAX_CLAIMED_NOTICES = 100
+MAX_RECORD_IDS = 500
 _MAX_NAME_CHARACTERS = 200
-_CHANGES_AT_ONCE = 200
-_TELLING = frozenset({"put", "paused", "released", "run_again"})
+_MAX_CHANGES = 200
+_NOTIFYING_KINDS = frozenset({"put", "paused", "released", "run_again"})
 """Changes behind which a record may wait for a person of whom it did not before."""
-_OWN = "record_id = ? AND version = ? AND target = ?"
+_NOTICE_KEY = "record_id = ? AND version = ? AND target = ?"
 # An expression, lest a database looks at all that are in these states for the few that are named.
-_WAITS = (
+_IS_WAITING = (
     "r.state || '' IN ('pending', 'resuming') AND r.expires_at_ms > ?"
     " AND EXISTS (SELECT 1 FROM codemode_requests q WHERE q.record_id = r.id AND q.state = 'waiting')"
 )
@@ -45,9 +45,9 @@ class Outbox:
         it again until there are none: it takes so many at a time.
         """
         # Looked for first: what makes no notice keeps nobody from writing.
-        if await read(self._database, lambda session: _news(session, self._target)) is None:
+        if await run_read(self._database, lambda session: _next_changes(session, self._target)) is None:
             return 0
-        return await write(self._database, lambda session: _fill(session, self._target))
+        return await run_write(self._database, lambda session: _fill(session, self._target))
 
     async def claim(self, *, limit: int = 1, lease_ms: int = LEASE_MS) -> tuple[Notice, ...]:
         """Take at most ``limit`` notices, up to 100, that are to be sent now, for as long as the lease says.
@@ -56,10 +56,10 @@ class Outbox:
         decided, has ended or has gone on, is dropped, and made again should it wait again. Raises `ValueError`.
         """
         require_lease(lease_ms)
-        if not 1 <= limit <= MOST_CLAIMED:
-            raise ValueError(f"limit must be from 1 to {MOST_CLAIMED}, got {limit}")
-        while await read(self._database, lambda session: _due(session, self._target, 1)):
-            claimed = await write(self._database, lambda session: _claim(session, self._target, limit, lease_ms))
+        if not 1 <= limit <= MAX_CLAIMED_NOTICES:
+            raise ValueError(f"limit must be from 1 to {MAX_CLAIMED_NOTICES}, got {limit}")
+        while await run_read(self._database, lambda session: _due_notices(session, self._target, 1)):
+            claimed = await run_write(self._database, lambda session: _claim(session, self._target, limit, lease_ms))
             if claimed:
                 return claimed
         return ()
@@ -72,46 +72,46 @@ class Outbox:
         """
         if retry_ms is not None and (error is None or retry_ms < 0):
             raise ValueError(f"retry_ms is of an error, and not negative, got {retry_ms}")
-        said = None if error is None else cut(error)
-        return await write(self._database, lambda session: _settle(session, notice, said, retry_ms))
+        message = None if error is None else truncate(error)
+        return await run_write(self._database, lambda session: _settle(session, notice, message, retry_ms))
 
 
-def _news(session: Session, target: str) -> list[Row] | None:
+def _next_changes(session: Session, target: str) -> list[Row] | None:
     """Return the next changes; None where there is nothing to be told among the few that there are."""
-    found = session.one("SELECT sequence FROM codemode_outboxes WHERE target = ?", target)
-    rows = session.rows(
+    row = session.fetch_one("SELECT sequence FROM codemode_outboxes WHERE target = ?", target)
+    rows = session.fetch_all(
         "SELECT sequence, record_id, kind FROM codemode_changes WHERE sequence > ? ORDER BY sequence LIMIT ?",
-        *(0 if found is None else found[0], _CHANGES_AT_ONCE),
+        *(0 if row is None else row[0], _MAX_CHANGES),
     )
-    is_worth_it = len(rows) == _CHANGES_AT_ONCE or any(kind in _TELLING for _, _, kind in rows)
-    return rows if is_worth_it else None
+    has_notifying_change = len(rows) == _MAX_CHANGES or any(kind in _NOTIFYING_KINDS for _, _, kind in rows)
+    return rows if has_notifying_change else None
 
 
 def _fill(session: Session, target: str) -> int:
     """Write the notices and how far the changes were read, both or none."""
-    news = _news(session, target)
-    if news is None:
+    changes = _next_changes(session, target)
+    if changes is None:
         return 0
-    changed = sorted({record_id for _, record_id, kind in news if kind in _TELLING})
-    session.each(
+    changed = sorted({record_id for _, record_id, kind in changes if kind in _NOTIFYING_KINDS})
+    session.execute_many(
         "INSERT INTO codemode_notices (record_id, version, target, tenant, state, attempts, number, ready_at_ms,"
         " changed_at_ms) VALUES (?, ?, ?, ?, 'waiting', 0, 0, ?, ?) ON CONFLICT (record_id, version, target) DO UPDATE"
         " SET state = 'waiting', attempts = 0, ready_at_ms = excluded.ready_at_ms"
         " WHERE codemode_notices.state = 'dropped'",
         (
             (record_id, version, target, tenant, session.now_ms, session.now_ms)
-            for record_id, version, tenant in _waiting(session, "id, version, tenant", changed)
+            for record_id, version, tenant in _waiting_records(session, "id, version, tenant", changed)
         ),
     )
     session.run(
         "INSERT INTO codemode_outboxes VALUES (?, ?) ON CONFLICT (target) DO UPDATE SET sequence = excluded.sequence",
-        *(target, news[-1][0]),
+        *(target, changes[-1][0]),
     )
-    return len(news)
+    return len(changes)
 
 
-def _due(session: Session, target: str, limit: int) -> list[Row]:
-    return session.rows(
+def _due_notices(session: Session, target: str, limit: int) -> list[Row]:
+    return session.fetch_all(
         "SELECT record_id, version, attempts, number FROM codemode_notices WHERE target = ? AND ready_at_ms <= ?"
         " ORDER BY ready_at_ms LIMIT ?",
         *(target, session.now_ms, limit),
@@ -120,61 +120,61 @@ def _due(session: Session, target: str, limit: int) -> list[Row]:
 
 def _claim(session: Session, target: str, limit: int, lease_ms: int) -> tuple[Notice, ...]:
     """Take some of what is due. None are taken where all of what was looked at waits no more: there may be others."""
-    due = _due(session, target, MOST_CLAIMED)
-    waiting = {row[0]: row for row in _waiting(session, LISTED_COLUMNS, [row[0] for row in due])}
-    stands = [row for row in due if row[0] in waiting and waiting[row[0]][1] == row[1]]
-    taken = stands[:limit]
-    session.each(
-        f"UPDATE codemode_notices SET state = 'dropped', ready_at_ms = NULL, changed_at_ms = ? WHERE {_OWN}",
-        ((session.now_ms, *row[:2], target) for row in due if row not in stands),
+    due = _due_notices(session, target, MAX_CLAIMED_NOTICES)
+    waiting = {row[0]: row for row in _waiting_records(session, LISTED_COLUMNS, [row[0] for row in due])}
+    current = [row for row in due if row[0] in waiting and waiting[row[0]][1] == row[1]]
+    taken = current[:limit]
+    session.execute_many(
+        f"UPDATE codemode_notices SET state = 'dropped', ready_at_ms = NULL, changed_at_ms = ? WHERE {_NOTICE_KEY}",
+        ((session.now_ms, *row[:2], target) for row in due if row not in current),
     )
-    session.each(
-        f"UPDATE codemode_notices SET number = number + 1, ready_at_ms = ? WHERE {_OWN}",
+    session.execute_many(
+        f"UPDATE codemode_notices SET number = number + 1, ready_at_ms = ? WHERE {_NOTICE_KEY}",
         ((session.now_ms + lease_ms, *row[:2], target) for row in taken),
     )
-    records = records_of(session, [waiting[row[0]] for row in taken])
+    records = load_records(session, [waiting[row[0]] for row in taken])
     return tuple(
         Notice(target=target, record=record, attempts=attempts, number=number + 1)
         for record, (_, _, attempts, number) in zip(records, taken, strict=True)
     )
 
 
-def _waiting(session: Session, columns: str, record_ids: list[str]) -> list[Row]:
+def _waiting_records(session: Session, columns: str, record_ids: list[str]) -> list[Row]:
     """Return the columns of those that wait for a person."""
-    statement = f"SELECT {columns} FROM codemode_records r WHERE r.id IN ({marks(record_ids)}) AND {_WAITS}"
-    return session.rows(statement, *record_ids, session.now_ms) if record_ids else []
+    statement = f"SELECT {columns} FROM codemode_records r WHERE r.id IN ({placeholders(record_ids)}) AND {_IS_WAITING}"
+    return session.fetch_all(statement, *record_ids, session.now_ms) if record_ids else []
 
 
 def _settle(session: Session, notice: Notice, error: str | None, retry_ms: int | None) -> bool:
-    own = (notice.record.id, notice.record.version, notice.target)
+    notice_key = (notice.record.id, notice.record.version, notice.target)
     state = "sent" if error is None else "failed" if retry_ms is None else "waiting"
     attempts = notice.attempts + (error is not None)
     changed = session.run(
         "UPDATE codemode_notices SET state = ?, attempts = ?, number = number + 1, ready_at_ms = ?, error = ?,"
-        f" changed_at_ms = ? WHERE {_OWN} AND state = 'waiting' AND number = ?",
+        f" changed_at_ms = ? WHERE {_NOTICE_KEY} AND state = 'waiting' AND number = ?",
         *(state, attempts, None if retry_ms is None else session.now_ms + retry_ms),
-        *(None if error is None else json.dumps(error), session.now_ms, *own, notice.number),
+        *(None if error is None else json.dumps(error), session.now_ms, *notice_key, notice.number),
     )
     if changed and state == "failed":
         details = {"target": notice.target, "version": notice.record.version, "attempts": attempts}
-        said = {"actor": SYSTEM, "reason": error, "details": details}
-        session.audit("notice_failed", notice.record.tenant, notice.record.id, **said)
+        audit_fields = {"actor": SYSTEM, "reason": error, "details": details}
+        session.add_audit_line("notice_failed", notice.record.tenant, notice.record.id, **audit_fields)
     return changed == 1
 
 
 async def failed_notices(database: Database, record_ids: Iterable[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
     """Return the notices of these records that were given up. Raises `ValueError` for more than 500 records."""
     ids = sorted(set(record_ids))
-    if len(ids) > MOST_ASKED:
-        raise ValueError(f"at most {MOST_ASKED} records are asked for at a time, got {len(ids)}")
-    return await read(database, lambda session: _failed(session, ids, tenant)) if ids else ()
+    if len(ids) > MAX_RECORD_IDS:
+        raise ValueError(f"at most {MAX_RECORD_IDS} records are asked for at a time, got {len(ids)}")
+    return await run_read(database, lambda session: _failed_notices(session, ids, tenant)) if ids else ()
 
 
-def _failed(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
-    condition, values = clause(tenant)
-    rows = session.rows(
+def _failed_notices(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
+    condition, values = tenant_clause(tenant)
+    rows = session.fetch_all(
         "SELECT target, record_id, version, attempts, error, changed_at_ms FROM codemode_notices"
-        f" WHERE record_id IN ({marks(record_ids)}) AND state = 'failed'{condition}"
+        f" WHERE record_id IN ({placeholders(record_ids)}) AND state = 'failed'{condition}"
         " ORDER BY record_id, version, target",
         *(*record_ids, *values),
     )

@@ -14,23 +14,23 @@ from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
-from .change_notifier import LocalWatches, Watch, watches_of
+from .change_notifier import ChangeNotifier, Watch, notifier_for
 from .errors import StoreUnavailableError
 from .interrupt_store import InterruptStore
-from .tables import CHANGED, FOLLOWED, LINE_WRITTEN, bring_up_to_date
-from .transaction import Dialect, Row, Session, making, time_of, transaction, written
+from .tables import COUNT_LINE_SQL, FOLLOW_RECORD_SQL, RECORD_CHANGED_CONDITION, migrate_tables
+from .transaction import Dialect, Row, Session, table_creation, time_expression, to_driver_sql, transaction
 
 if TYPE_CHECKING:
     import psycopg
 
 ResultT = TypeVar("ResultT")
-_TIME = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+_TIME_QUERY = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _CHANNEL = "codemode_changes"
-_ALONE = "SELECT pg_advisory_xact_lock(7205759403792793600 + %s)"  # keys of this package: tables, guard
-_TABLES, _GUARD = 1, 2
-_FIND = "SELECT to_regclass(?)"
-_CLAIMS = "codemode_resumes"
-_AWAY_SECONDS = 10.0
+_ADVISORY_LOCK = "SELECT pg_advisory_xact_lock(7205759403792793600 + %s)"  # keys of this package: tables, guard
+_TABLES_LOCK, _GUARD_LOCK = 1, 2
+_FIND_TABLE = "SELECT to_regclass(?)"
+_CLAIMS_TABLE = "codemode_resumes"
+_CONNECT_TIMEOUT_SECONDS = 10.0
 _SETTINGS: Any = {
     "autocommit": True,
     "connect_timeout": 10,
@@ -42,24 +42,24 @@ _SETTINGS: Any = {
     "keepalives_count": 2,
 }
 # A host that stands still in a transaction, or whose machine is gone, keeps everybody from writing no longer than this.
-_STANDSTILL_MS = 10_000
-_LOOK_SECONDS = 0.5
+_MAX_IDLE_TRANSACTION_MS = 10_000
+_POLL_SECONDS = 0.5
 DIALECT = Dialect(
     placeholder="%s",
     begin_reading="BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     begin_writing="BEGIN ISOLATION LEVEL READ COMMITTED",
-    begin_making=("BEGIN ISOLATION LEVEL READ COMMITTED", _ALONE.replace("%s", str(_TABLES))),
-    counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store FOR UPDATE",
-    time=_TIME,
-    locking=" FOR UPDATE",
-    clustered="",
-    blob="BYTEA",
+    begin_creating=("BEGIN ISOLATION LEVEL READ COMMITTED", _ADVISORY_LOCK.replace("%s", str(_TABLES_LOCK))),
+    counter_query="SELECT sequence, audit_sequence, audit_hash FROM codemode_store FOR UPDATE",
+    time_query=_TIME_QUERY,
+    for_update=" FOR UPDATE",
+    clustered_suffix="",
+    blob_type="BYTEA",
     # psycopg asks for a flush behind its pipeline, and from there to the next statement Postgres minds no limit of how
     # long a transaction may stand still.
-    behind_many="SELECT 1",
+    after_executemany="SELECT 1",
     notify=f"NOTIFY {_CHANNEL}",
-    find_tables="SELECT to_regclass('codemode_store')",
-    append_only=(
+    tables_query="SELECT to_regclass('codemode_store')",
+    append_only_triggers=(
         (
             "CREATE OR REPLACE FUNCTION codemode_audit_stays() RETURNS trigger LANGUAGE plpgsql AS"
             " $$BEGIN RAISE EXCEPTION 'lines of the audit stay as they are'; END$$"
@@ -69,20 +69,20 @@ DIALECT = Dialect(
             " FOR EACH STATEMENT EXECUTE FUNCTION codemode_audit_stays()"
         ),
     ),
-    following=(
+    follow_triggers=(
         (
             "CREATE OR REPLACE FUNCTION codemode_follow_record() RETURNS trigger LANGUAGE plpgsql AS"
-            f" $$BEGIN {FOLLOWED} RETURN NULL; END$$"
+            f" $$BEGIN {FOLLOW_RECORD_SQL} RETURN NULL; END$$"
         ),
         (
             "CREATE TRIGGER codemode_records_are_followed AFTER UPDATE OF state, expires_at_ms ON codemode_records"
-            f" FOR EACH ROW WHEN {CHANGED} EXECUTE FUNCTION codemode_follow_record()"
+            f" FOR EACH ROW WHEN {RECORD_CHANGED_CONDITION} EXECUTE FUNCTION codemode_follow_record()"
         ),
     ),
-    counting=(
+    count_triggers=(
         (
             "CREATE OR REPLACE FUNCTION codemode_count_lines() RETURNS trigger LANGUAGE plpgsql AS"
-            f" $$BEGIN {LINE_WRITTEN} RETURN NULL; END$$"
+            f" $$BEGIN {COUNT_LINE_SQL} RETURN NULL; END$$"
         ),
         (
             "CREATE TRIGGER codemode_lines_are_counted AFTER INSERT ON codemode_journal_lines"
@@ -116,19 +116,19 @@ class PostgresInterruptStore(InterruptStore):
 class PostgresResumeGuard(SqlResumeGuard):
     """Claims beside the pauses. Made by a `PostgresInterruptStore`, as its ``guard``."""
 
-    table = _CLAIMS
+    table = _CLAIMS_TABLE
 
     def __init__(self, database: _Database, clock: GuardClock | None) -> None:
         super().__init__(clock)
         self._database = database
 
     def _database_time(self, connection: StatementExecutor) -> int:
-        return connection.execute(_TIME).fetchone()[0]
+        return connection.execute(_TIME_QUERY).fetchone()[0]
 
     @contextmanager
     def _transaction(self) -> Generator[StatementExecutor]:
         with self._database.connection() as connection, connection.transaction():
-            connection.execute(_ALONE, (_GUARD,))
+            connection.execute(_ADVISORY_LOCK, (_GUARD_LOCK,))
             yield _Statements(connection)
 
 
@@ -137,8 +137,8 @@ class _Statements:
         self._connection = connection
 
     def execute(self, statement: str, values: tuple[Any, ...] = (), /) -> Any:
-        written: Any = statement.replace("?", "%s")
-        return self._connection.execute(written, values)
+        driver_sql: Any = statement.replace("?", "%s")
+        return self._connection.execute(driver_sql, values)
 
 
 def _is_readable_dsn(dsn: str, driver_error: type[Exception]) -> bool:
@@ -157,83 +157,83 @@ class _Database:
     sees_other_processes = True
 
     def __init__(self, dsn: str, max_connections: int, clock: GuardClock | None) -> None:
-        self._away, self._connect, self._pool_of = _driver()
+        self._driver_error, self._connect, self._create_pool = _load_driver()
         if not isinstance(dsn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"dsn must be a connection string of libpq, got {type(dsn).__name__}")
-        dsn = _with_password_encoded(dsn)
-        if not _is_readable_dsn(dsn, self._away):
+        dsn = _encode_password(dsn)
+        if not _is_readable_dsn(dsn, self._driver_error):
             raise ValueError("dsn is no connection string of libpq")
         if max_connections < 1:
             raise ValueError(f"max_connections must be at least 1, got {max_connections}")
         self._dsn = dsn
         self._max_connections = max_connections
         self._clock = clock
-        self._watches = watches_of(dsn)
+        self._notifier = notifier_for(dsn)
         self._lock = forkable_lock()
         self._pool: Any = None
-        self._is_made = False
-        self._listener = _Listener(dsn, self._watches)
+        self._has_tables = False
+        self._listener = _Listener(dsn, self._notifier)
         begin_anew_in_forks(self)
 
     @property
     def time(self) -> str:
         """See `Database.time`."""
-        return time_of(DIALECT, self._clock)
+        return time_expression(DIALECT, self._clock)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Generator[Session]:
         """See `Database.transaction`."""
-        with self._transaction(writes=writes, is_counted=True) as session:
+        with self._transaction(writes=writes, uses_counter=True) as session:
             yield session
 
-    def journaling(self) -> AbstractContextManager[Session]:
-        """See `Database.journaling`."""
-        return self._transaction(writes=True, is_counted=False)
+    def journal_transaction(self) -> AbstractContextManager[Session]:
+        """See `Database.journal_transaction`."""
+        return self._transaction(writes=True, uses_counter=False)
 
-    def run_alone(self, statement: str, values: Row) -> int:
-        """See `Database.run_alone`."""
-        text: Any = written(statement, DIALECT)
+    def run_statement(self, statement: str, values: Row) -> int:
+        """See `Database.run_statement`."""
+        text: Any = to_driver_sql(statement, DIALECT)
         with self.connection() as connection:
             return connection.execute(text, values).rowcount
 
-    def run_at_once(self, statement: str, values: Row) -> int | None:
-        """See `Database.run_at_once`: there is always a way to go."""
+    def run_nowait(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_nowait`: there is always a way to go."""
         del statement, values
         return None
 
-    def journal_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.journal_at_once`: there is always a way to go."""
+    def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.journal_nowait`: there is always a way to go."""
         del work
         return None
 
-    def look_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.look_at_once`, likewise."""
+    def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.read_nowait`, likewise."""
         del work
         return None
 
     @contextmanager
-    def _transaction(self, *, writes: bool, is_counted: bool) -> Generator[Session]:
+    def _transaction(self, *, writes: bool, uses_counter: bool) -> Generator[Session]:
         with (
             self.connection() as connection,
-            transaction(connection, DIALECT, self._clock, writes=writes, is_counted=is_counted) as session,
+            transaction(connection, DIALECT, self._clock, writes=writes, uses_counter=uses_counter) as session,
         ):
             yield session
-        if session.has_news:
-            self._watches.wake()
+        if session.needs_notify:
+            self._notifier.notify()
 
     @contextmanager
     def connection(self) -> Generator[psycopg.Connection[Any]]:
         """Give a connection with the tables made. Raises `StoreUnavailableError`."""
         try:
-            with self._opened().connection(timeout=_AWAY_SECONDS) as connection:
+            with self._open_pool().connection(timeout=_CONNECT_TIMEOUT_SECONDS) as connection:
                 yield connection
-        except self._away as error:
+        except self._driver_error as error:
             raise StoreUnavailableError(f"the store's Postgres cannot be used: {error}") from error
 
     @contextmanager
     def watch(self) -> Generator[Watch]:
         """See `Database.watch`."""
-        with self._watches.watch() as watch, self._listener.wanted():
+        with self._notifier.watch() as watch, self._listener.listening():
             yield watch
 
     def close(self) -> None:
@@ -246,16 +246,21 @@ class _Database:
     def after_fork(self) -> None:
         """In a forked child: its threads and its side of the connections are not in it."""
         leave_to_the_parent(self._pool, self._listener)
-        self._pool, self._listener = None, _Listener(self._dsn, self._watches)
+        self._pool, self._listener = None, _Listener(self._dsn, self._notifier)
 
-    def _opened(self) -> Any:
+    def _open_pool(self) -> Any:
         with self._lock:
             if self._pool is None:
-                settings: Any = {"kwargs": _SETTINGS, "timeout": _AWAY_SECONDS, "name": "codemode-store"}
-                settings["configure"], settings["reconnect_timeout"] = _limit_standstill, _AWAY_SECONDS
+                settings: Any = {"kwargs": _SETTINGS, "timeout": _CONNECT_TIMEOUT_SECONDS, "name": "codemode-store"}
+                settings["configure"], settings["reconnect_timeout"] = (
+                    _limit_idle_transactions,
+                    _CONNECT_TIMEOUT_SECONDS,
+                )
                 settings["check"] = self._require_alive
-                self._make()
-                self._pool = self._pool_of(self._dsn, min_size=0, max_size=self._max_connections, open=True, **settings)
+                self._create_tables()
+                self._pool = self._create_pool(
+                    self._dsn, min_size=0, max_size=self._max_connections, open=True, **settings
+                )
             return self._pool
 
     def _require_alive(self, connection: psycopg.Connection[Any]) -> None:
@@ -270,22 +275,22 @@ class _Database:
         connection.close()
         if (pool := self._pool) is not None:
             pool.check()
-        raise self._away("the server has left this connection")
+        raise self._driver_error("the server has left this connection")
 
-    def _make(self) -> None:
-        if not self._is_made:
+    def _create_tables(self) -> None:
+        if not self._has_tables:
             # Not from the pool, which tries for long and does not say what is wrong.
             with self._connect(self._dsn, **_SETTINGS) as connection:
-                _limit_standstill(connection)
-                with making(connection, DIALECT) as session:
-                    bring_up_to_date(session)
+                _limit_idle_transactions(connection)
+                with table_creation(connection, DIALECT) as session:
+                    migrate_tables(session)
                     statements = _Statements(connection)
-                    if statements.execute(_FIND, (_CLAIMS,)).fetchone()[0] is None:
-                        create_claims_table(statements, _CLAIMS)
-            self._is_made = True
+                    if statements.execute(_FIND_TABLE, (_CLAIMS_TABLE,)).fetchone()[0] is None:
+                        create_claims_table(statements, _CLAIMS_TABLE)
+            self._has_tables = True
 
 
-def _with_password_encoded(dsn: str) -> str:
+def _encode_password(dsn: str) -> str:
     """Return a URL in which no part of the password reads as the host, which errors name.
 
     libpq ends the password at the first @. Raises `ValueError`, without any part of it, where the host cannot be told.
@@ -300,8 +305,8 @@ def _with_password_encoded(dsn: str) -> str:
     return f"{scheme}://{user.replace('@', '%40')}@{host}{rest[len(authority) :]}" if "@" in user else dsn
 
 
-def _limit_standstill(connection: Any) -> None:
-    connection.execute(f"SET idle_in_transaction_session_timeout = {_STANDSTILL_MS}")
+def _limit_idle_transactions(connection: Any) -> None:
+    connection.execute(f"SET idle_in_transaction_session_timeout = {_MAX_IDLE_TRANSACTION_MS}")
 
 
 class _Listener:
@@ -311,19 +316,19 @@ class _Listener:
     themselves.
     """
 
-    def __init__(self, dsn: str, watches: LocalWatches) -> None:
-        self._away, self._connect, _ = _driver()
+    def __init__(self, dsn: str, notifier: ChangeNotifier) -> None:
+        self._driver_error, self._connect, _ = _load_driver()
         self._dsn = dsn
-        self._watches = watches
+        self._notifier = notifier
         self._lock = forkable_lock()
-        self._count = 0
+        self._waiter_count = 0
         self._is_running = False
 
     @contextmanager
-    def wanted(self) -> Generator[None]:
+    def listening(self) -> Generator[None]:
         """Listen while the block runs."""
         with self._lock:
-            self._count += 1
+            self._waiter_count += 1
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name="codemode-listener", daemon=True).start()
@@ -331,22 +336,22 @@ class _Listener:
             yield
         finally:
             with self._lock:
-                self._count -= 1
+                self._waiter_count -= 1
 
-    def _is_over(self) -> bool:
+    def _is_unused(self) -> bool:
         """Tell whether nobody waits: then this thread ends, and who waits next begins another."""
         with self._lock:
-            self._is_running = self._count > 0
+            self._is_running = self._waiter_count > 0
             return not self._is_running
 
     def _run(self) -> None:
         pause = threading.Event()
         try:
-            while not self._is_over():
-                with suppress(self._away):
+            while not self._is_unused():
+                with suppress(self._driver_error):
                     self._listen()
                     return
-                pause.wait(_LOOK_SECONDS)
+                pause.wait(_POLL_SECONDS)
         except BaseException:  # the next one that waits begins another
             with self._lock:
                 self._is_running = False
@@ -356,13 +361,13 @@ class _Listener:
         """Hear of changes until nobody waits."""
         with self._connect(self._dsn, **_SETTINGS) as connection:
             connection.execute(f"LISTEN {_CHANNEL}")
-            self._watches.wake()
-            while not self._is_over():
-                for _ in connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
-                    self._watches.wake()
+            self._notifier.notify()
+            while not self._is_unused():
+                for _ in connection.notifies(timeout=_POLL_SECONDS, stop_after=1):
+                    self._notifier.notify()
 
 
-def _driver() -> tuple[type[Exception], Any, Any]:
+def _load_driver() -> tuple[type[Exception], Any, Any]:
     """Return the driver's errors, how it connects, and its pools. Raises `ValueError`."""
     try:
         driver, pools = import_module("psycopg"), import_module("psycopg_pool")

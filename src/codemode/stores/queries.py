@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from ..data.narrowing import is_mapping
 from ..options.checked_fields import WrongTypeError
 from ..records import record as value
-from .audit import BEGINNING, AuditLine, head_text, line_of
+from .audit import GENESIS_HASH, AuditLine, decode_line, format_head
 from .records import (
     RECORD_STATES,
     Change,
@@ -25,66 +25,74 @@ from .records import (
     Tenant,
     Tenants,
 )
-from .rows import LISTED_COLUMNS, RECORD_COLUMNS, clause, marks, records_of, tenants_of, unknown
+from .rows import (
+    LISTED_COLUMNS,
+    RECORD_COLUMNS,
+    load_records,
+    placeholders,
+    tenant_clause,
+    tenant_names,
+    unknown_id_error,
+)
 from .tables import label_key
-from .transaction import Row, Session, is_plain
+from .transaction import Row, Session, is_storable_text
 
-_CHANGES_AT_ONCE = 500
-_LINES_AT_ONCE = 100
+_MAX_CHANGES = 500
+_MAX_LINES = 100
 
 
-def interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
+def find_interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
     """Return the text of the newest interrupt in which a request is pending."""
-    condition, values = clause(tenant, "r.tenant")
-    found = session.one(
+    condition, values = tenant_clause(tenant, "r.tenant")
+    row = session.fetch_one(
         "SELECT r.interrupt FROM codemode_requests q JOIN codemode_records r ON r.id = q.record_id"
         f" WHERE q.interrupt_id = ? AND q.state IN ('waiting', 'decided'){condition}",
         *(interrupt_id, *values),
     )
-    return None if found is None else found[0]
+    return None if row is None else row[0]
 
 
-def last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
+def find_last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
     """Return the text of the newest interrupt of a record, also of one that has ended. Raises `UnknownRequestError`."""
-    condition, values = clause(tenant)
-    found = session.one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
-    if found is None:
-        raise unknown(record_id)
-    return found[0]
+    condition, values = tenant_clause(tenant)
+    row = session.fetch_one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
+    if row is None:
+        raise unknown_id_error(record_id)
+    return row[0]
 
 
-def record(session: Session, record_id: str, tenant: Tenant) -> Record:
+def find_record(session: Session, record_id: str, tenant: Tenant) -> Record:
     """Return a record. Raises `UnknownRequestError`."""
-    condition, values = clause(tenant)
+    condition, values = tenant_clause(tenant)
     statement = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?{condition}"
-    found = records_of(session, session.rows(statement, record_id, *values))
-    if not found:
-        raise unknown(record_id)
-    return found[0]
+    records = load_records(session, session.fetch_all(statement, record_id, *values))
+    if not records:
+        raise unknown_id_error(record_id)
+    return records[0]
 
 
-def last_resumed(session: Session, tenant: str, app: str) -> LastResumed | None:
+def find_last_resumed(session: Session, tenant: str, app: str) -> LastResumed | None:
     """Return who has last claimed a record of a tenant's app and could resume it, or still tries."""
-    found = session.one(
+    row = session.fetch_one(
         "SELECT resumed_by, resumed_at_ms FROM codemode_records WHERE tenant = ? AND app = ?"
         " AND resumed_at_ms IS NOT NULL ORDER BY resumed_at_ms DESC LIMIT 1",
         *(tenant, app),
     )
-    return None if found is None else LastResumed(*found)
+    return None if row is None else LastResumed(*row)
 
 
-def outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[RecordState, str | None, str | None]:
+def find_outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[RecordState, str | None, str | None]:
     """Return a record's state, its outcome's text once it has ended, and why no host could resume it.
 
     Raises `UnknownRequestError`.
     """
-    condition, values = clause(tenant)
+    condition, values = tenant_clause(tenant)
     statement = f"SELECT state, outcome, not_resumable FROM codemode_records WHERE id = ?{condition}"
-    found = session.one(statement, record_id, *values)
-    if found is None:
-        raise unknown(record_id)
-    state, text, unfit = found
-    return cast("RecordState", state), text, None if unfit is None else json.loads(unfit)
+    row = session.fetch_one(statement, record_id, *values)
+    if row is None:
+        raise unknown_id_error(record_id)
+    state, text, not_resumable = row
+    return cast("RecordState", state), text, None if not_resumable is None else json.loads(not_resumable)
 
 
 def require_sequence(after: int) -> int:
@@ -94,24 +102,24 @@ def require_sequence(after: int) -> int:
     return after
 
 
-def changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
+def list_changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
     """Return the next changes behind a sequence."""
-    condition, values = clause(tenant)
-    rows = session.rows(
+    condition, values = tenant_clause(tenant)
+    rows = session.fetch_all(
         f"SELECT sequence, record_id, kind, tenant FROM codemode_changes WHERE sequence > ?{condition}"
         " ORDER BY sequence LIMIT ?",
-        *(after, *values, _CHANGES_AT_ONCE),
+        *(after, *values, _MAX_CHANGES),
     )
     return [Change(*row) for row in rows]
 
 
-def changes_head(session: Session) -> int:
+def last_change_sequence(session: Session) -> int:
     """Return the sequence of the last change."""
-    return (session.one("SELECT sequence FROM codemode_store") or (0,))[0]
+    return (session.fetch_one("SELECT sequence FROM codemode_store") or (0,))[0]
 
 
 @value
-class Lines:
+class AuditFilter:
     """Which lines of the audit: those behind ``after``, in the order of their numbers or against it."""
 
     tenant: Tenants
@@ -119,28 +127,30 @@ class Lines:
     newest_first: bool
 
 
-def lines(session: Session, which: Lines, after: int | None, limit: int | None) -> list[AuditLine]:
+def list_audit_lines(session: Session, filters: AuditFilter, after: int | None, limit: int | None) -> list[AuditLine]:
     """Return the next lines of the audit; of several tenants by one list for each, cut at the same length."""
-    count = _LINES_AT_ONCE if limit is None else min(limit, _LINES_AT_ONCE)
-    several = sorted(which.tenant) if isinstance(which.tenant, AbstractSet) else [which.tenant]
-    branches = [_branch(which, tenant, after, count) for tenant in several]
+    count = _MAX_LINES if limit is None else min(limit, _MAX_LINES)
+    tenants = sorted(filters.tenant) if isinstance(filters.tenant, AbstractSet) else [filters.tenant]
+    branches = [_build_audit_select(filters, tenant, after, count) for tenant in tenants]
     if len(branches) == 1:
         ((statement, values),) = branches
-        return [line_of(*row) for row in session.rows(statement, *values)]
+        return [decode_line(*row) for row in session.fetch_all(statement, *values)]
     if not branches:
         return []
-    lists = " UNION ALL ".join(f"SELECT * FROM ({one}) AS of_{number}" for number, (one, _) in enumerate(branches))
-    order = " DESC" if which.newest_first else ""
-    given = [value for _, values in branches for value in values]
-    rows = session.rows(f"{lists} ORDER BY sequence{order} LIMIT ?", *given, count)
-    return [line_of(*row) for row in rows]
+    lists = " UNION ALL ".join(
+        f"SELECT * FROM ({statement}) AS of_{number}" for number, (statement, _) in enumerate(branches)
+    )
+    order = " DESC" if filters.newest_first else ""
+    values = [value for _, values in branches for value in values]
+    rows = session.fetch_all(f"{lists} ORDER BY sequence{order} LIMIT ?", *values, count)
+    return [decode_line(*row) for row in rows]
 
 
-def _branch(which: Lines, tenant: Tenant, after: int | None, count: int) -> tuple[str, Row]:
-    comparison, order = ("<", " DESC") if which.newest_first else (">", "")
-    condition, values = clause(tenant)
-    if which.record_id is not None:
-        condition, values = f"{condition} AND record_id = ?", (*values, which.record_id)
+def _build_audit_select(filters: AuditFilter, tenant: Tenant, after: int | None, count: int) -> tuple[str, Row]:
+    comparison, order = ("<", " DESC") if filters.newest_first else (">", "")
+    condition, values = tenant_clause(tenant)
+    if filters.record_id is not None:
+        condition, values = f"{condition} AND record_id = ?", (*values, filters.record_id)
     if after is not None:
         condition, values = f"{condition} AND sequence {comparison} ?", (*values, after)
     statement = (
@@ -150,30 +160,33 @@ def _branch(which: Lines, tenant: Tenant, after: int | None, count: int) -> tupl
     return statement, (*values, count)
 
 
-def audit_head(session: Session) -> str:
+def get_audit_head(session: Session) -> str:
     """Return the head of the audit's chain."""
-    sequence, found = session.one("SELECT audit_sequence, audit_hash FROM codemode_store") or (0, BEGINNING)
-    return head_text(sequence, found)
+    sequence, line_hash = session.fetch_one("SELECT audit_sequence, audit_hash FROM codemode_store") or (
+        0,
+        GENESIS_HASH,
+    )
+    return format_head(sequence, line_hash)
 
 
 # A list of several tenants, or of several states, is made of one list for each, cut at the same length, in one
 # statement. Of a tool and labels that which fewest have is walked, and the others are compared.
 
-MOST_LISTED = 500
-MOST_LABELS = 20
-MOST_TOOLS = 100
+MAX_LISTED_RECORDS = 500
+MAX_LABELS = 20
+MAX_COUNTED_TOOLS = 100
 _ORDERS: tuple[ListOrder, ...] = get_args(ListOrder)
 _STATES: tuple[ListedState, ...] = ("waiting", *RECORD_STATES)
-_OPEN = ("pending", "resuming")
-_GOES_ON = (*_OPEN, "resting")
-_NOT_RESTING = tuple(one for one in RECORD_STATES if one != "resting")
-_CURSORS = {"newest": re.compile(r"([0-9]{1,18})"), "expiring": re.compile(r"([0-9]{1,18})-([0-9]{1,18})")}
-_FEW = 1000
-_BRANCHES_AT_ONCE = 400  # SQLite takes 500
+_OPEN_STATES = ("pending", "resuming")
+_UNFINISHED_STATES = (*_OPEN_STATES, "resting")
+_NOT_RESTING_STATES = tuple(state for state in RECORD_STATES if state != "resting")
+_CURSOR_PATTERNS = {"newest": re.compile(r"([0-9]{1,18})"), "expiring": re.compile(r"([0-9]{1,18})-([0-9]{1,18})")}
+_MAX_COUNTED_ROWS = 1000
+_MAX_BRANCHES = 400  # SQLite takes 500
 # Of several requests of one record that wait, or wait for the same tool.
-_FIRST = "o.record_id = q.record_id AND o.ordinal < q.ordinal AND o.state = 'waiting'"
-_FIRST_OF_TOOL = f"{_FIRST} AND o.tool_name || '' = q.tool_name"
-_SOURCES = {
+_EARLIER_WAITING = "o.record_id = q.record_id AND o.ordinal < q.ordinal AND o.state = 'waiting'"
+_EARLIER_WAITING_OF_TOOL = f"{_EARLIER_WAITING} AND o.tool_name || '' = q.tool_name"
+_SOURCE_TABLES = {
     "r": ("codemode_records r", "r.id"),
     "q": ("codemode_requests q", "q.record_id"),
     "l": ("codemode_labels l", "l.record_id"),
@@ -182,7 +195,7 @@ _Condition = tuple[str, Row]
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class RecordFilter:
     """What is listed. ``labels`` are keys of labels, all of which a record has; ``after`` is behind what it begins."""
 
     tenants: tuple[str | None, ...]
@@ -195,7 +208,7 @@ class Filters:
     limit: int
 
 
-def filters_of(
+def create_filter(
     tenant: Tenants,
     *,
     app: str | None,
@@ -205,181 +218,193 @@ def filters_of(
     order: ListOrder,
     after: str | None,
     limit: int,
-) -> Filters:
+) -> RecordFilter:
     """Return what is asked for. Raises `ValueError` for what no list has."""
     if state is not None and state not in _STATES:
         raise ValueError(f"state must be one of {', '.join(_STATES)}, got {state!r}")
     if order not in _ORDERS:
         raise ValueError(f"order must be one of {', '.join(_ORDERS)}, got {order!r}")
-    if not 1 <= limit <= MOST_LISTED:
-        raise ValueError(f"limit must be from 1 to {MOST_LISTED}, got {limit}")
+    if not 1 <= limit <= MAX_LISTED_RECORDS:
+        raise ValueError(f"limit must be from 1 to {MAX_LISTED_RECORDS}, got {limit}")
     if order == "expiring" and state not in (None, "waiting"):
         raise ValueError(f"order expiring is of what waits alone, got the state {state!r}")
     state = "waiting" if order == "expiring" else state
-    place = None if after is None else _place_of(after, order)
-    return Filters(tenants_of(tenant), app, tool, state, _label_keys(labels), order, place, limit)
+    cursor = None if after is None else _parse_cursor(after, order)
+    return RecordFilter(tenant_names(tenant), app, tool, state, _label_keys(labels), order, cursor, limit)
 
 
-def page(session: Session, asked: Filters) -> Page:
+def list_page(session: Session, filters: RecordFilter) -> Page:
     """Return a page of records: with two statements for their places at most, and three for what belongs to them."""
-    if not asked.tenants:
+    if not filters.tenants:
         return Page((), None)
-    asked, at = _walked(session, asked)
-    branches = [_tenant_branch(asked, at, tenant, state) for tenant in asked.tenants for state in _states(asked, at)]
-    text, values = _joined(branches, asked)
-    places = session.rows(text, *values)
-    records = named(session, [row[0] for row in places[: asked.limit]], (None,))
-    last = places[asked.limit - 1][1:] if len(places) > asked.limit else None
-    return Page(records, None if last is None else _cursor(asked.order, *last))
+    filters, alias = _choose_source(session, filters)
+    branches = [
+        _build_branch(filters, alias, tenant, state)
+        for tenant in filters.tenants
+        for state in _branch_states(filters, alias)
+    ]
+    text, values = _union_branches(branches, filters)
+    rows = session.fetch_all(text, *values)
+    records = find_records(session, [row[0] for row in rows[: filters.limit]], (None,))
+    last = rows[filters.limit - 1][1:] if len(rows) > filters.limit else None
+    return Page(records, None if last is None else _format_cursor(filters.order, *last))
 
 
-def named(session: Session, record_ids: Sequence[str], tenants: tuple[str | None, ...]) -> tuple[Record, ...]:
+def find_records(session: Session, record_ids: Sequence[str], tenants: tuple[str | None, ...]) -> tuple[Record, ...]:
     """Return those of these records that there are, in this order, without ``source`` and ``payload``."""
     if not record_ids or not tenants:
         return ()
-    condition, names = ("", ()) if None in tenants else (f" AND tenant IN ({marks(tenants)})", tenants)
-    statement = f"SELECT {LISTED_COLUMNS} FROM codemode_records WHERE id IN ({marks(record_ids)}){condition}"
-    rows = {row[0]: row for row in session.rows(statement, *record_ids, *names)}
-    return records_of(session, [rows[one] for one in dict.fromkeys(record_ids) if one in rows])
+    condition, names = ("", ()) if None in tenants else (f" AND tenant IN ({placeholders(tenants)})", tenants)
+    statement = f"SELECT {LISTED_COLUMNS} FROM codemode_records WHERE id IN ({placeholders(record_ids)}){condition}"
+    rows = {row[0]: row for row in session.fetch_all(statement, *record_ids, *names)}
+    return load_records(session, [rows[record_id] for record_id in dict.fromkeys(record_ids) if record_id in rows])
 
 
-def counts(session: Session, tenants: tuple[str | None, ...], app: str | None) -> dict[str, int]:
-    """Return how many requests wait, by tool, of the `MOST_TOOLS` for which most wait."""
+def count_waiting(session: Session, tenants: tuple[str | None, ...], app: str | None) -> dict[str, int]:
+    """Return how many requests wait, by tool, of the `MAX_COUNTED_TOOLS` for which most wait."""
     if not tenants:
         return {}
     conditions, values = ["state = 'waiting'", "is_open = 1"], list[Any]()
     if None not in tenants:
-        conditions.append(f"tenant IN ({marks(tenants)})")
+        conditions.append(f"tenant IN ({placeholders(tenants)})")
         values += tenants
     if app is not None:
         conditions.append("app = ?")
         values.append(app)
-    rows = session.rows(
+    rows = session.fetch_all(
         "SELECT tool_name, COUNT(*) AS number FROM codemode_requests"
         f" WHERE {' AND '.join(conditions)} GROUP BY tool_name ORDER BY number DESC, tool_name LIMIT ?",
-        *(*values, MOST_TOOLS),
+        *(*values, MAX_COUNTED_TOOLS),
     )
     return dict(rows)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-def has_open(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
+def has_open_record(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
     """Tell whether a record of one of these labels waits, rests or goes on. Reads no record."""
     keys = _label_keys(labels)
     statement = (
-        f"SELECT 1 FROM codemode_labels WHERE label IN ({marks(keys)}) AND tenant = ? AND state IN"
-        f" ({marks(_GOES_ON)}) AND app = ? LIMIT 1"
+        f"SELECT 1 FROM codemode_labels WHERE label IN ({placeholders(keys)}) AND tenant = ? AND state IN"
+        f" ({placeholders(_UNFINISHED_STATES)}) AND app = ? LIMIT 1"
     )
-    return session.one(statement, *keys, tenant, *_GOES_ON, app) is not None
+    return session.fetch_one(statement, *keys, tenant, *_UNFINISHED_STATES, app) is not None
 
 
-def _walked(session: Session, asked: Filters) -> tuple[Filters, str]:
+def _choose_source(session: Session, filters: RecordFilter) -> tuple[RecordFilter, str]:
     """Return what is asked for, the label that fewest have first, and what is walked: records, requests or labels."""
-    if not asked.labels or (len(asked.labels) == 1 and asked.tool is None):
-        return asked, "l" if asked.labels else "q" if asked.tool is not None or asked.state == "waiting" else "r"
-    few = "(SELECT COUNT(*) FROM (SELECT 1 FROM {} LIMIT ?) few)"
-    questions = [
-        (few.format("codemode_labels WHERE label = ? ORDER BY state, position"), (one, _FEW)) for one in asked.labels
+    if not filters.labels or (len(filters.labels) == 1 and filters.tool is None):
+        return (
+            filters,
+            "l" if filters.labels else "q" if filters.tool is not None or filters.state == "waiting" else "r",
+        )
+    count_up_to = "(SELECT COUNT(*) FROM (SELECT 1 FROM {} LIMIT ?) few)"
+    count_queries = [
+        (count_up_to.format("codemode_labels WHERE label = ? ORDER BY state, position"), (value, _MAX_COUNTED_ROWS))
+        for value in filters.labels
     ]
-    if asked.tool is not None:
-        waiting = few.format("codemode_requests WHERE tool_name = ? AND state = 'waiting' ORDER BY position")
-        questions.append((waiting, (asked.tool, _FEW)))
-    numbers = session.one(
-        f"SELECT {', '.join(text for text, _ in questions)}", *(one for _, values in questions for one in values)
+    if filters.tool is not None:
+        waiting = count_up_to.format("codemode_requests WHERE tool_name = ? AND state = 'waiting' ORDER BY position")
+        count_queries.append((waiting, (filters.tool, _MAX_COUNTED_ROWS)))
+    row_counts = session.fetch_one(
+        f"SELECT {', '.join(text for text, _ in count_queries)}",
+        *(value for _, values in count_queries for value in values),
     ) or (0,)
-    labels = sorted(zip(numbers, asked.labels, strict=False))
-    is_label = asked.tool is None or labels[0][0] < numbers[-1]
-    return replace(asked, labels=tuple(one for _, one in labels)), "l" if is_label else "q"
+    labels = sorted(zip(row_counts, filters.labels, strict=False))
+    is_label = filters.tool is None or labels[0][0] < row_counts[-1]
+    return replace(filters, labels=tuple(value for _, value in labels)), "l" if is_label else "q"
 
 
-def _states(asked: Filters, at: str) -> tuple[str | None, ...]:
+def _branch_states(filters: RecordFilter, alias: str) -> tuple[str | None, ...]:
     """Return the states of which there is a list each; one None where a list is of several as it is."""
-    if at == "q" or (at == "r" and asked.state is None):
+    if alias == "q" or (alias == "r" and filters.state is None):
         return (None,)
-    if asked.state is None:
-        return _NOT_RESTING
-    return _OPEN if asked.state == "waiting" else (asked.state,)
+    if filters.state is None:
+        return _NOT_RESTING_STATES
+    return _OPEN_STATES if filters.state == "waiting" else (filters.state,)
 
 
-def _tenant_branch(asked: Filters, at: str, tenant: str | None, state: str | None) -> _Condition:
+def _build_branch(filters: RecordFilter, alias: str, tenant: str | None, state: str | None) -> _Condition:
     """Return the list of one tenant, or all, and one state: ids with their places."""
-    source, record_id = _SOURCES[at]
-    conditions = [*_labelled(asked, at, record_id), *_waiting(asked, at, record_id)]
-    if at == "r" and asked.state is None:
+    source, record_id = _SOURCE_TABLES[alias]
+    conditions = [*_label_conditions(filters, alias, record_id), *_waiting_conditions(filters, alias, record_id)]
+    if alias == "r" and filters.state is None:
         conditions.append(("r.state <> 'resting'", ()))  # as the index says it: these are listed on demand alone
-    equal = {f"{at}.tenant": tenant, f"{at}.state": state, f"{at}.app": asked.app}
-    conditions += [(f"{column} = ?", (one,)) for column, one in equal.items() if one is not None]
-    by, behind = f"{at}.position DESC", f"{at}.position < ?"
-    if asked.order == "expiring":
-        by, behind = f"{at}.expires_at_ms, {at}.position", f"({at}.expires_at_ms, {at}.position) > (?, ?)"
-    if asked.after is not None:
-        conditions.append((behind, asked.after))
+    equal = {f"{alias}.tenant": tenant, f"{alias}.state": state, f"{alias}.app": filters.app}
+    conditions += [(f"{column} = ?", (value,)) for column, value in equal.items() if value is not None]
+    order_by, after_cursor = f"{alias}.position DESC", f"{alias}.position < ?"
+    if filters.order == "expiring":
+        order_by, after_cursor = (
+            f"{alias}.expires_at_ms, {alias}.position",
+            f"({alias}.expires_at_ms, {alias}.position) > (?, ?)",
+        )
+    if filters.after is not None:
+        conditions.append((after_cursor, filters.after))
     text = (
-        f"SELECT {record_id} AS id, {at}.expires_at_ms AS expires_at_ms, {at}.position AS position FROM {source}"
-        f" WHERE {' AND '.join(text for text, _ in conditions)} ORDER BY {by} LIMIT ?"
+        f"SELECT {record_id} AS id, {alias}.expires_at_ms AS expires_at_ms, {alias}.position AS position FROM {source}"
+        f" WHERE {' AND '.join(text for text, _ in conditions)} ORDER BY {order_by} LIMIT ?"
     )
-    return text, (*(one for _, values in conditions for one in values), asked.limit + 1)
+    return text, (*(value for _, values in conditions for value in values), filters.limit + 1)
 
 
-def _labelled(asked: Filters, at: str, record_id: str) -> Iterable[_Condition]:
-    if at == "l":
-        yield "l.label = ?", (asked.labels[0],)
-    for one in asked.labels[1:] if at == "l" else asked.labels:
-        yield f"EXISTS (SELECT 1 FROM codemode_labels o WHERE o.record_id = {record_id} AND o.label = ?)", (one,)
+def _label_conditions(filters: RecordFilter, alias: str, record_id: str) -> Iterable[_Condition]:
+    if alias == "l":
+        yield "l.label = ?", (filters.labels[0],)
+    for label in filters.labels[1:] if alias == "l" else filters.labels:
+        yield f"EXISTS (SELECT 1 FROM codemode_labels o WHERE o.record_id = {record_id} AND o.label = ?)", (label,)
 
 
-def _waiting(asked: Filters, at: str, record_id: str) -> Iterable[_Condition]:
-    if at == "q":
-        yield from _first_waiting(asked)
-    elif asked.tool is not None or asked.state == "waiting":
+def _waiting_conditions(filters: RecordFilter, alias: str, record_id: str) -> Iterable[_Condition]:
+    if alias == "q":
+        yield from _first_waiting_conditions(filters)
+    elif filters.tool is not None or filters.state == "waiting":
         # Not by the index of tools, which would look at all that wait for one.
-        is_tool, values = ("", ()) if asked.tool is None else (" AND w.tool_name || '' = ?", (asked.tool,))
+        is_tool, values = ("", ()) if filters.tool is None else (" AND w.tool_name || '' = ?", (filters.tool,))
         of_record = f"w.record_id = {record_id} AND w.state = 'waiting'{is_tool}"
         yield f"EXISTS (SELECT 1 FROM codemode_requests w WHERE {of_record})", values
 
 
-def _first_waiting(asked: Filters) -> Iterable[_Condition]:
+def _first_waiting_conditions(filters: RecordFilter) -> Iterable[_Condition]:
     yield "q.state = 'waiting'", ()
-    if asked.tool is not None:
-        yield "q.tool_name = ?", (asked.tool,)
-    of_others = _FIRST if asked.tool is None else _FIRST_OF_TOOL
+    if filters.tool is not None:
+        yield "q.tool_name = ?", (filters.tool,)
+    of_others = _EARLIER_WAITING if filters.tool is None else _EARLIER_WAITING_OF_TOOL
     yield f"NOT EXISTS (SELECT 1 FROM codemode_requests o WHERE {of_others})", ()
-    if asked.state == "waiting":
+    if filters.state == "waiting":
         yield "q.is_open = 1", ()
     else:
-        is_state, values = ("<> 'resting'", ()) if asked.state is None else ("= ?", (asked.state,))
+        is_state, values = ("<> 'resting'", ()) if filters.state is None else ("= ?", (filters.state,))
         yield f"(SELECT r.state FROM codemode_records r WHERE r.id = q.record_id) {is_state}", values
 
 
-def _joined(branches: list[_Condition], asked: Filters) -> _Condition:
+def _union_branches(branches: list[_Condition], filters: RecordFilter) -> _Condition:
     if len(branches) == 1:
         return branches[0]
-    if len(branches) > _BRANCHES_AT_ONCE:
-        parts = [branches[at : at + _BRANCHES_AT_ONCE] for at in range(0, len(branches), _BRANCHES_AT_ONCE)]
-        return _joined([_joined(one, asked) for one in parts], asked)
-    by = "position DESC" if asked.order == "newest" else "expires_at_ms, position"
+    if len(branches) > _MAX_BRANCHES:
+        parts = [branches[start : start + _MAX_BRANCHES] for start in range(0, len(branches), _MAX_BRANCHES)]
+        return _union_branches([_union_branches(branch, filters) for branch in parts], filters)
+    order_by = "position DESC" if filters.order == "newest" else "expires_at_ms, position"
     lists = " UNION ALL ".join(f"SELECT * FROM ({text}) branch" for text, _ in branches)
-    values = (one for _, values in branches for one in values)
-    return f"{lists} ORDER BY {by} LIMIT ?", (*values, asked.limit + 1)
+    values = (branch for _, values in branches for branch in values)
+    return f"{lists} ORDER BY {order_by} LIMIT ?", (*values, filters.limit + 1)
 
 
 def _label_keys(labels: Mapping[str, str] | None) -> tuple[str, ...]:
     if labels is None:
         return ()
-    if not is_mapping(labels) or not all(isinstance(one, str) for pair in labels.items() for one in pair):
+    if not is_mapping(labels) or not all(isinstance(part, str) for pair in labels.items() for part in pair):
         raise WrongTypeError(f"labels must be texts by their names, got {labels!r:.200}")
-    if len(labels) > MOST_LABELS:
-        raise ValueError(f"labels must be at most {MOST_LABELS}, got {len(labels)}")
+    if len(labels) > MAX_LABELS:
+        raise ValueError(f"labels must be at most {MAX_LABELS}, got {len(labels)}")
     # What no record can have is equal to no key.
-    return tuple(label_key(name, text) if is_plain(name + text) else "" for name, text in labels.items())
+    return tuple(label_key(name, text) if is_storable_text(name + text) else "" for name, text in labels.items())
 
 
-def _cursor(order: ListOrder, expires_at_ms: int, position: int) -> str:
+def _format_cursor(order: ListOrder, expires_at_ms: int, position: int) -> str:
     return str(position) if order == "newest" else f"{expires_at_ms}-{position}"
 
 
-def _place_of(cursor: str, order: ListOrder) -> tuple[int, ...]:
+def _parse_cursor(cursor: str, order: ListOrder) -> tuple[int, ...]:
     """Read the cursor of a page. Raises `ValueError` for one that no page in this order has given."""
-    found = _CURSORS[order].fullmatch(cursor)
-    if found is None:
+    match = _CURSOR_PATTERNS[order].fullmatch(cursor)
+    if match is None:
         raise ValueError(f"after must be the next of a page, got {cursor!r}")
-    return tuple(int(one) for one in found.groups())
+    return tuple(int(number) for number in match.groups())

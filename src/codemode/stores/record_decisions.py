@@ -8,146 +8,159 @@ from typing import Any, cast
 from ..data.json_values import canonical_json
 from ..host.threads import LARGE_CHARACTERS, run_check
 from . import leases
-from .answers import Answer, decision_texts, require_decisions
-from .answers import read as read_answers
-from .audit import By, cut
+from .answers import Answer, encode_decisions, require_decisions
+from .answers import prepare_answers as read_answers
+from .audit import Attribution, truncate
 from .errors import AlreadyDecidedError, RequestSupersededError, StoreError
-from .records import LEASE_MS, Lease, RecordState, StoredRequest, Tenant, record_after, request_after
-from .rows import KeptRequest, clause, marks, requests_named, unknown
-from .transaction import Database, Session, read
+from .records import LEASE_MS, Lease, RecordState, StoredRequest, Tenant, next_record_state, next_request_state
+from .rows import RequestRow, load_requests_by_id, placeholders, tenant_clause, unknown_id_error
+from .transaction import Database, Session, run_read
 
-MOST_DECIDED = 1000
+MAX_DECISIONS = 1000
 """Of so many requests one transaction takes decisions: nobody else waits longer than for these."""
 
 
-class NotChecked(Exception):  # noqa: N818 - never leaves this package
+class UncheckedAnswerError(Exception):
     """A request waits again since somebody looked whether the answer fits: it is to be looked at anew."""
 
 
-def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[dict[str, KeptRequest], dict[str, str]]:
+def find_requests(
+    session: Session, interrupt_ids: list[str], tenant: Tenant
+) -> tuple[dict[str, RequestRow], dict[str, str]]:
     """Return requests, and the tenants of their records. Raises `UnknownRequestError` for another tenant's."""
-    found = requests_named(session, interrupt_ids)
-    record_ids = sorted({one.record_id for one in found.values()})
-    condition, values = clause(tenant)
-    statement = f"SELECT id, tenant FROM codemode_records WHERE id IN ({marks(record_ids)}){condition}"
-    tenants: dict[str, str] = dict(session.rows(statement, *record_ids, *values)) if record_ids else {}  # pyright: ignore[reportArgumentType, reportCallIssue]
+    requests = load_requests_by_id(session, interrupt_ids)
+    record_ids = sorted({row.record_id for row in requests.values()})
+    condition, values = tenant_clause(tenant)
+    statement = f"SELECT id, tenant FROM codemode_records WHERE id IN ({placeholders(record_ids)}){condition}"
+    tenants: dict[str, str] = dict(session.fetch_all(statement, *record_ids, *values)) if record_ids else {}  # pyright: ignore[reportArgumentType, reportCallIssue]
     for interrupt_id in interrupt_ids:
-        if interrupt_id not in found or found[interrupt_id].record_id not in tenants:
-            raise unknown(interrupt_id)
-    return found, tenants
+        if interrupt_id not in requests or requests[interrupt_id].record_id not in tenants:
+            raise unknown_id_error(interrupt_id)
+    return requests, tenants
 
 
-async def checked(database: Database, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
+async def check_decisions(database: Database, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
     """Check answers before there is a transaction in which everybody else would wait for that."""
-    if len(require_decisions(decisions)) > MOST_DECIDED:
-        raise ValueError(f"at most {MOST_DECIDED} requests are decided at a time, got {len(decisions)}")
-    texts = await run_check(LARGE_CHARACTERS, lambda: decision_texts(decisions))
-    found, _ = await read(database, lambda session: named(session, list(decisions), tenant))
-    waiting = [one.request for one in found.values() if one.request.state == "waiting"]
-    return await run_check(LARGE_CHARACTERS, lambda: read_answers(waiting, decisions, texts))
+    if len(require_decisions(decisions)) > MAX_DECISIONS:
+        raise ValueError(f"at most {MAX_DECISIONS} requests are decided at a time, got {len(decisions)}")
+    decision_jsons = await run_check(LARGE_CHARACTERS, lambda: encode_decisions(decisions))
+    requests, _ = await run_read(database, lambda session: find_requests(session, list(decisions), tenant))
+    waiting = [row.request for row in requests.values() if row.request.state == "waiting"]
+    return await run_check(LARGE_CHARACTERS, lambda: read_answers(waiting, decisions, decision_jsons))
 
 
 def decide(
-    session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, seen: Mapping[str, str]
+    session: Session, answers: Mapping[str, Answer], by: Attribution, tenant: Tenant, seen: Mapping[str, str]
 ) -> dict[str, StoredRequest]:
     """Record decisions, all or none, and return the requests as they stand then."""
-    found, tenants = named(session, list(answers), tenant)
-    states = _states(session, sorted(tenants))
+    requests, tenants = find_requests(session, list(answers), tenant)
+    states = _record_states(session, sorted(tenants))
     new: dict[str, Mapping[str, Any]] = {}
     for interrupt_id, answer in answers.items():
-        one = found[interrupt_id]
-        state, expires_at_ms = states[one.record_id]
+        row = requests[interrupt_id]
+        state, expires_at_ms = states[row.record_id]
         # First: of what has ended everybody is told so.
-        event_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
-        record_after(event_state, "decide", one.record_id)
-        if _is_new(one, answer.text, seen):
-            if answer.said is None:
-                raise NotChecked
-            new[interrupt_id] = answer.said
+        effective_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
+        next_record_state(effective_state, "decide", row.record_id)
+        if _is_new(row, answer.decision_json, seen):
+            if answer.audit_fields is None:
+                raise UncheckedAnswerError
+            new[interrupt_id] = answer.audit_fields
     now_ms = session.now_ms
-    session.each(
+    session.execute_many(
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ?, refusal = NULL"
         " WHERE interrupt_id = ?",
-        ((request_after("waiting", "decide"), answers[one].text, by.actor, now_ms, one) for one in new),
+        (
+            (
+                next_request_state("waiting", "decide"),
+                answers[interrupt_id].decision_json,
+                by.actor,
+                now_ms,
+                interrupt_id,
+            )
+            for interrupt_id in new
+        ),
     )
-    touched = sorted({found[one].record_id for one in new})
-    session.each(
+    record_ids = sorted({requests[interrupt_id].record_id for interrupt_id in new})
+    session.execute_many(
         "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND state = 'pending' AND ready_at_ms IS NULL",
-        ((now_ms, record_id) for record_id in touched),
+        ((now_ms, record_id) for record_id in record_ids),
     )
-    for record_id in touched:
-        session.note(record_id, tenants[record_id], "decided")
-    for one, said in new.items():
-        audit(session, found[one], tenants[found[one].record_id], by, said)
-    return {name: one.request for name, one in requests_named(session, answers).items()}
+    for record_id in record_ids:
+        session.record_change(record_id, tenants[record_id], "decided")
+    for interrupt_id, audit_fields in new.items():
+        audit_decision(session, requests[interrupt_id], tenants[requests[interrupt_id].record_id], by, audit_fields)
+    return {interrupt_id: row.request for interrupt_id, row in load_requests_by_id(session, answers).items()}
 
 
-def audit(session: Session, kept: KeptRequest, tenant: str, by: By, said: Mapping[str, Any]) -> None:
+def audit_decision(
+    session: Session, row: RequestRow, tenant: str, by: Attribution, audit_fields: Mapping[str, Any]
+) -> None:
     """Write a decision into the audit."""
-    session.audit(
+    session.add_audit_line(
         "decided",
         tenant,
-        kept.record_id,
+        row.record_id,
         actor=by.actor,
-        interrupt_id=kept.request.interrupt_id,
-        tool_name=cut(kept.request.tool_name),
-        shown=kept.shown,
+        interrupt_id=row.request.interrupt_id,
+        tool_name=truncate(row.request.tool_name),
+        shown=row.shown,
         address=by.address,
-        **said,
+        **audit_fields,
     )
 
 
-def _is_new(kept: KeptRequest, text: str, seen: Mapping[str, str]) -> bool:
-    request = kept.request
-    name = request.interrupt_id
+def _is_new(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> bool:
+    request = row.request
+    interrupt_id = request.interrupt_id
     if request.state == "superseded":
-        raise RequestSupersededError(f"{name!r} is not pending any more: the program has gone on without it")
-    if name in seen and seen[name] != kept.shown:
-        raise RequestSupersededError(f"{name!r} is not what was shown: look at it again")
+        raise RequestSupersededError(f"{interrupt_id!r} is not pending any more: the program has gone on without it")
+    if interrupt_id in seen and seen[interrupt_id] != row.shown:
+        raise RequestSupersededError(f"{interrupt_id!r} is not what was shown: look at it again")
     if request.state == "waiting":
         return True
-    if text == canonical_json(request.decision):
+    if decision_json == canonical_json(request.decision):
         return False
-    raise already(request)
+    raise already_decided_error(request)
 
 
-def already(request: StoredRequest) -> AlreadyDecidedError:
+def already_decided_error(request: StoredRequest) -> AlreadyDecidedError:
     """Return the error for a request that somebody has decided about."""
-    name, who = request.interrupt_id, request.actor or "somebody"
-    details = {"interrupt_id": name, "actor": request.actor, "decision": request.decision}
-    return AlreadyDecidedError(f"{name!r} is not pending any more: {who} has decided about it", details=details)
+    interrupt_id, who = request.interrupt_id, request.actor or "somebody"
+    details = {"interrupt_id": interrupt_id, "actor": request.actor, "decision": request.decision}
+    return AlreadyDecidedError(f"{interrupt_id!r} is not pending any more: {who} has decided about it", details=details)
 
 
-def _states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
-    statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({marks(record_ids)})"
-    rows = session.rows(statement, *record_ids) if record_ids else []
+def _record_states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
+    statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({placeholders(record_ids)})"
+    rows = session.fetch_all(statement, *record_ids) if record_ids else []
     return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}
 
 
 def decide_and_claim(
-    session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, owner: str
+    session: Session, answers: Mapping[str, Answer], by: Attribution, tenant: Tenant, owner: str
 ) -> Lease | RequestSupersededError | None:
     """Return a lease; None while somebody else has one. The error is returned, so that what it says stays written."""
-    found, _ = named(session, list(answers), tenant)
-    (one,) = found.values()
+    requests, _ = find_requests(session, list(answers), tenant)
+    (row,) = requests.values()
     statement = "SELECT state, ready_at_ms FROM codemode_records WHERE id = ?"
-    state, ready_at_ms = session.one(statement, one.record_id) or ("pending", None)
+    state, ready_at_ms = session.fetch_one(statement, row.record_id) or ("pending", None)
     if state == "resuming":
         if ready_at_ms is not None and ready_at_ms > session.now_ms:
             return None
-        return leases.claim(session, one.record_id, owner, LEASE_MS)
-    if state == "resting" and one.request.state in ("waiting", "decided"):
-        raise StoreError(f"{one.record_id!r} is resting: it asks nobody now, and whoever has it goes on with it")
-    record_after(state, "claim", one.record_id)
-    if one.request.state == "applied":
-        raise already(one.request)
+        return leases.claim(session, row.record_id, owner, LEASE_MS)
+    if state == "resting" and row.request.state in ("waiting", "decided"):
+        raise StoreError(f"{row.record_id!r} is resting: it asks nobody now, and whoever has it goes on with it")
+    next_record_state(state, "claim", row.record_id)
+    if row.request.state == "applied":
+        raise already_decided_error(row.request)
     try:
         decide(session, answers, by, tenant, {})
-    except NotChecked:
+    except UncheckedAnswerError:
         return None
-    lease = leases.claim(session, one.record_id, owner, LEASE_MS)
-    if lease is None and session.one(
+    lease = leases.claim(session, row.record_id, owner, LEASE_MS)
+    if lease is None and session.fetch_one(
         "SELECT 1 FROM codemode_requests WHERE interrupt_id = ? AND state = 'waiting'", *answers
     ):
-        return RequestSupersededError(f"{next(iter(answers))!r} was not answered: {leases.CHANGED}")
+        return RequestSupersededError(f"{next(iter(answers))!r} was not answered: {leases.CHANGED_REQUEST_REASON}")
     return lease

@@ -27,12 +27,12 @@ RecordEvent = Literal[
 RequestEvent = Literal["decide", "apply", "refuse", "supersede", "ask"]
 
 RECORD_STATES: tuple[RecordState, ...] = get_args(RecordState)
-ENDED: frozenset[RecordState] = frozenset({"completed", "failed", "expired", "withdrawn"})
+ENDED_STATES: frozenset[RecordState] = frozenset({"completed", "failed", "expired", "withdrawn"})
 """A lost record has not ended: somebody has to say so."""
-OWNED: frozenset[RecordState] = frozenset({"resuming", "resting"})
+OWNED_STATES: frozenset[RecordState] = frozenset({"resuming", "resting"})
 """Somebody goes on with these, or has died over it."""
 
-RECORDS: dict[tuple[RecordState, RecordEvent], RecordState] = {
+RECORD_TRANSITIONS: dict[tuple[RecordState, RecordEvent], RecordState] = {
     ("pending", "decide"): "pending",
     ("resuming", "decide"): "resuming",  # taken by the next claim
     ("resting", "decide"): "resting",  # of what an earlier pause asked; taken once the program asks that again
@@ -62,7 +62,7 @@ RECORDS: dict[tuple[RecordState, RecordEvent], RecordState] = {
     ("pending", "run again"): "pending",  # what no host could resume: now, not later
 }
 
-REQUESTS: dict[tuple[RequestState, RequestEvent], RequestState] = {
+REQUEST_TRANSITIONS: dict[tuple[RequestState, RequestEvent], RequestState] = {
     ("waiting", "decide"): "decided",
     ("decided", "apply"): "applied",
     ("decided", "refuse"): "waiting",
@@ -75,27 +75,27 @@ REQUESTS: dict[tuple[RequestState, RequestEvent], RequestState] = {
 }
 
 
-def record_after(state: RecordState, event: RecordEvent, record_id: str = "") -> RecordState:
+def next_record_state(state: RecordState, event: RecordEvent, record_id: str = "") -> RecordState:
     """Return the state of a record to which this happens. Raises `StoreError` where it cannot."""
-    after = RECORDS.get((state, event))
-    if after is not None:
-        return after
+    next_state = RECORD_TRANSITIONS.get((state, event))
+    if next_state is not None:
+        return next_state
     details = {"record_id": record_id, "state": state}
     if state == "expired":
         raise RecordExpiredError(f"{record_id!r} is not pending any more: it has expired", details=details)
-    if state in ENDED:
+    if state in ENDED_STATES:
         raise RequestSettledError(f"{record_id!r} is not pending any more: it is {state}", details=details)
     if state == "lost":
         raise RecordLostError(f"{record_id!r} is not pending any more: nobody knows what became of it", details=details)
     raise StoreError(f"{record_id!r} is {state}: it cannot {event} now", details=details)
 
 
-def request_after(state: RequestState, event: RequestEvent) -> RequestState:
+def next_request_state(state: RequestState, event: RequestEvent) -> RequestState:
     """Return the state of a request to which this happens. Raises `StoreError` where it cannot."""
-    after = REQUESTS.get((state, event))
-    if after is None:
+    next_state = REQUEST_TRANSITIONS.get((state, event))
+    if next_state is None:
         raise StoreError(f"a request that is {state} cannot {event}")
-    return after
+    return next_state
 
 
 class AllTenants(Enum):
@@ -271,8 +271,8 @@ class Notice:
     @property
     def id(self) -> str:
         """What names it for those who are told: the same in each attempt."""
-        named = canonical_json([self.target, self.record.id, self.record.version])
-        return hashlib.sha256(named.encode()).hexdigest()[:32]
+        key = canonical_json([self.target, self.record.id, self.record.version])
+        return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, Self
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
 from ..options.parts import CodeModeOptions, ContinuationOptions
-from .leases import new_owner
+from .leases import create_owner_name
 from .record_writes import require_lease
 from .records import LEASE_MS, Lease, Tenant
 from .resume_outcome import (
-    AwayLog,
-    app_of,
-    cannot_say,
-    end_of,
-    may_have_begun,
-    not_resumable,
-    refusal_of,
-    renewed,
+    OutageLog,
+    call_resume,
+    finish_writing,
+    get_app,
+    get_tool,
+    is_outcome_unknown,
+    may_have_started,
+    not_resumable_reason,
+    outcome_error,
+    refusal_reason,
+    renewing_lease,
     require_resume,
-    resumed,
     takes_lease,
     takes_record,
-    tool_of,
-    written,
 )
 from .rows import require_tenant
 
@@ -40,29 +40,29 @@ _log = logging.getLogger("codemode.stores")
 # Knows the tools of all surfaces by where they have their options, and none by name.
 
 
-def continuation_of(tool: Any) -> ContinuationOptions | None:
+def continuation_options(tool: Any) -> ContinuationOptions | None:
     """Return how a tool of whatever surface resumes programs; None for what is no such tool."""
-    own = getattr(tool, "options", None)
-    for found in (own, getattr(own, "settings", None), getattr(tool, "settings", None)):
-        if isinstance(found, CodeModeOptions):
-            return found.continuation
+    options = getattr(tool, "options", None)
+    for candidate in (options, getattr(options, "settings", None), getattr(tool, "settings", None)):
+        if isinstance(candidate, CodeModeOptions):
+            return candidate.continuation
     return None
 
 
-def require_guard(store: InterruptStore, tool: Any, whose: str = "the tool's options") -> None:
+def require_guard(store: InterruptStore, tool: Any, options_name: str = "the tool's options") -> None:
     """Raise `ValueError` where a tool has its claims elsewhere: who stood still there makes a call a second time.
 
     ``whose`` says which options are to name the guard.
     """
-    continuation = continuation_of(tool)
+    continuation = continuation_options(tool)
     if continuation is not None and continuation.guard is not store.guard:
         raise ValueError(
-            f"{whose} use another guard than the store's, and calls could run twice: write"
+            f"{options_name} use another guard than the store's, and calls could run twice: write"
             " continuation={'guard': store.guard} in them"
         )
 
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _SWEEP_SECONDS = 10.0
 _DENY_BEFORE_EXPIRY_MS = 60_000
 _RETRY_MS = 5_000
@@ -92,22 +92,25 @@ class Resumer:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
         require_resume(resume)
-        require_guard(store, tool_of(resume))
+        require_guard(store, get_tool(resume))
         self._store = store
         self._tenant: Tenant = require_tenant(tenant)
-        self._app = app if app is not None else app_of(resume)
+        self._app = app if app is not None else get_app(resume)
         self._resume = resume
         self._with_record = with_record or takes_record(resume)
         self._lease_ms = require_lease(lease_ms)
         self._slots = asyncio.Semaphore(concurrency)
-        self._claims, self._sweeps = AwayLog("nothing is resumed"), AwayLog("what has expired is not marked")
-        self._owner = new_owner()
+        self._claim_outages, self._sweep_outages = (
+            OutageLog("nothing is resumed"),
+            OutageLog("what has expired is not marked"),
+        )
+        self._owner = create_owner_name()
         self._running: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._loops = [loop.create_task(self._claim_all()), loop.create_task(self._sweep_all())]
+        self._loops = [loop.create_task(self._claim_loop()), loop.create_task(self._sweep_loop())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -124,7 +127,7 @@ class Resumer:
                 await asyncio.wait(self._running)
             raise
 
-    async def _claim_all(self) -> None:
+    async def _claim_loop(self) -> None:
         with self._store.watch() as watch:
             while True:
                 await self._slots.acquire()
@@ -135,11 +138,11 @@ class Resumer:
                     if lease is None:
                         self._slots.release()
                 if lease is None:
-                    await watch.wait(_LOOK_SECONDS)
+                    await watch.wait(_POLL_SECONDS)
                     continue
-                task = asyncio.get_running_loop().create_task(self._apply(lease))
+                task = asyncio.get_running_loop().create_task(self._resume_record(lease))
                 self._running.add(task)
-                task.add_done_callback(self._ended)
+                task.add_done_callback(self._on_task_done)
 
     async def _claim(self) -> Lease | None:
         try:
@@ -147,58 +150,58 @@ class Resumer:
                 owner=self._owner, tenant=self._tenant, app=self._app, lease_ms=self._lease_ms
             )
         except Exception as error:  # noqa: BLE001 - a store may be host code, and may work again the next time
-            self._claims.failed(error)
+            self._claim_outages.log_failure(error)
             return None
-        self._claims.worked()
+        self._claim_outages.log_success()
         return lease
 
-    async def _sweep_all(self) -> None:
+    async def _sweep_loop(self) -> None:
         while True:
             try:
                 await self._store.sweep(deny_before_expiry_ms=_DENY_BEFORE_EXPIRY_MS)
             except Exception as error:  # noqa: BLE001 - as above
-                self._sweeps.failed(error)
+                self._sweep_outages.log_failure(error)
             else:
-                self._sweeps.worked()
+                self._sweep_outages.log_success()
             await asyncio.sleep(_SWEEP_SECONDS)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a record could not be resumed", exc_info=error)
 
-    async def _apply(self, lease: Lease) -> None:
+    async def _resume_record(self, lease: Lease) -> None:
         record_or_pause = lease.record if self._with_record else lease.interrupt
         paused = lease if takes_lease(self._resume) else record_or_pause
         try:
-            async with renewed(self._store.renew, lease):
-                result = await resumed(self._resume, paused, lease.resolutions)
+            async with renewing_lease(self._store.renew, lease):
+                result = await call_resume(self._resume, paused, lease.resolutions)
         except asyncio.CancelledError as error:
-            await self._failed(lease, error)
+            await self._on_failure(lease, error)
             raise
         except Exception as error:  # noqa: BLE001 - it is written, or told in the log
-            await self._failed(lease, error)
+            await self._on_failure(lease, error)
         else:
-            await written(self._store.settle(lease, result, tool=tool_of(self._resume)))
+            await finish_writing(self._store.settle(lease, result, tool=get_tool(self._resume)))
 
-    async def _failed(self, lease: Lease, error: BaseException) -> None:
-        end, refusal, unfit = end_of(error), refusal_of(error), not_resumable(error)
-        if unfit is not None:
-            _log.warning("record %s cannot be resumed here: %s", lease.record.id, unfit)
-            await written(self._store.release(lease, not_resumable=unfit))
+    async def _on_failure(self, lease: Lease, error: BaseException) -> None:
+        outcome, refusal, not_resumable = outcome_error(error), refusal_reason(error), not_resumable_reason(error)
+        if not_resumable is not None:
+            _log.warning("record %s cannot be resumed here: %s", lease.record.id, not_resumable)
+            await finish_writing(self._store.release(lease, not_resumable=not_resumable))
             return
-        if end is None and may_have_begun(error):
+        if outcome is None and may_have_started(error):
             _log.warning("a record goes on from its journal once its lease is over", exc_info=error)
             return
-        if end is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
-            end = error  # nobody could answer otherwise
-        if end is not None:
-            await written(self._store.settle(lease, end, tool=tool_of(self._resume)))
-        elif lease.is_takeover and cannot_say(error):
-            await written(self._store.lose(lease))
+        if outcome is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
+            outcome = error  # nobody could answer otherwise
+        if outcome is not None:
+            await finish_writing(self._store.settle(lease, outcome, tool=get_tool(self._resume)))
+        elif lease.is_takeover and is_outcome_unknown(error):
+            await finish_writing(self._store.lose(lease))
         elif refusal is not None:
-            await written(self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal)))
+            await finish_writing(self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal)))
         else:
             _log.warning("a record could not be resumed, and is tried again", exc_info=error)
-            await written(self._store.release(lease, delay_ms=_RETRY_MS))
+            await finish_writing(self._store.release(lease, delay_ms=_RETRY_MS))

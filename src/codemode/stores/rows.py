@@ -13,29 +13,29 @@ from ..data.json_values import decode_json, encode_json
 from ..errors import CodeModeError, error_from_view
 from ..host.steps import without_collector
 from ..interrupts.interrupt import Interrupt
-from .answers import shown
+from .answers import display_digest
 from .errors import RecordExpiredError, RecordLostError, RecordWithdrawnError, UnknownRequestError
 from .records import ALL_TENANTS, Record, RecordOutcome, RecordState, RecordVersion, StoredRequest, Tenant, Tenants
 from .transaction import Row, Session
 
-_ENDS: dict[str, type[CodeModeError]] = {
+_END_ERRORS: dict[str, type[CodeModeError]] = {
     "expired": RecordExpiredError,
     "withdrawn": RecordWithdrawnError,
     "lost": RecordLostError,
 }
-_SAID = {
+_END_MESSAGES = {
     "expired": "the record has expired before it was answered",
     "withdrawn": "the record was withdrawn",
     "lost": "nobody knows what became of the program",
 }
 
 
-def value_text(value: Any) -> str:
+def encode_value(value: Any) -> str:
     """Write the value of a program. Raises `CodeModeSerializationError` for one that is no JSON."""
     return f'{{"value":{encode_json(value, what="the value")}}}'
 
 
-def error_text(error: CodeModeError) -> str:
+def encode_error(error: CodeModeError) -> str:
     """Write the error that a program ended with; of its details what is JSON."""
     details: dict[str, Any] = {}
     for name, detail in error.details.items():
@@ -45,59 +45,59 @@ def error_text(error: CodeModeError) -> str:
     return json.dumps({"error": failure, "details": details, "calls": list(error.calls)})
 
 
-def end_text(state: RecordState, *, actor: str | None = None, reason: str = "") -> str:
+def encode_end(state: RecordState, *, actor: str | None = None, reason: str = "") -> str:
     """Write that a record ended without its program."""
     return json.dumps({"end": state, "actor": actor, "reason": reason})
 
 
-def told_of(text: str) -> RecordOutcome:
+def decode_outcome(text: str) -> RecordOutcome:
     """Return a kept outcome as a page shows it."""
-    kept = decode_json(text)
-    if "value" in kept:
-        return RecordOutcome(value=kept["value"])
-    return RecordOutcome(error=_error_of(kept).message)
+    stored = decode_json(text)
+    if "value" in stored:
+        return RecordOutcome(value=stored["value"])
+    return RecordOutcome(error=_decode_error(stored).message)
 
 
-def given_back(text: str) -> Any:
+def unwrap_outcome(text: str) -> Any:
     """Return the value of a kept outcome, or raise its error."""
-    kept = decode_json(text)
-    if "value" in kept:
-        return kept["value"]
-    raise _error_of(kept)
+    stored = decode_json(text)
+    if "value" in stored:
+        return stored["value"]
+    raise _decode_error(stored)
 
 
-def lost() -> RecordLostError:
+def lost_record_error() -> RecordLostError:
     """Return the error of a record of which nobody has said yet what is to become of it."""
-    return RecordLostError(_SAID["lost"], details={"actor": None, "reason": ""})
+    return RecordLostError(_END_MESSAGES["lost"], details={"actor": None, "reason": ""})
 
 
-def _error_of(kept: Mapping[str, Any]) -> CodeModeError:
-    if "end" in kept:
-        reason = f": {kept['reason']}" if kept["reason"] else ""
-        details = {"actor": kept["actor"], "reason": kept["reason"]}
-        return _ENDS[kept["end"]](_SAID[kept["end"]] + reason, details=details)
-    failure = kept["error"]
-    error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=kept["details"])
-    error.calls = tuple(kept["calls"])
+def _decode_error(stored: Mapping[str, Any]) -> CodeModeError:
+    if "end" in stored:
+        reason = f": {stored['reason']}" if stored["reason"] else ""
+        details = {"actor": stored["actor"], "reason": stored["reason"]}
+        return _END_ERRORS[stored["end"]](_END_MESSAGES[stored["end"]] + reason, details=details)
+    failure = stored["error"]
+    error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=stored["details"])
+    error.calls = tuple(stored["calls"])
     return error
 
 
-MOST_TENANTS = 200
+MAX_TENANTS = 200
 RECORD_COLUMNS = (
     "id, version, state, outer_tool, tenant, app, labels, source, payload, created_at_ms, expires_at_ms, outcome,"
     " not_resumable"
 )
-_LARGE_CHARACTERS = 1 << 12
+_LARGE_JSON_CHARACTERS = 1 << 12
 LISTED_COLUMNS = RECORD_COLUMNS.replace("source, payload", "NULL, NULL")
 _REQUEST_COLUMNS = (
     "interrupt_id, kind, tool_name, input, payload, input_schema, description, annotations, state, decision, actor,"
     " decided_at_ms, refusal, at_line, at_column"
 )
-_HEADLINE = "codemode/headline"
-_OWN_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
+_HEADLINE_KEY = "codemode/headline"
+_REQUEST_ROW_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
 
 
-def clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
+def tenant_clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
     """Return the condition for a tenant, behind others, and its values."""
     return ("", ()) if require_tenant(tenant) is ALL_TENANTS else (f" AND {column} = ?", (tenant,))
 
@@ -109,39 +109,39 @@ def require_tenant(tenant: Tenant) -> Tenant:
     return tenant
 
 
-def tenants_of(tenant: Tenants) -> tuple[str | None, ...]:
+def tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
     """Return the names of tenants, None for all. Raises `ValueError`."""
     if not isinstance(tenant, AbstractSet):
         return (None if require_tenant(tenant) is ALL_TENANTS else str(tenant),)
-    if len(tenant) > MOST_TENANTS:
-        raise ValueError(f"tenant must be at most {MOST_TENANTS} names, got {len(tenant)}")
-    return tuple(sorted(str(require_tenant(one)) for one in tenant))
+    if len(tenant) > MAX_TENANTS:
+        raise ValueError(f"tenant must be at most {MAX_TENANTS} names, got {len(tenant)}")
+    return tuple(sorted(str(require_tenant(name)) for name in tenant))
 
 
-def unknown(what: str) -> UnknownRequestError:
+def unknown_id_error(record_or_request_id: str) -> UnknownRequestError:
     """Return the error for an id that is not kept, or not for whoever asks."""
-    return UnknownRequestError(f"{what!r} is not pending: nothing is kept here under this id")
+    return UnknownRequestError(f"{record_or_request_id!r} is not pending: nothing is kept here under this id")
 
 
-def request_of(row: Sequence[Any]) -> StoredRequest:
+def decode_request(row: Sequence[Any]) -> StoredRequest:
     """Read the columns of a request."""
-    interrupt_id, kind, tool_name, given, payload, schema, description, annotations, *rest = row
+    interrupt_id, kind, tool_name, input_json, payload, schema, description, annotations, *rest = row
     state, decision, actor, decided_at_ms, refusal, line, column = rest
-    hints, title, summary = _read_annotations(annotations)
+    tool_annotations, title, summary = _decode_annotations(annotations)
     return StoredRequest(
         interrupt_id=interrupt_id,
         kind=kind,
         tool_name=tool_name,
-        input=_value(given),
-        payload=_value(payload),
-        input_schema=_read(schema),
-        description=_value(description),
-        annotations=hints,
+        input=_decode_json(input_json),
+        payload=_decode_json(payload),
+        input_schema=_decode_optional_json(schema),
+        description=_decode_json(description),
+        annotations=tool_annotations,
         state=state,
-        decision=_read(decision),
+        decision=_decode_optional_json(decision),
         actor=actor,
         decided_at_ms=decided_at_ms,
-        refusal=_read(refusal),
+        refusal=_decode_optional_json(refusal),
         line=line,
         column=column,
         title=title,
@@ -149,67 +149,68 @@ def request_of(row: Sequence[Any]) -> StoredRequest:
     )
 
 
-def annotations_text(annotations: Mapping[str, Any] | None, title: str, summary: str) -> str | None:
+def encode_annotations(annotations: Mapping[str, Any] | None, title: str, summary: str) -> str | None:
     """Write the annotations of a tool, with the title and the summary that its host gave it."""
     # The key is the host's alone: what a server sends under it is left out.
-    written = {name: value for name, value in (annotations or {}).items() if name != _HEADLINE}
+    entries = {name: value for name, value in (annotations or {}).items() if name != _HEADLINE_KEY}
     if title or summary:
-        written[_HEADLINE] = [title, summary]
-    return json.dumps(written) if written else None
+        entries[_HEADLINE_KEY] = [title, summary]
+    return json.dumps(entries) if entries else None
 
 
-def _read_annotations(text: str | None) -> tuple[dict[str, Any] | None, str, str]:
-    annotations: dict[str, Any] | None = _read(text)
-    title, summary = ("", "") if annotations is None else annotations.pop(_HEADLINE, ("", ""))
+def _decode_annotations(text: str | None) -> tuple[dict[str, Any] | None, str, str]:
+    annotations: dict[str, Any] | None = _decode_optional_json(text)
+    title, summary = ("", "") if annotations is None else annotations.pop(_HEADLINE_KEY, ("", ""))
     return annotations or None, title, summary
 
 
-class KeptRequest:
+class RequestRow:
     """A request as it stands in its record."""
 
     def __init__(self, row: Row) -> None:
         self.record_id = cast("str", row[0])
-        self.request = request_of(row[1:-2])
+        self.request = decode_request(row[1:-2])
         self.is_taken = bool(row[-2])
-        self.shown = cast("str", row[-1]) or shown(self.request)  # tables of version 1 had none
+        self.shown = cast("str", row[-1]) or display_digest(self.request)  # tables of version 1 had none
 
 
-def requests_of(session: Session, record_ids: Iterable[str]) -> list[KeptRequest]:
+def load_record_requests(session: Session, record_ids: Iterable[str]) -> list[RequestRow]:
     """Return the requests of records, in their order."""
     ids = list(record_ids)
     statement = (
-        f"SELECT {_OWN_COLUMNS} FROM codemode_requests WHERE record_id IN ({marks(ids)}) ORDER BY record_id, ordinal"
+        f"SELECT {_REQUEST_ROW_COLUMNS} FROM codemode_requests"
+        f" WHERE record_id IN ({placeholders(ids)}) ORDER BY record_id, ordinal"
     )
-    return [KeptRequest(row) for row in session.rows(statement, *ids)] if ids else []
+    return [RequestRow(row) for row in session.fetch_all(statement, *ids)] if ids else []
 
 
-def requests_named(session: Session, interrupt_ids: Iterable[str]) -> dict[str, KeptRequest]:
+def load_requests_by_id(session: Session, interrupt_ids: Iterable[str]) -> dict[str, RequestRow]:
     """Return the requests of these ids that are kept."""
     ids = list(interrupt_ids)
-    statement = f"SELECT {_OWN_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({marks(ids)})"
-    found = [KeptRequest(row) for row in session.rows(statement, *ids)] if ids else []
+    statement = f"SELECT {_REQUEST_ROW_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({placeholders(ids)})"
+    found = [RequestRow(row) for row in session.fetch_all(statement, *ids)] if ids else []
     return {one.request.interrupt_id: one for one in found}
 
 
-def records_of(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:
+def load_records(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:
     """Return records, of their rows in `RECORD_COLUMNS`, with requests and versions: two more statements for all."""
     ids = [row[0] for row in rows]
     if not ids:
         return ()
-    requests: dict[str, list[StoredRequest]] = {one: [] for one in ids}
-    for kept in requests_of(session, ids):
-        requests[kept.record_id].append(kept.request)
-    versions: dict[str, list[RecordVersion]] = {one: [] for one in ids}
+    requests: dict[str, list[StoredRequest]] = {record_id: [] for record_id in ids}
+    for request_row in load_record_requests(session, ids):
+        requests[request_row.record_id].append(request_row.request)
+    versions: dict[str, list[RecordVersion]] = {record_id: [] for record_id in ids}
     statement = (
         "SELECT record_id, version, created_at_ms, interrupt_ids FROM codemode_versions"
-        f" WHERE record_id IN ({marks(ids)}) ORDER BY record_id, version"
+        f" WHERE record_id IN ({placeholders(ids)}) ORDER BY record_id, version"
     )
-    for record_id, version, created_at_ms, interrupt_ids in session.rows(statement, *ids):
-        versions[record_id].append(RecordVersion(version, created_at_ms, tuple(_value(interrupt_ids))))
-    return tuple(_record_of(row, requests[row[0]], versions[row[0]]) for row in rows)
+    for record_id, version, created_at_ms, interrupt_ids in session.fetch_all(statement, *ids):
+        versions[record_id].append(RecordVersion(version, created_at_ms, tuple(_decode_json(interrupt_ids))))
+    return tuple(_decode_record(row, requests[row[0]], versions[row[0]]) for row in rows)
 
 
-def _record_of(row: Row, requests: list[StoredRequest], versions: list[RecordVersion]) -> Record:
+def _decode_record(row: Row, requests: list[StoredRequest], versions: list[RecordVersion]) -> Record:
     record_id, version, state, outer_tool, tenant, app, labels, source, payload, created, expires, *more = row
     outcome, not_resumable = more
     return Record(
@@ -220,33 +221,33 @@ def _record_of(row: Row, requests: list[StoredRequest], versions: list[RecordVer
         outer_tool=outer_tool,
         tenant=tenant,
         app=app,
-        labels=_value(labels),
-        source=_read(source),
-        payload=_read(payload),
+        labels=_decode_json(labels),
+        source=_decode_optional_json(source),
+        payload=_decode_optional_json(payload),
         created_at_ms=created,
         expires_at_ms=expires,
         requests=tuple(requests),
-        outcome=None if outcome is None else told_of(outcome),
-        not_resumable=_read(not_resumable),
+        outcome=None if outcome is None else decode_outcome(outcome),
+        not_resumable=_decode_optional_json(not_resumable),
     )
 
 
-def interrupt_of(text: str) -> Interrupt:
+def decode_interrupt(text: str) -> Interrupt:
     """Read a kept interrupt."""
-    return replace(Interrupt.from_dict(_value(text)), is_stored=True)
+    return replace(Interrupt.from_dict(_decode_json(text)), is_stored=True)
 
 
-def _value(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     """Read kept JSON, of which a program may have written much in small pieces."""
-    if len(text) < _LARGE_CHARACTERS:
+    if len(text) < _LARGE_JSON_CHARACTERS:
         return json.loads(text)
     return without_collector(lambda: json.loads(text))
 
 
-def _read(text: str | None) -> Any:
-    return None if text is None else _value(text)
+def _decode_optional_json(text: str | None) -> Any:
+    return None if text is None else _decode_json(text)
 
 
-def marks(values: Sized) -> str:
+def placeholders(values: Sized) -> str:
     """Return a mark for each of the values, as a list in a statement has them."""
     return ", ".join("?" * len(values))

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 from ..records import record
 from .errors import UnknownRequestError
-from .transaction import Database, Row, Session, is_plain, read, write
+from .transaction import Database, Row, Session, is_storable_text, run_read, run_write
 
 ResultT = TypeVar("ResultT")
 MAX_PROGRAMS = 1000  # of one owner
 MAX_VERSIONS = 100  # of one program; the oldest are deleted
 
-_OF_NAME = "owner = ? AND name = ?"
-_VERSION = "version, saved_at_ms, body, tools, confirmed_by, confirmed_at_ms"
+_PROGRAM_KEY = "owner = ? AND name = ?"
+_VERSION_COLUMNS = "version, saved_at_ms, body, tools, confirmed_by, confirmed_at_ms"
 
 
 @record
@@ -51,21 +51,23 @@ class SavedProgramRows:
 
     async def load(self, owner: str) -> list[StoredProgram]:
         """Return all programs of an owner, the most used first."""
-        return await self._read(lambda session: _programs(session, "p.owner = ?", owner))
+        return await self._read(lambda session: _select_programs(session, "p.owner = ?", owner))
 
-    def load_now(self, owner: str) -> list[StoredProgram]:
+    def load_sync(self, owner: str) -> list[StoredProgram]:
         """Do what `load` does, at once: for the first description of a tool."""
         with self._database.transaction(writes=False) as session:
-            return _programs(session, "p.owner = ?", owner)
+            return _select_programs(session, "p.owner = ?", owner)
 
     async def load_all(self) -> list[StoredProgram]:
         """Return the programs of all owners, for whoever administers the store."""
-        return await self._read(lambda session: _programs(session, "1 = 1"))
+        return await self._read(lambda session: _select_programs(session, "1 = 1"))
 
     async def versions(self, owner: str, name: str) -> list[StoredVersion]:
         """Return the versions of one program, the newest first."""
-        statement = f"SELECT {_VERSION} FROM codemode_saved_versions WHERE {_OF_NAME} ORDER BY version DESC"
-        return await self._read(lambda session: [_version(row) for row in session.rows(statement, owner, name)])
+        statement = f"SELECT {_VERSION_COLUMNS} FROM codemode_saved_versions WHERE {_PROGRAM_KEY} ORDER BY version DESC"
+        return await self._read(
+            lambda session: [_decode_version(row) for row in session.fetch_all(statement, owner, name)]
+        )
 
     async def add(
         self,
@@ -81,42 +83,44 @@ class SavedProgramRows:
         current by now, and for one program more than an owner may have.
         """
         texts = json.dumps(body), None if tools is None else json.dumps(tools)
-        if not all(is_plain(text) for text in (owner, name)):
+        if not all(is_storable_text(text) for text in (owner, name)):
             raise ValueError("owner and name of a saved program must be texts without NUL and lone surrogates")
-        return await self._write(lambda session: _add(session, owner, name, texts, expected))
+        return await self._write(lambda session: _insert_version(session, owner, name, texts, expected))
 
     async def set_disabled(self, owner: str, name: str, *, is_disabled: bool) -> None:
         """Disable or enable a program. Raises `UnknownRequestError`."""
-        statement = f"UPDATE codemode_saved_programs SET is_disabled = ? WHERE {_OF_NAME}"
-        await self._change(statement, name, int(is_disabled), owner, name)
+        statement = f"UPDATE codemode_saved_programs SET is_disabled = ? WHERE {_PROGRAM_KEY}"
+        await self._update(statement, name, int(is_disabled), owner, name)
 
     async def set_current(self, owner: str, name: str, version: int) -> None:
         """Make a version that is kept the current one again. Raises `UnknownRequestError`."""
         statement = (
-            f"UPDATE codemode_saved_programs SET current_version = ?, stale = NULL WHERE {_OF_NAME} AND EXISTS"
+            f"UPDATE codemode_saved_programs SET current_version = ?, stale = NULL WHERE {_PROGRAM_KEY} AND EXISTS"
             " (SELECT 1 FROM codemode_saved_versions v WHERE v.owner = ? AND v.name = ? AND v.version = ?)"
         )
-        await self._change(statement, name, version, owner, name, owner, name, version)
+        await self._update(statement, name, version, owner, name, owner, name, version)
 
     async def delete(self, owner: str, name: str) -> None:
         """Delete a program with all its versions. Raises `UnknownRequestError`."""
 
         def work(session: Session) -> None:
-            session.run(f"DELETE FROM codemode_saved_versions WHERE {_OF_NAME}", owner, name)
-            _require(session.run(f"DELETE FROM codemode_saved_programs WHERE {_OF_NAME}", owner, name), name)
+            session.run(f"DELETE FROM codemode_saved_versions WHERE {_PROGRAM_KEY}", owner, name)
+            _require_changed_row(
+                session.run(f"DELETE FROM codemode_saved_programs WHERE {_PROGRAM_KEY}", owner, name), name
+            )
 
         await self._write(work)
 
     async def note_use(self, owner: str, name: str) -> None:
         """Count a use."""
-        statement = f"UPDATE codemode_saved_programs SET uses = uses + 1, used_at_ms = ? WHERE {_OF_NAME}"
+        statement = f"UPDATE codemode_saved_programs SET uses = uses + 1, used_at_ms = ? WHERE {_PROGRAM_KEY}"
         await self._write(lambda session: session.run(statement, session.now_ms, owner, name))
 
     async def note_stale(self, owner: str, stale: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Note what has changed of programs, by name; None: nothing any more."""
-        rows = [(None if said is None else json.dumps(said), owner, name) for name, said in stale.items()]
-        statement = f"UPDATE codemode_saved_programs SET stale = ? WHERE {_OF_NAME}"
-        await self._write(lambda session: session.each(statement, rows))
+        rows = [(None if reason is None else json.dumps(reason), owner, name) for name, reason in stale.items()]
+        statement = f"UPDATE codemode_saved_programs SET stale = ? WHERE {_PROGRAM_KEY}"
+        await self._write(lambda session: session.execute_many(statement, rows))
 
     async def pin(
         self, owner: str, pins: Iterable[tuple[str, int, Mapping[str, Any]]], *, by: str | None = None
@@ -128,7 +132,7 @@ class SavedProgramRows:
         only_first = " AND tools IS NULL" if by is None else ""
         statement = (
             "UPDATE codemode_saved_versions SET tools = ?, confirmed_by = ?, confirmed_at_ms = ?"
-            f" WHERE {_OF_NAME} AND version = ?{only_first}"
+            f" WHERE {_PROGRAM_KEY} AND version = ?{only_first}"
         )
 
         def work(session: Session) -> None:
@@ -136,29 +140,31 @@ class SavedProgramRows:
                 at_ms = None if by is None else session.now_ms
                 session.run(statement, json.dumps(tools), by, at_ms, owner, name, version)
                 if by is not None:
-                    session.run(f"UPDATE codemode_saved_programs SET stale = NULL WHERE {_OF_NAME}", owner, name)
+                    session.run(f"UPDATE codemode_saved_programs SET stale = NULL WHERE {_PROGRAM_KEY}", owner, name)
 
         await self._write(work)
 
-    async def _change(self, statement: str, name: str, *values: Any) -> None:
-        await self._write(lambda session: _require(session.run(statement, *values), name))
+    async def _update(self, statement: str, name: str, *values: Any) -> None:
+        await self._write(lambda session: _require_changed_row(session.run(statement, *values), name))
 
     async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:
-        return await read(self._database, work)
+        return await run_read(self._database, work)
 
     async def _write(self, work: Callable[[Session], ResultT]) -> ResultT:
-        return await write(self._database, work)
+        return await run_write(self._database, work)
 
 
-def _add(session: Session, owner: str, name: str, texts: tuple[str, str | None], expected: int | None) -> int:
-    found = session.one(
-        f"SELECT current_version, next_version FROM codemode_saved_programs WHERE {_OF_NAME}", owner, name
+def _insert_version(
+    session: Session, owner: str, name: str, encoded: tuple[str, str | None], expected: int | None
+) -> int:
+    row = session.fetch_one(
+        f"SELECT current_version, next_version FROM codemode_saved_programs WHERE {_PROGRAM_KEY}", owner, name
     )
-    current, version = (0, 1) if found is None else (found[0], found[1])
+    current, version = (0, 1) if row is None else (row[0], row[1])
     if expected not in (None, current):
         raise ValueError(f"saved.{name} has version {current} by now: look at it, and save again")
-    if found is None:
-        count = session.one("SELECT count(*) FROM codemode_saved_programs WHERE owner = ?", owner)
+    if row is None:
+        count = session.fetch_one("SELECT count(*) FROM codemode_saved_programs WHERE owner = ?", owner)
         if count is not None and count[0] >= MAX_PROGRAMS:
             raise ValueError(f"there are {MAX_PROGRAMS} saved programs already: delete some")
         session.run(
@@ -169,27 +175,30 @@ def _add(session: Session, owner: str, name: str, texts: tuple[str, str | None],
     else:
         session.run(
             "UPDATE codemode_saved_programs SET current_version = ?, next_version = ?, is_disabled = 0, stale = NULL"
-            f" WHERE {_OF_NAME}",
+            f" WHERE {_PROGRAM_KEY}",
             *(version, version + 1, owner, name),
         )
     session.run(
         "INSERT INTO codemode_saved_versions (owner, name, version, saved_at_ms, body, tools)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        *(owner, name, version, session.now_ms, *texts),
+        *(owner, name, version, session.now_ms, *encoded),
     )
     session.run(
-        f"DELETE FROM codemode_saved_versions WHERE {_OF_NAME} AND version <= ?", owner, name, version - MAX_VERSIONS
+        f"DELETE FROM codemode_saved_versions WHERE {_PROGRAM_KEY} AND version <= ?",
+        owner,
+        name,
+        version - MAX_VERSIONS,
     )
     return version
 
 
-def _programs(session: Session, which: str, *values: Any) -> list[StoredProgram]:
-    columns = ", ".join(f"v.{column}" for column in _VERSION.split(", "))
+def _select_programs(session: Session, condition: str, *values: Any) -> list[StoredProgram]:
+    columns = ", ".join(f"v.{column}" for column in _VERSION_COLUMNS.split(", "))
     statement = (
         f"SELECT p.owner, p.name, p.is_disabled, p.uses, p.used_at_ms, p.stale, {columns}"
         " FROM codemode_saved_programs p JOIN codemode_saved_versions v"
         " ON v.owner = p.owner AND v.name = p.name AND v.version = p.current_version"
-        f" WHERE {which} ORDER BY p.uses DESC, p.owner, p.name"
+        f" WHERE {condition} ORDER BY p.uses DESC, p.owner, p.name"
     )
     return [
         StoredProgram(
@@ -199,18 +208,18 @@ def _programs(session: Session, which: str, *values: Any) -> list[StoredProgram]
             uses=row[3],
             used_at_ms=row[4],
             stale=None if row[5] is None else json.loads(row[5]),
-            current=_version(row[6:]),
+            current=_decode_version(row[6:]),
         )
-        for row in session.rows(statement, *values)
+        for row in session.fetch_all(statement, *values)
     ]
 
 
-def _version(row: Row) -> StoredVersion:
+def _decode_version(row: Row) -> StoredVersion:
     version, saved_at_ms, body, tools, confirmed_by, confirmed_at_ms = row
     pinned = None if tools is None else json.loads(tools)
     return StoredVersion(version, saved_at_ms, json.loads(body), pinned, confirmed_by, confirmed_at_ms)
 
 
-def _require(count: int, name: str) -> None:
+def _require_changed_row(count: int, name: str) -> None:
     if count == 0:
         raise UnknownRequestError(f"there is no saved program {name!r}, or no such version of it")

@@ -13,28 +13,28 @@ from typing import TypeVar
 from ..continuations.guard import GuardClock, MemoryResumeGuard
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
 from ..host.forks import begin_anew_in_forks, forkable_lock
-from .change_notifier import LocalWatches, Watch
+from .change_notifier import ChangeNotifier, Watch
 from .interrupt_store import InterruptStore
 from .sqlite_file import (
     DIALECT,
-    Free,
-    OwnFile,
-    SqliteFile,
-    close_all,
-    connected,
-    file_named,
-    leave_free,
-    make_private,
-    told,
+    FileIdentity,
+    IdleConnections,
+    SqliteFileDatabase,
+    abandon_connections,
+    close_connections,
+    connect,
+    create_private_file,
+    require_file_path,
+    translate_errors,
 )
-from .tables import bring_up_to_date
-from .transaction import Row, Session, making, time_of, transaction
+from .tables import migrate_tables
+from .transaction import Row, Session, table_creation, time_expression, transaction
 
-_PATH = ":memory:"
+_MEMORY_PATH = ":memory:"
 ResultT = TypeVar("ResultT")
 
 
-class SqliteMemory:
+class SqliteMemoryDatabase:
     """What is in memory behind a store and its journals. It is there as long as these are."""
 
     dialect = DIALECT
@@ -42,93 +42,93 @@ class SqliteMemory:
 
     def __init__(self, clock: GuardClock | None) -> None:
         self._clock = clock
-        self._watches = LocalWatches()
-        self._turn = threading.Lock()
-        self._made = Free()
-        self._at_end = weakref.finalize(self, _close, self._turn, self._made)
+        self._notifier = ChangeNotifier()
+        self._lock = threading.Lock()
+        self._connections = IdleConnections()
+        self._finalizer = weakref.finalize(self, _close, self._lock, self._connections)
         begin_anew_in_forks(self)
 
     @property
     def time(self) -> str:
         """See `Database.time`."""
-        return time_of(DIALECT, self._clock)
+        return time_expression(DIALECT, self._clock)
 
     def transaction(self, *, writes: bool) -> AbstractContextManager[Session]:
         """See `Database.transaction`."""
-        return self._transaction(writes=writes, is_counted=True)
+        return self._transaction(writes=writes, uses_counter=True)
 
-    def journaling(self) -> AbstractContextManager[Session]:
-        """See `Database.journaling`."""
-        return self._transaction(writes=True, is_counted=False)
+    def journal_transaction(self) -> AbstractContextManager[Session]:
+        """See `Database.journal_transaction`."""
+        return self._transaction(writes=True, uses_counter=False)
 
-    def run_alone(self, statement: str, values: Row) -> int:
-        """See `Database.run_alone`."""
-        with self._turn, told(_PATH):
+    def run_statement(self, statement: str, values: Row) -> int:
+        """See `Database.run_statement`."""
+        with self._lock, translate_errors(_MEMORY_PATH):
             return self._connection().execute(statement, values).rowcount
 
-    def run_at_once(self, statement: str, values: Row) -> int | None:
-        """See `Database.run_at_once`."""
-        if not self._turn.acquire(blocking=False):
+    def run_nowait(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_nowait`."""
+        if not self._lock.acquire(blocking=False):
             return None
         try:
-            with told(_PATH):
+            with translate_errors(_MEMORY_PATH):
                 return self._connection().execute(statement, values).rowcount
         finally:
-            self._turn.release()
+            self._lock.release()
 
-    def journal_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.journal_at_once`: what is in memory is done at once as often as by a thread."""
+    def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.journal_nowait`: what is in memory is done at once as often as by a thread."""
         del work
         return None
 
-    def look_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.look_at_once`, likewise."""
+    def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.read_nowait`, likewise."""
         del work
         return None
 
     def watch(self) -> AbstractContextManager[Watch]:
         """See `Database.watch`."""
-        return self._watches.watch()
+        return self._notifier.watch()
 
     def close(self) -> None:
         """Close nothing: there would be nothing to open again."""
 
     def after_fork(self) -> None:
         """In a forked child: it has a copy, but none of what a thread was in that is not here and never comes out."""
-        if self._turn.locked():
-            self._at_end.detach()
-            leave_free(self._made)
-            self._turn = threading.Lock()
-            self._at_end = weakref.finalize(self, _close, self._turn, self._made)
+        if self._lock.locked():
+            self._finalizer.detach()
+            abandon_connections(self._connections)
+            self._lock = threading.Lock()
+            self._finalizer = weakref.finalize(self, _close, self._lock, self._connections)
 
     @contextmanager
-    def _transaction(self, *, writes: bool, is_counted: bool) -> Generator[Session]:
+    def _transaction(self, *, writes: bool, uses_counter: bool) -> Generator[Session]:
         with (
-            self._turn,
-            told(_PATH),
-            transaction(self._connection(), DIALECT, self._clock, writes=writes, is_counted=is_counted) as session,
+            self._lock,
+            translate_errors(_MEMORY_PATH),
+            transaction(self._connection(), DIALECT, self._clock, writes=writes, uses_counter=uses_counter) as session,
         ):
             yield session
-        if session.has_news:
-            self._watches.wake()
+        if session.needs_notify:
+            self._notifier.notify()
 
     def _connection(self) -> sqlite3.Connection:
-        if not self._made:
-            connection = connected(_PATH)
-            with making(connection, DIALECT) as session:
-                bring_up_to_date(session)
-            self._made.append(connection)
-        return self._made[0]
+        if not self._connections:
+            connection = connect(_MEMORY_PATH)
+            with table_creation(connection, DIALECT) as session:
+                migrate_tables(session)
+            self._connections.append(connection)
+        return self._connections[0]
 
 
-def _close(turn: threading.Lock, made: Free) -> None:
+def _close(lock: threading.Lock, connections: IdleConnections) -> None:
     """Close the connection. One that a thread is in is left to it: it would take the process along at its end."""
-    if turn.acquire(blocking=False):
-        close_all(made)
-        turn.release()
+    if lock.acquire(blocking=False):
+        close_connections(connections)
+        lock.release()
 
 
-_KEPT_IN_MEMORY_MS = 3_600_000
+_MEMORY_RETENTION_MS = 3_600_000
 
 
 class SqliteInterruptStore(InterruptStore):
@@ -150,15 +150,15 @@ class SqliteInterruptStore(InterruptStore):
         max_open_per_tenant: int | None = None,
         clock: GuardClock | None = None,
     ) -> None:
-        guard = _Claims(path, clock=clock)
-        database = SqliteFile(str(path), clock, syncs_journal=syncs_journal)
+        guard = _SqliteResumeGuard(path, clock=clock)
+        database = SqliteFileDatabase(str(path), clock, syncs_journal=syncs_journal)
         super().__init__(database, guard, max_open_per_tenant=max_open_per_tenant)
 
 
-_making = forkable_lock()
+_creation_lock = forkable_lock()
 
 
-class _Claims(SqlResumeGuard):
+class _SqliteResumeGuard(SqlResumeGuard):
     """Claims of resumes next to the pauses. Old ones are deleted a day after they have expired.
 
     The file is opened when it is first needed, off the event loop. Raises `StoreUnavailableError`, as all of a store.
@@ -168,29 +168,29 @@ class _Claims(SqlResumeGuard):
 
     def __init__(self, path: str | Path, *, clock: GuardClock | None = None) -> None:
         super().__init__(clock)
-        self._path = file_named(path)
-        self._file = OwnFile(self._path)
+        self._path = require_file_path(path)
+        self._file_identity = FileIdentity(self._path)
         self._is_open = False
 
     def _database_time(self, connection: StatementExecutor) -> int:
-        return connection.execute(DIALECT.time).fetchone()[0]
+        return connection.execute(DIALECT.time_query).fetchone()[0]
 
     def _open(self) -> None:
-        with _making:
+        with _creation_lock:
             if self._is_open:
                 return
-            make_private(self._path)
+            create_private_file(self._path)
             with self._connection() as connection:
                 create_claims_table(connection, self.table)
-            self._file.know()
+            self._file_identity.remember()
             self._is_open = True
 
     @contextmanager
     def _transaction(self) -> Generator[StatementExecutor]:
-        with told(self._path):
+        with translate_errors(self._path):
             if not self._is_open:
                 self._open()
-            self._file.require()
+            self._file_identity.require_unchanged()
             with self._connection() as connection:
                 yield connection
 
@@ -217,5 +217,5 @@ class MemoryInterruptStore(InterruptStore):
     """
 
     def __init__(self, *, max_open_per_tenant: int | None = None, clock: GuardClock | None = None) -> None:
-        limits = {"keeps_ended_ms": _KEPT_IN_MEMORY_MS, "max_open_per_tenant": max_open_per_tenant}
-        super().__init__(SqliteMemory(clock), MemoryResumeGuard(clock=clock), **limits)
+        limits = {"keeps_ended_ms": _MEMORY_RETENTION_MS, "max_open_per_tenant": max_open_per_tenant}
+        super().__init__(SqliteMemoryDatabase(clock), MemoryResumeGuard(clock=clock), **limits)

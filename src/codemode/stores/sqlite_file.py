@@ -17,25 +17,25 @@ from typing import TypeVar
 from ..continuations.guard import GuardClock
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
-from .change_notifier import Watch, watches_of
+from .change_notifier import Watch, notifier_for
 from .errors import StoreUnavailableError
-from .tables import CHANGED, FOLLOWED, LINE_WRITTEN, bring_up_to_date
-from .transaction import Dialect, Row, Session, making, time_of, transaction
+from .tables import COUNT_LINE_SQL, FOLLOW_RECORD_SQL, RECORD_CHANGED_CONDITION, migrate_tables
+from .transaction import Dialect, Row, Session, table_creation, time_expression, transaction
 
 DIALECT = Dialect(
     placeholder="?",
     begin_reading="BEGIN",
     begin_writing="BEGIN IMMEDIATE",
-    begin_making=("BEGIN IMMEDIATE",),
-    counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store",
-    time="SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-    locking="",
-    clustered=" WITHOUT ROWID",
-    blob="BLOB",
-    behind_many=None,
+    begin_creating=("BEGIN IMMEDIATE",),
+    counter_query="SELECT sequence, audit_sequence, audit_hash FROM codemode_store",
+    time_query="SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    for_update="",
+    clustered_suffix=" WITHOUT ROWID",
+    blob_type="BLOB",
+    after_executemany=None,
     notify=None,
-    find_tables="SELECT (SELECT name FROM sqlite_master WHERE name = 'codemode_store')",
-    append_only=tuple(
+    tables_query="SELECT (SELECT name FROM sqlite_master WHERE name = 'codemode_store')",
+    append_only_triggers=tuple(
         f"CREATE TRIGGER codemode_audit_{name} BEFORE {event} BEGIN SELECT RAISE(ABORT, '{name}: lines stay'); END"
         for name, event in (
             ("is_not_changed", "UPDATE ON codemode_audit"),
@@ -47,38 +47,38 @@ DIALECT = Dialect(
             ),
         )
     ),
-    following=(
+    follow_triggers=(
         (
             "CREATE TRIGGER codemode_records_are_followed AFTER UPDATE OF state, expires_at_ms ON codemode_records"
-            f" WHEN {CHANGED} BEGIN {FOLLOWED} END"
+            f" WHEN {RECORD_CHANGED_CONDITION} BEGIN {FOLLOW_RECORD_SQL} END"
         ),
     ),
-    counting=(
-        f"CREATE TRIGGER codemode_lines_are_counted AFTER INSERT ON codemode_journal_lines BEGIN {LINE_WRITTEN} END",
+    count_triggers=(
+        f"CREATE TRIGGER codemode_lines_are_counted AFTER INSERT ON codemode_journal_lines BEGIN {COUNT_LINE_SQL} END",
     ),
 )
-PATIENCE_SECONDS = 30
-_PAUSE_SECONDS = 0.005
-_FILES = ("", "-journal", "-wal", "-shm")
-_PRIVATE = 0o600
-_SCHEMES = ("sqlite", "postgresql", "postgres")
+BUSY_TIMEOUT_SECONDS = 30
+_RETRY_SECONDS = 0.005
+_FILE_SUFFIXES = ("", "-journal", "-wal", "-shm")
+_PRIVATE_MODE = 0o600
+_URL_SCHEMES = ("sqlite", "postgresql", "postgres")
 
 
-def file_named(path: str | Path) -> str:
+def require_file_path(path: str | Path) -> str:
     """Return a path as text. Raises `ValueError` for what names no file."""
     if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"path must be a string or a path, got {path!r}")
-    named = str(path)
-    if named in ("", ":memory:"):
-        raise ValueError(f"path must name a file, got {named!r}: for one process there is MemoryInterruptStore")
-    scheme = named.partition(":")[0]
-    if scheme in _SCHEMES and ":" in named:
+    file_path = str(path)
+    if file_path in ("", ":memory:"):
+        raise ValueError(f"path must name a file, got {file_path!r}: for one process there is MemoryInterruptStore")
+    scheme = file_path.partition(":")[0]
+    if scheme in _URL_SCHEMES and ":" in file_path:
         # Not the whole: the URL of another database has a password in it.
         raise ValueError(f"path must name a file, got a URL ({scheme}:...): write the path alone, as in 'approvals.db'")
-    return named
+    return file_path
 
 
-class OwnFile:
+class FileIdentity:
     """Tells whether a file is still the one that was opened.
 
     SQLite goes on with what has no name any more: it would keep what nobody else sees, and what is gone with its
@@ -87,45 +87,45 @@ class OwnFile:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._known: tuple[int, int] | None = None
+        self._identity: tuple[int, int] | None = None
 
-    def know(self) -> None:
+    def remember(self) -> None:
         """Take it as it is now for the one that was opened."""
-        self._known = self._found()
+        self._identity = self._read_identity()
 
-    def require(self) -> None:
+    def require_unchanged(self) -> None:
         """Raise `OSError` where it was removed or replaced since."""
         try:
-            found = self._found()
+            current = self._read_identity()
         except FileNotFoundError:
-            found = None
-        if found != self._known:
+            current = None
+        if current != self._identity:
             raise OSError(
                 "the file was removed or replaced while it was open here: put it back, or start the processes that"
                 " have it open again"
             )
 
-    def _found(self) -> tuple[int, int]:
+    def _read_identity(self) -> tuple[int, int]:
         found = self._path.stat()
         return found.st_dev, found.st_ino
 
 
-def make_private(path: str) -> None:
+def create_private_file(path: str) -> None:
     """Let nobody else read the file, from before there is anything in it. What SQLite puts beside it follows."""
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE_MODE))
     # Never opened again: closing a descriptor would take away the locks that SQLite holds in other threads.
-    for beside in _FILES:
+    for suffix in _FILE_SUFFIXES:
         with suppress(FileNotFoundError, PermissionError):
-            file = Path(path + beside)
+            file = Path(path + suffix)
             if file.stat().st_mode & 0o077:
-                file.chmod(_PRIVATE)
+                file.chmod(_PRIVATE_MODE)
 
 
-def connected(path: str, *settings: str, waits: bool = True) -> sqlite3.Connection:
+def connect(path: str, *settings: str, is_waiting: bool = True) -> sqlite3.Connection:
     """Return a new connection that commits nothing by itself, and waits for its turn to write if it is to."""
     connection = sqlite3.connect(
-        path, timeout=PATIENCE_SECONDS if waits else 0, isolation_level=None, check_same_thread=False
+        path, timeout=BUSY_TIMEOUT_SECONDS if is_waiting else 0, isolation_level=None, check_same_thread=False
     )
     try:
         for setting in settings:
@@ -136,79 +136,81 @@ def connected(path: str, *settings: str, waits: bool = True) -> sqlite3.Connecti
     return connection
 
 
-class Free(list[sqlite3.Connection]):
-    """Connections that nobody uses. ``closings`` counts how often they were closed, for those that were lent then."""
+class IdleConnections(list[sqlite3.Connection]):
+    """Idle connections. ``close_count`` tells a borrower that the pool was closed meanwhile."""
 
-    closings = 0
+    close_count = 0
 
 
-def made_lasting(path: str) -> sqlite3.Connection:
+def connect_with_wal(path: str) -> sqlite3.Connection:
     """Return a new connection to a file that keeps a log of its writes from now on.
 
     Another process may be about to turn it on as well, and for that SQLite makes nobody wait.
     """
-    connection, until = connected(path), time.monotonic() + PATIENCE_SECONDS
+    connection, deadline = connect(path), time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.Error as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 connection.close()
                 raise
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(_RETRY_SECONDS)
         else:
             return connection
 
 
 @contextmanager
-def lent(free: Free, make: Callable[[], sqlite3.Connection]) -> Generator[sqlite3.Connection]:
+def borrow_connection(
+    idle: IdleConnections, open_connection: Callable[[], sqlite3.Connection]
+) -> Generator[sqlite3.Connection]:
     """Lend a connection that is free, or a new one. One in which something failed is not used again."""
-    closings = free.closings
+    close_count = idle.close_count
     try:
-        connection = free.pop()
+        connection = idle.pop()
     except IndexError:
-        connection = make()
+        connection = open_connection()
     try:
         yield connection
     except BaseException:
         connection.close()
         raise
-    free.append(connection)
-    if free.closings != closings:  # a thread whose caller was cancelled comes back behind the end of its store
-        close_free(free)
+    idle.append(connection)
+    if idle.close_count != close_count:  # a thread whose caller was cancelled comes back behind the end of its store
+        close_idle(idle)
 
 
 @contextmanager
-def told(where: str) -> Generator[None]:
+def translate_errors(path: str) -> Generator[None]:
     """Raise `StoreUnavailableError` for what a database refuses."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise unusable(where, error) from error
+        raise unavailable_error(path, error) from error
 
 
-def unusable(where: str, error: Exception) -> StoreUnavailableError:
-    """Return what `told` raises."""
-    return StoreUnavailableError(f"the store in {where!r} cannot be used: {error}")
+def unavailable_error(path: str, error: Exception) -> StoreUnavailableError:
+    """Return what `translate_errors` raises."""
+    return StoreUnavailableError(f"the store in {path!r} cannot be used: {error}")
 
 
-def close_all(free: Free) -> None:
+def close_connections(idle: IdleConnections) -> None:
     """Close what nobody uses; what is lent is closed when it comes back."""
-    free.closings += 1
-    close_free(free)
+    idle.close_count += 1
+    close_idle(idle)
 
 
-def close_free(free: Free) -> None:
+def close_idle(idle: IdleConnections) -> None:
     """Close what nobody uses, of connections that were closed before."""
     with suppress(IndexError):  # another thread may have taken the last one
         while True:
-            free.pop().close()
+            idle.pop().close()
 
 
-def leave_free(free: Free) -> None:
+def abandon_connections(idle: IdleConnections) -> None:
     """In a forked child: connections do not survive it, and closing them would take away locks of the parent."""
-    leave_to_the_parent(*free)
-    free.clear()
+    leave_to_the_parent(*idle)
+    idle.clear()
 
 
 # One statement on a connection that is kept takes some ten microseconds and is done on the event loop. What could take
@@ -216,113 +218,113 @@ def leave_free(free: Free) -> None:
 # home.
 
 ResultT = TypeVar("ResultT")
-_BUSY = 5
-_TRIES = 4
+_SQLITE_BUSY = 5
+_MAX_TRIES = 4
 # After one that waited for the disk there is none for ten times as long: the event loop stands a tenth of its time.
-SLOW_SECONDS, OFF_TIMES = 0.02, 10.0
-_WRITES_TO_A_CHECKPOINT, _LONG_LOG_PAGES = 2000, 8000
-_PATIENT = f"PRAGMA busy_timeout = {PATIENCE_SECONDS * 1000}"
-_NO_CHECKPOINTS = "wal_autocheckpoint = 0"
+SLOW_WRITE_SECONDS, BACKOFF_FACTOR = 0.02, 10.0
+_CHECKPOINT_WRITES, _MAX_WAL_PAGES = 2000, 8000
+_SET_BUSY_TIMEOUT = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_SECONDS * 1000}"
+_NO_AUTOCHECKPOINT = "wal_autocheckpoint = 0"
 
 
 class JournalConnections:
     """Connections of journals to one file. ``is_synced``: a line is on the disk before the call goes on."""
 
     def __init__(self, path: str, *, is_synced: bool) -> None:
-        self.free = Free()
+        self.idle = IdleConnections()
         self._path = path
         self._is_synced = is_synced
-        self._off_until = 0.0
+        self._disabled_until = 0.0
         self._writes = 0
-        self._bringing_home = forkable_lock()
+        self._checkpoint_lock = forkable_lock()
 
-    def run_at_once(self, statement: str, values: Row) -> int | None:
+    def run_nowait(self, statement: str, values: Row) -> int | None:
         """Run a statement and return how many rows it has changed; None, and nothing was done, if it had to wait."""
-        return self.write_at_once(lambda connection: connection.execute(statement, values).rowcount)
+        return self.write_nowait(lambda connection: connection.execute(statement, values).rowcount)
 
-    def write_at_once(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
+    def write_nowait(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
         """Do short work that begins with a write; None, and nothing was done, if it had to wait."""
-        begun, waits, closings = time.monotonic(), times_waited(), self.free.closings
-        if self._is_synced or begun < self._off_until:
+        started, wait_count, close_count = time.monotonic(), count_thread_waits(), self.idle.close_count
+        if self._is_synced or started < self._disabled_until:
             return None
         try:
-            connection = self.free.pop()
+            connection = self.idle.pop()
         except IndexError:
             return None
         try:
-            done = _tried(connection, work)
+            result = _try_write(connection, work)
         except BaseException:
             connection.close()
             raise
-        self.free.append(connection)
-        if self.free.closings != closings:  # by another thread meanwhile
-            close_free(self.free)
-        if (took := time.monotonic() - begun) > SLOW_SECONDS and times_waited() != waits:
-            self._off_until = begun + took * (1 + OFF_TIMES)
-        if done is not None:
+        self.idle.append(connection)
+        if self.idle.close_count != close_count:  # by another thread meanwhile
+            close_idle(self.idle)
+        if (took := time.monotonic() - started) > SLOW_WRITE_SECONDS and count_thread_waits() != wait_count:
+            self._disabled_until = started + took * (1 + BACKOFF_FACTOR)
+        if result is not None:
             self._writes += 1
-            if self._writes >= _WRITES_TO_A_CHECKPOINT:
-                self._bring_home_beside()
-        return done
+            if self._writes >= _CHECKPOINT_WRITES:
+                self._start_checkpoint()
+        return result
 
     def run(self, statement: str, values: Row) -> int:
         """Run it, however long others write."""
-        with self.patient() as connection:
+        with self.blocking_connection() as connection:
             return connection.execute(statement, values).rowcount
 
     @contextmanager
-    def patient(self) -> Generator[sqlite3.Connection]:
+    def blocking_connection(self) -> Generator[sqlite3.Connection]:
         """Lend a connection that waits for its turn to write."""
-        with lent(self.free, self._new) as connection:
-            connection.execute(_PATIENT)
+        with borrow_connection(self.idle, self._connect) as connection:
+            connection.execute(_SET_BUSY_TIMEOUT)
             yield connection
             connection.execute("PRAGMA busy_timeout = 0")
         self._writes += 1
-        if self._writes >= _WRITES_TO_A_CHECKPOINT:
-            self._bring_home_beside()
+        if self._writes >= _CHECKPOINT_WRITES:
+            self._start_checkpoint()
 
-    def _new(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         synchronous = "FULL" if self._is_synced else "NORMAL"
-        return connected(self._path, f"synchronous = {synchronous}", _NO_CHECKPOINTS)
+        return connect(self._path, f"synchronous = {synchronous}", _NO_AUTOCHECKPOINT)
 
-    def _bring_home_beside(self) -> None:
-        if self._bringing_home.acquire(blocking=False):
+    def _start_checkpoint(self) -> None:
+        if self._checkpoint_lock.acquire(blocking=False):
             self._writes = 0
             try:
-                threading.Thread(target=self._bring_home, name="codemode-checkpoint", daemon=True).start()
+                threading.Thread(target=self._checkpoint, name="codemode-checkpoint", daemon=True).start()
             except RuntimeError:  # the process has no room for one: the line is written, and a later one tries again
-                self._bringing_home.release()
+                self._checkpoint_lock.release()
 
-    def _bring_home(self) -> None:
+    def _checkpoint(self) -> None:
         """Copy SQLite's log into its file; where it grows faster than that, keep writers away for a moment."""
         try:
-            with suppress(sqlite3.Error), closing(connected(self._path)) as connection:
+            with suppress(sqlite3.Error), closing(connect(self._path)) as connection:
                 _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                if pages > _LONG_LOG_PAGES:
+                if pages > _MAX_WAL_PAGES:
                     connection.execute("PRAGMA wal_checkpoint(RESTART)")
         finally:
-            self._bringing_home.release()
+            self._checkpoint_lock.release()
 
 
-def _waits_of_this_thread() -> Callable[[], float]:
+def _create_wait_counter() -> Callable[[], float]:
     """Return what counts how often this thread has waited for anything but a processor that others have."""
     try:
         resource = import_module("resource")
-        look, thread = resource.getrusage, resource.RUSAGE_THREAD
+        getrusage, thread = resource.getrusage, resource.RUSAGE_THREAD
     except (ImportError, AttributeError):
         return lambda: math.nan  # nobody counts: never the number of before
-    return lambda: look(thread).ru_nvcsw
+    return lambda: getrusage(thread).ru_nvcsw
 
 
-times_waited = _waits_of_this_thread()
+count_thread_waits = _create_wait_counter()
 
 
-def _tried(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
-    for _ in range(_TRIES):  # another one's line takes no longer than ours
+def _try_write(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
+    for _ in range(_MAX_TRIES):  # another one's line takes no longer than ours
         try:
             return work(connection)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != _BUSY:
+            if error.sqlite_errorcode & 0xFF != _SQLITE_BUSY:
                 raise
     return None
 
@@ -331,73 +333,73 @@ def _tried(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], 
 # a moment ago, nobody looks here, and whoever has asked does so in a thread.
 
 
-class Glances:
+class NowaitReader:
     """One connection to one file that is kept for looks, made in a thread by whoever reads there."""
 
     def __init__(self, path: str) -> None:
-        self.free = Free()
+        self.idle = IdleConnections()
         self._path = path
-        self._off_until = 0.0
+        self._disabled_until = 0.0
 
     def prepare(self) -> None:
         """Have a connection, where there is none."""
-        if not self.free:
-            with lent(self.free, lambda: connected(self._path, waits=False)):
+        if not self.idle:
+            with borrow_connection(self.idle, lambda: connect(self._path, is_waiting=False)):
                 pass
 
-    def taken(self, work: Callable[[Session], ResultT], clock: GuardClock | None) -> ResultT | None:
+    def read(self, work: Callable[[Session], ResultT], clock: GuardClock | None) -> ResultT | None:
         """Return what a look comes to; None where it would have to wait. Raises what SQLite does."""
-        begun, waits, closings = time.monotonic(), times_waited(), self.free.closings
-        if begun < self._off_until:
+        started, wait_count, close_count = time.monotonic(), count_thread_waits(), self.idle.close_count
+        if started < self._disabled_until:
             return None
         try:
-            connection = self.free.pop()
+            connection = self.idle.pop()
         except IndexError:
             return None
         try:
             with transaction(connection, DIALECT, clock, writes=False) as session:
-                found = work(session)
+                result = work(session)
         except sqlite3.OperationalError as error:
             connection.close()
-            if error.sqlite_errorcode & 0xFF != _BUSY:
+            if error.sqlite_errorcode & 0xFF != _SQLITE_BUSY:
                 raise
             return None
         except BaseException:
             connection.close()
             raise
-        self.free.append(connection)
-        if self.free.closings != closings:  # by another thread meanwhile
-            close_free(self.free)
-        if (took := time.monotonic() - begun) > SLOW_SECONDS and times_waited() != waits:
-            self._off_until = begun + took * (1 + OFF_TIMES)
-        return found
+        self.idle.append(connection)
+        if self.idle.close_count != close_count:  # by another thread meanwhile
+            close_idle(self.idle)
+        if (took := time.monotonic() - started) > SLOW_WRITE_SECONDS and count_thread_waits() != wait_count:
+            self._disabled_until = started + took * (1 + BACKOFF_FACTOR)
+        return result
 
 
-class Looks:
+class SequenceProbe:
     """The sequence of the last change, over a connection that is kept from look to look."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._free = Free()
+        self._idle = IdleConnections()
         begin_anew_in_forks(self)
 
     def __call__(self) -> object:
         """Return it. Raises what SQLite does."""
         if not Path(self._path).exists():
             return None  # to look for what is not there would make it
-        with lent(self._free, lambda: connected(self._path, waits=False)) as connection:
+        with borrow_connection(self._idle, lambda: connect(self._path, is_waiting=False)) as connection:
             return connection.execute("SELECT sequence FROM codemode_store").fetchone()
 
     def close(self) -> None:
         """Close the connection."""
-        close_all(self._free)
+        close_connections(self._idle)
 
     def after_fork(self) -> None:
         """In a forked child."""
-        leave_free(self._free)
+        abandon_connections(self._idle)
 
 
-class SqliteFile:
+class SqliteFileDatabase:
     """The file behind a store and its journals; what these write is on the disk at once where ``syncs_journal`` is."""
 
     dialect = DIALECT
@@ -406,125 +408,126 @@ class SqliteFile:
     def __init__(self, path: str, clock: GuardClock | None, *, syncs_journal: bool) -> None:
         self._path = path
         self._clock = clock
-        self._watches = watches_of(str(Path(path).absolute()), Looks(path))
-        self._making = forkable_lock()
-        self._is_made = False
-        self._file = OwnFile(path)
-        self._free = Free()
+        self._notifier = notifier_for(str(Path(path).absolute()), SequenceProbe(path))
+        self._creation_lock = forkable_lock()
+        self._has_tables = False
+        self._file_identity = FileIdentity(path)
+        self._idle = IdleConnections()
         self._journals = JournalConnections(path, is_synced=syncs_journal)
-        self._glances = Glances(path)
-        weakref.finalize(self, close_all, self._free)
-        weakref.finalize(self, close_all, self._glances.free)
-        weakref.finalize(self, close_all, self._journals.free)
+        self._nowait_reader = NowaitReader(path)
+        weakref.finalize(self, close_connections, self._idle)
+        weakref.finalize(self, close_connections, self._nowait_reader.idle)
+        weakref.finalize(self, close_connections, self._journals.idle)
         begin_anew_in_forks(self)
 
     @property
     def time(self) -> str:
         """See `Database.time`."""
-        return time_of(DIALECT, self._clock)
+        return time_expression(DIALECT, self._clock)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Generator[Session]:
         """See `Database.transaction`."""
         with (
-            self._usable(),
-            lent(self._free, lambda: connected(self._path)) as connection,
+            self._require_usable(),
+            borrow_connection(self._idle, lambda: connect(self._path)) as connection,
             transaction(connection, DIALECT, self._clock, writes=writes) as session,
         ):
             yield session
-        if session.has_news:
-            self._watches.wake()
+        if session.needs_notify:
+            self._notifier.notify()
         if not writes:
-            self._glances.prepare()
+            self._nowait_reader.prepare()
 
     @contextmanager
-    def journaling(self) -> Generator[Session]:
-        """See `Database.journaling`."""
+    def journal_transaction(self) -> Generator[Session]:
+        """See `Database.journal_transaction`."""
         with (
-            self._usable(),
-            self._journals.patient() as connection,
-            transaction(connection, DIALECT, self._clock, writes=True, is_counted=False) as session,
+            self._require_usable(),
+            self._journals.blocking_connection() as connection,
+            transaction(connection, DIALECT, self._clock, writes=True, uses_counter=False) as session,
         ):
             yield session
-        if session.has_news:
-            self._watches.wake()
+        if session.needs_notify:
+            self._notifier.notify()
 
-    def run_alone(self, statement: str, values: Row) -> int:
-        """See `Database.run_alone`."""
-        with self._usable():
+    def run_statement(self, statement: str, values: Row) -> int:
+        """See `Database.run_statement`."""
+        with self._require_usable():
             return self._journals.run(statement, values)
 
-    def run_at_once(self, statement: str, values: Row) -> int | None:
-        """See `Database.run_at_once`."""
-        if not self._is_made:
+    def run_nowait(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_nowait`."""
+        if not self._has_tables:
             return None
         try:
-            self._file.require()
-            return self._journals.run_at_once(statement, values)
+            self._file_identity.require_unchanged()
+            return self._journals.run_nowait(statement, values)
         except (sqlite3.Error, OSError) as error:
-            raise unusable(self._path, error) from error
+            raise unavailable_error(self._path, error) from error
 
-    def journal_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.journal_at_once`."""
-        if not self._is_made:
+    def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.journal_nowait`."""
+        if not self._has_tables:
             return None
 
-        def done(connection: sqlite3.Connection) -> tuple[ResultT, bool]:
-            with transaction(connection, DIALECT, self._clock, writes=True, is_counted=False) as session:
-                given = work(session)
-            return given, session.has_news
+        def run(connection: sqlite3.Connection) -> tuple[ResultT, bool]:
+            with transaction(connection, DIALECT, self._clock, writes=True, uses_counter=False) as session:
+                result = work(session)
+            return result, session.needs_notify
 
-        with told(self._path):
-            self._file.require()
-            written = self._journals.write_at_once(done)
-        if written is None:
+        with translate_errors(self._path):
+            self._file_identity.require_unchanged()
+            done = self._journals.write_nowait(run)
+        if done is None:
             return None
-        if written[1]:
-            self._watches.wake()
-        return written[0]
+        result, needs_notify = done
+        if needs_notify:
+            self._notifier.notify()
+        return result
 
-    def look_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.look_at_once`."""
-        if not self._is_made:
+    def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.read_nowait`."""
+        if not self._has_tables:
             return None
-        with told(self._path):
-            self._file.require()
-            return self._glances.taken(work, self._clock)
+        with translate_errors(self._path):
+            self._file_identity.require_unchanged()
+            return self._nowait_reader.read(work, self._clock)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """See `Database.watch`."""
-        return self._watches.watch()
+        return self._notifier.watch()
 
     def close(self) -> None:
         """Close what nobody uses."""
-        close_all(self._free)
-        close_all(self._journals.free)
-        close_all(self._glances.free)
-        self._watches.close()
+        close_connections(self._idle)
+        close_connections(self._journals.idle)
+        close_connections(self._nowait_reader.idle)
+        self._notifier.close()
 
     def after_fork(self) -> None:
         """In a forked child: connections are their process's alone."""
-        leave_free(self._free)
-        leave_free(self._journals.free)
-        leave_free(self._glances.free)
+        abandon_connections(self._idle)
+        abandon_connections(self._journals.idle)
+        abandon_connections(self._nowait_reader.idle)
 
     @contextmanager
-    def _usable(self) -> Generator[None]:
-        with told(self._path):
-            if not self._is_made:
-                self._make()
-            self._file.require()
+    def _require_usable(self) -> Generator[None]:
+        with translate_errors(self._path):
+            if not self._has_tables:
+                self._create_tables()
+            self._file_identity.require_unchanged()
             yield
 
-    def _make(self) -> None:
-        with self._making:
-            if self._is_made:
+    def _create_tables(self) -> None:
+        with self._creation_lock:
+            if self._has_tables:
                 return
-            make_private(self._path)
+            create_private_file(self._path)
             with (
-                closing(made_lasting(self._path)) as connection,
-                making(connection, DIALECT) as session,
+                closing(connect_with_wal(self._path)) as connection,
+                table_creation(connection, DIALECT) as session,
             ):
-                bring_up_to_date(session)
-            self._file.know()
-            self._is_made = True
+                migrate_tables(session)
+            self._file_identity.remember()
+            self._has_tables = True

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from .audit import BEGINNING, content_digest
+from .audit import GENESIS_HASH, content_digest
 from .errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from .transaction import Session
 
 
-CONTENT = (
+CONTENT_TABLES = (
     (
         "CREATE TABLE codemode_content (tenant TEXT NOT NULL, app TEXT NOT NULL, run TEXT NOT NULL, id TEXT NOT NULL,"
         " description TEXT NOT NULL, data {blob} NOT NULL, PRIMARY KEY (tenant, app, run, id))"
@@ -29,7 +29,7 @@ CONTENT = (
 
 # They stay until their record is purged: a version is told to a target once.
 
-OUTBOXES = (
+OUTBOX_TABLES = (
     "CREATE TABLE codemode_outboxes (target TEXT PRIMARY KEY, sequence BIGINT NOT NULL)",
     (
         "CREATE TABLE codemode_notices (record_id TEXT NOT NULL, version BIGINT NOT NULL, target TEXT NOT NULL,"
@@ -42,7 +42,7 @@ OUTBOXES = (
 
 # ``written`` counts the groups of a journal, so that a journal whose lines were deleted is refused.
 
-JOURNALS = (
+JOURNAL_TABLES = (
     (
         "CREATE TABLE codemode_journals (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, app TEXT NOT NULL,"
         " key TEXT NOT NULL, head TEXT NOT NULL, number BIGINT NOT NULL, until_ms BIGINT, outcome TEXT,"
@@ -57,8 +57,8 @@ JOURNALS = (
 )
 
 COUNT_LINES = "count lines"
-LINE_WRITTEN = "UPDATE codemode_journals SET written = written + 1 WHERE id = NEW.journal;"
-COUNTED_LINES = (
+COUNT_LINE_SQL = "UPDATE codemode_journals SET written = written + 1 WHERE id = NEW.journal;"
+COUNT_LINES_STEPS = (
     "ALTER TABLE codemode_journals ADD COLUMN written BIGINT NOT NULL DEFAULT 0",
     (
         "UPDATE codemode_journals SET written ="
@@ -68,7 +68,7 @@ COUNTED_LINES = (
 )
 
 
-SAVED_PROGRAMS = (
+SAVED_PROGRAM_TABLES = (
     (
         "CREATE TABLE codemode_saved_programs (owner TEXT NOT NULL, name TEXT NOT NULL,"
         " current_version BIGINT NOT NULL, next_version BIGINT NOT NULL, is_disabled BIGINT NOT NULL,"
@@ -85,31 +85,31 @@ SAVED_PROGRAMS = (
 # An app is compared within an index: beside a tenant it leaves out little. What can be claimed is little of all there
 # is, and is looked for at every change: there each question has its own.
 
-_REPLACED = ("tenant", "position", "state", "state_of_all", "readiness")
-_LISTED = "ON codemode_records"
-_CLAIMED = "ready_at_ms) WHERE ready_at_ms IS NOT NULL"
-_WAITS = "position, app) WHERE state = 'waiting'"
+_REPLACED_INDEXES = ("tenant", "position", "state", "state_of_all", "readiness")
+_ON_RECORDS = "ON codemode_records"
+_READY_COLUMN = "ready_at_ms) WHERE ready_at_ms IS NOT NULL"
+_WAITING_COLUMNS = "position, app) WHERE state = 'waiting'"
 
-RESUMED = (
+RESUMED_STEPS = (
     "ALTER TABLE codemode_records ADD COLUMN resumed_by TEXT",
     "ALTER TABLE codemode_records ADD COLUMN resumed_at_ms BIGINT",
     (
-        f"CREATE INDEX codemode_records_by_resumed {_LISTED} (tenant, app, resumed_at_ms)"
+        f"CREATE INDEX codemode_records_by_resumed {_ON_RECORDS} (tenant, app, resumed_at_ms)"
         " WHERE resumed_at_ms IS NOT NULL"
     ),
 )
 """Who has last begun to go on with a record: its owner is told no more once it is given back."""
 
-INDEXES = (
-    *(f"DROP INDEX codemode_records_by_{name}" for name in _REPLACED),
-    f"CREATE INDEX codemode_records_by_tenant {_LISTED} (tenant, position, app) WHERE state <> 'resting'",
-    f"CREATE INDEX codemode_records_by_position {_LISTED} (position, app) WHERE state <> 'resting'",
-    f"CREATE INDEX codemode_records_by_state {_LISTED} (tenant, state, position, app)",
-    f"CREATE INDEX codemode_records_by_state_of_all {_LISTED} (state, position, app)",
-    f"CREATE INDEX codemode_records_to_claim {_LISTED} (tenant, app, {_CLAIMED}",
-    f"CREATE INDEX codemode_records_to_claim_of_tenant {_LISTED} (tenant, {_CLAIMED}",
-    f"CREATE INDEX codemode_records_to_claim_of_app {_LISTED} (app, {_CLAIMED}",
-    f"CREATE INDEX codemode_records_to_claim_of_all {_LISTED} ({_CLAIMED}",
+INDEX_STEPS = (
+    *(f"DROP INDEX codemode_records_by_{name}" for name in _REPLACED_INDEXES),
+    f"CREATE INDEX codemode_records_by_tenant {_ON_RECORDS} (tenant, position, app) WHERE state <> 'resting'",
+    f"CREATE INDEX codemode_records_by_position {_ON_RECORDS} (position, app) WHERE state <> 'resting'",
+    f"CREATE INDEX codemode_records_by_state {_ON_RECORDS} (tenant, state, position, app)",
+    f"CREATE INDEX codemode_records_by_state_of_all {_ON_RECORDS} (state, position, app)",
+    f"CREATE INDEX codemode_records_to_claim {_ON_RECORDS} (tenant, app, {_READY_COLUMN}",
+    f"CREATE INDEX codemode_records_to_claim_of_tenant {_ON_RECORDS} (tenant, {_READY_COLUMN}",
+    f"CREATE INDEX codemode_records_to_claim_of_app {_ON_RECORDS} (app, {_READY_COLUMN}",
+    f"CREATE INDEX codemode_records_to_claim_of_all {_ON_RECORDS} ({_READY_COLUMN}",
     # A request says of its record what is asked of it by the tool that waits.
     "ALTER TABLE codemode_requests ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE codemode_requests ADD COLUMN app TEXT NOT NULL DEFAULT ''",
@@ -119,8 +119,8 @@ INDEXES = (
         f" (SELECT r.{name} FROM codemode_records r WHERE r.id = codemode_requests.record_id)"
         for name in ("tenant", "app", "position")
     ),
-    f"CREATE INDEX codemode_requests_by_tool ON codemode_requests (tenant, tool_name, {_WAITS}",
-    f"CREATE INDEX codemode_requests_by_tool_of_all ON codemode_requests (tool_name, {_WAITS}",
+    f"CREATE INDEX codemode_requests_by_tool ON codemode_requests (tenant, tool_name, {_WAITING_COLUMNS}",
+    f"CREATE INDEX codemode_requests_by_tool_of_all ON codemode_requests (tool_name, {_WAITING_COLUMNS}",
 )
 
 
@@ -133,9 +133,9 @@ IS_OPEN = "CASE WHEN {}state IN ('pending', 'resuming') THEN 1 ELSE 0 END"
 """Whether somebody may decide about the requests of a record that wait."""
 
 _OF_RECORD = "FROM codemode_records r WHERE r.id = codemode_requests.record_id"
-_LABELS = "ON codemode_labels (label,"
+_ON_LABELS = "ON codemode_labels (label,"
 
-LISTING = (
+LISTING_STEPS = (
     "ALTER TABLE codemode_requests ADD COLUMN expires_at_ms BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE codemode_requests ADD COLUMN is_open BIGINT NOT NULL DEFAULT 0",
     (
@@ -163,41 +163,41 @@ LISTING = (
         " PRIMARY KEY (record_id, label)){clustered}"
     ),
     FILL_LABELS,
-    f"CREATE INDEX codemode_labels_by_tenant {_LABELS} tenant, state, position, app)",
-    f"CREATE INDEX codemode_labels_by_position {_LABELS} state, position, app)",
-    f"CREATE INDEX codemode_labels_by_expiry {_LABELS} tenant, state, expires_at_ms, position, app)",
-    f"CREATE INDEX codemode_labels_by_expiry_of_all {_LABELS} state, expires_at_ms, position, app)",
+    f"CREATE INDEX codemode_labels_by_tenant {_ON_LABELS} tenant, state, position, app)",
+    f"CREATE INDEX codemode_labels_by_position {_ON_LABELS} state, position, app)",
+    f"CREATE INDEX codemode_labels_by_expiry {_ON_LABELS} tenant, state, expires_at_ms, position, app)",
+    f"CREATE INDEX codemode_labels_by_expiry_of_all {_ON_LABELS} state, expires_at_ms, position, app)",
     FOLLOW_RECORDS,
 )
 
-_FOLLOWED = (
+_FOLLOW_STATEMENTS = (
     "UPDATE codemode_labels SET state = NEW.state, expires_at_ms = NEW.expires_at_ms WHERE record_id = NEW.id;",
     (
         f"UPDATE codemode_requests SET is_open = {IS_OPEN.format('NEW.')}, expires_at_ms = NEW.expires_at_ms"
         f" WHERE record_id = NEW.id AND (is_open <> {IS_OPEN.format('NEW.')} OR expires_at_ms <> NEW.expires_at_ms);"
     ),
 )
-FOLLOWED = " ".join(_FOLLOWED)
+FOLLOW_RECORD_SQL = " ".join(_FOLLOW_STATEMENTS)
 """What a trigger does for a record of which the state or the expiry is another now."""
 
-CHANGED = "(OLD.state <> NEW.state OR OLD.expires_at_ms <> NEW.expires_at_ms)"
+RECORD_CHANGED_CONDITION = "(OLD.state <> NEW.state OR OLD.expires_at_ms <> NEW.expires_at_ms)"
 
 
-_DIGITS = 32
-_FILLED_AT_ONCE = 1000
+_LABEL_KEY_DIGITS = 32
+_LABELS_PER_BATCH = 1000
 
 
 def label_key(name: str, text: str) -> str:
     """Return what a label is found by."""
-    return content_digest([name, text])[:_DIGITS]
+    return content_digest([name, text])[:_LABEL_KEY_DIGITS]
 
 
 def insert_labels(session: Session, labels: Iterable[tuple[str, Mapping[str, str]]]) -> None:
     """Let records, which are there, be found by their labels."""
-    session.each(
+    session.execute_many(
         "INSERT INTO codemode_labels (record_id, label, tenant, app, position, state, expires_at_ms)"
         " SELECT id, ?, tenant, app, position, state, expires_at_ms FROM codemode_records WHERE id = ?",
-        ((label_key(name, text), record_id) for record_id, said in labels for name, text in said.items()),
+        ((label_key(name, text), record_id) for record_id, texts in labels for name, text in texts.items()),
     )
 
 
@@ -205,14 +205,14 @@ def fill_labels(session: Session) -> None:
     """Let all records that there are be found by theirs."""
     last = ""
     while True:
-        found = session.rows(
+        rows = session.fetch_all(
             "SELECT id, labels FROM codemode_records WHERE id > ? AND labels <> '{}' ORDER BY id LIMIT ?",
-            *(last, _FILLED_AT_ONCE),
+            *(last, _LABELS_PER_BATCH),
         )
-        if not found:
+        if not rows:
             return
-        insert_labels(session, ((record_id, json.loads(text)) for record_id, text in found))
-        last = found[-1][0]
+        insert_labels(session, ((record_id, json.loads(text)) for record_id, text in rows))
+        last = rows[-1][0]
 
 
 _VERSION_1 = (
@@ -252,10 +252,10 @@ _VERSION_1 = (
 
 _APPEND_ONLY = "append-only"
 _VERSION_2 = (
-    *JOURNALS,
+    *JOURNAL_TABLES,
     "ALTER TABLE codemode_requests ADD COLUMN shown TEXT",
     "ALTER TABLE codemode_store ADD COLUMN audit_sequence BIGINT NOT NULL DEFAULT 0",
-    f"ALTER TABLE codemode_store ADD COLUMN audit_hash TEXT NOT NULL DEFAULT '{BEGINNING}'",
+    f"ALTER TABLE codemode_store ADD COLUMN audit_hash TEXT NOT NULL DEFAULT '{GENESIS_HASH}'",
     (
         "CREATE TABLE codemode_audit (sequence BIGINT PRIMARY KEY, tenant TEXT, record_id TEXT, previous TEXT NOT NULL,"
         " hash TEXT NOT NULL, body TEXT NOT NULL)"
@@ -263,7 +263,7 @@ _VERSION_2 = (
     "CREATE INDEX codemode_audit_by_tenant ON codemode_audit (tenant, sequence)",
     "CREATE INDEX codemode_audit_by_record ON codemode_audit (record_id, sequence)",
     _APPEND_ONLY,
-    *INDEXES,
+    *INDEX_STEPS,
     "ALTER TABLE codemode_requests ADD COLUMN at_line BIGINT",
     "ALTER TABLE codemode_requests ADD COLUMN at_column BIGINT",
     "ALTER TABLE codemode_records ADD COLUMN rests_until_ms BIGINT",
@@ -271,29 +271,29 @@ _VERSION_2 = (
     "ALTER TABLE codemode_records ADD COLUMN refusals BIGINT NOT NULL DEFAULT 0",
 )
 
-_VERSION_3 = (*OUTBOXES, *LISTING, *RESUMED)
+_VERSION_3 = (*OUTBOX_TABLES, *LISTING_STEPS, *RESUMED_STEPS)
 
-_VERSION_4 = CONTENT
+_VERSION_4 = CONTENT_TABLES
 
-_VERSION_5 = COUNTED_LINES
+_VERSION_5 = COUNT_LINES_STEPS
 
-_VERSION_6 = SAVED_PROGRAMS
+_VERSION_6 = SAVED_PROGRAM_TABLES
 
 UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 """What makes each version of the tables out of the one before. A ``{clustered}`` table lies in its primary key.
 
 ``{blob}`` is the type of bytes."""
 
-_WORK: dict[str, Callable[[Session], None]] = {
-    _APPEND_ONLY: lambda session: session.keep_lines(),
+_PYTHON_STEPS: dict[str, Callable[[Session], None]] = {
+    _APPEND_ONLY: lambda session: session.create_append_only_triggers(),
     FILL_LABELS: fill_labels,
-    FOLLOW_RECORDS: lambda session: session.follow_records(),
-    COUNT_LINES: lambda session: session.count_lines(),
+    FOLLOW_RECORDS: lambda session: session.create_follow_triggers(),
+    COUNT_LINES: lambda session: session.create_count_triggers(),
 }
 _COUNTER = "CREATE TABLE codemode_store (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, sequence BIGINT NOT NULL)"
 
 
-def bring_up_to_date(session: Session) -> None:
+def migrate_tables(session: Session) -> None:
     """Make the tables, or those of an older version into this one's, in the caller's transaction.
 
     Raises `StoreUnavailableError` for tables of a newer version.
@@ -301,8 +301,8 @@ def bring_up_to_date(session: Session) -> None:
     # Asked first: whoever uses the store may be allowed to make no tables at all.
     if not session.has_tables():
         session.run(_COUNTER)
-    found = session.one("SELECT version FROM codemode_store")
-    version = 0 if found is None else found[0]
+    row = session.fetch_one("SELECT version FROM codemode_store")
+    version = 0 if row is None else row[0]
     if version > len(UPGRADES):
         raise StoreUnavailableError(
             f"the store's tables are of version {version}, and this codemode knows those up to {len(UPGRADES)}:"
@@ -310,12 +310,14 @@ def bring_up_to_date(session: Session) -> None:
         )
     for statements in UPGRADES[version:]:
         for statement in statements:
-            if statement in _WORK:
-                _WORK[statement](session)
+            if statement in _PYTHON_STEPS:
+                _PYTHON_STEPS[statement](session)
             else:
                 dialect = session.dialect
-                session.run(statement.replace("{clustered}", dialect.clustered).replace("{blob}", dialect.blob))
-    if found is None:
+                session.run(
+                    statement.replace("{clustered}", dialect.clustered_suffix).replace("{blob}", dialect.blob_type)
+                )
+    if row is None:
         session.run("INSERT INTO codemode_store (one, version, sequence) VALUES (1, ?, 0)", len(UPGRADES))
     elif version < len(UPGRADES):
         session.run("UPDATE codemode_store SET version = ?", len(UPGRADES))

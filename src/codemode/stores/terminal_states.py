@@ -7,171 +7,181 @@ from typing import cast
 
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
-from .audit import SYSTEM, By, cut
+from .audit import SYSTEM, Attribution, truncate
 from .errors import RecordExpiredError, StoreError
-from .journal import purge_of_records
-from .leases import claim, end, end_all, held_until, mark_lost, owned
-from .record_writes import Kept, insert_record, require_room
-from .records import LastResumed, Lease, RecordEvent, RecordState, Tenant, record_after, request_after
-from .rows import RECORD_COLUMNS, clause, end_text, marks, records_of, unknown
-from .transaction import Session, bring_home
+from .journal import release_content_of_records
+from .leases import claim, end_record, end_records, lease_end_columns, mark_lost, state_if_owned
+from .record_writes import EncodedPause, insert_record, require_capacity
+from .records import LastResumed, Lease, RecordEvent, RecordState, Tenant, next_record_state, next_request_state
+from .rows import RECORD_COLUMNS, encode_end, load_records, placeholders, tenant_clause, unknown_id_error
+from .transaction import Session, repair_after_clock_change
 
-AT_ONCE = 500
+MAX_SWEPT_RECORDS = 500
 """How many records one transaction of a sweep takes: nobody else waits longer than for these."""
-_TOO_LATE = "nobody has decided in time"
-_DENIED = canonical_json({"approved": False, "reason": _TOO_LATE})
+_DENIAL_REASON = "nobody has decided in time"
+_DENIAL_JSON = canonical_json({"approved": False, "reason": _DENIAL_REASON})
 
 
-def end_by(session: Session, record_id: str, event: RecordEvent, by: By, tenant: Tenant) -> None:
+def end_by_decision(session: Session, record_id: str, event: RecordEvent, by: Attribution, tenant: Tenant) -> None:
     """End a record because somebody said so."""
-    condition, values = clause(tenant)
-    found = session.one(
+    condition, values = tenant_clause(tenant)
+    row = session.fetch_one(
         f"SELECT tenant, state FROM codemode_records WHERE id = ?{condition}",
         *(record_id, *values),
     )
-    if found is None:
-        raise unknown(record_id)
-    _leave(session, [record_id])
-    outcome = end_text("withdrawn" if event == "withdraw" else "lost", actor=by.actor, reason=by.reason)
-    end(session, record_id, found[0], cast("RecordState", found[1]), event, outcome, by, {})
+    if row is None:
+        raise unknown_id_error(record_id)
+    _supersede_requests(session, [record_id])
+    outcome = encode_end("withdrawn" if event == "withdraw" else "lost", actor=by.actor, reason=by.reason)
+    end_record(session, record_id, row[0], cast("RecordState", row[1]), event, outcome, by, {})
 
 
-def lost_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
+def find_lost_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
     """Return the text of what a lost record paused in; None for one that is not lost. Raises `UnknownRequestError`."""
-    condition, values = clause(tenant)
-    found = session.one(f"SELECT state, interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
-    if found is None:
-        raise unknown(record_id)
-    return found[1] if found[0] == "lost" else None
+    condition, values = tenant_clause(tenant)
+    row = session.fetch_one(
+        f"SELECT state, interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values
+    )
+    if row is None:
+        raise unknown_id_error(record_id)
+    return row[1] if row[0] == "lost" else None
 
 
-def run_again(session: Session, record_id: str, by: By, tenant: Tenant) -> None:
+def run_again(session: Session, record_id: str, by: Attribution, tenant: Tenant) -> None:
     """Let a record go on from its last pause, with the answers that it has, because somebody said so."""
-    condition, values = clause(tenant)
+    condition, values = tenant_clause(tenant)
     statement = f"SELECT tenant, state, expires_at_ms, not_resumable FROM codemode_records WHERE id = ?{condition}"
-    found = session.one(statement, record_id, *values)
-    if found is None:
-        raise unknown(record_id)
-    whose, state, expires_at_ms, not_resumable = found
-    after = record_after(cast("RecordState", state), "run again", record_id)
+    row = session.fetch_one(statement, record_id, *values)
+    if row is None:
+        raise unknown_id_error(record_id)
+    owner_tenant, state, expires_at_ms, not_resumable = row
+    next_state = next_record_state(cast("RecordState", state), "run again", record_id)
     if state == "pending" and not_resumable is None:
         raise StoreError(f"{record_id!r} is pending: it waits for answers, and has not been run in vain")
     if expires_at_ms <= session.now_ms:
-        said = f"{record_id!r} cannot be run again: what it goes on from has expired"
-        raise RecordExpiredError(said, details={"record_id": record_id, "state": state})
+        message = f"{record_id!r} cannot be run again: what it goes on from has expired"
+        raise RecordExpiredError(message, details={"record_id": record_id, "state": state})
     session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", record_id)
     session.run(
         "UPDATE codemode_records SET state = ?, ready_at_ms = ?, refusals = 0 WHERE id = ?",
-        *(after, session.now_ms, record_id),
+        *(next_state, session.now_ms, record_id),
     )
-    session.note(record_id, whose, "run_again")
-    reason = cut(by.reason) or None
-    session.audit("run_again", whose, record_id, actor=by.actor, reason=reason, outcome=after, address=by.address)
+    session.record_change(record_id, owner_tenant, "run_again")
+    reason = truncate(by.reason) or None
+    session.add_audit_line(
+        "run_again", owner_tenant, record_id, actor=by.actor, reason=reason, outcome=next_state, address=by.address
+    )
 
 
 def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
-    """Mark at most `AT_ONCE` of each kind, and return how many were marked."""
-    bring_home(session)
+    """Mark at most `MAX_SWEPT_RECORDS` of each kind, and return how many were marked."""
+    repair_after_clock_change(session)
     now_ms = session.now_ms
-    expired = session.rows(
+    expired = session.fetch_all(
         "SELECT id, tenant, state FROM codemode_records WHERE state IN ('pending', 'resting') AND expires_at_ms <= ?"
         " LIMIT ?",
-        *(now_ms, AT_ONCE),
+        *(now_ms, MAX_SWEPT_RECORDS),
     )
     # What a dead owner has done can no longer be asked: the continuation does not hold any more.
-    begun = _begun(session, [record_id for record_id, _, _ in expired])
-    mark_lost(session, [row[:2] for row in expired if row[0] in begun], "pending")
-    over = [row for row in expired if row[0] not in begun]
-    _leave(session, [record_id for record_id, _, _ in over])
-    end_all(session, over, "expire", end_text("expired"), By(SYSTEM), {})
-    lost = session.rows(
+    started = _find_started(session, [record_id for record_id, _, _ in expired])
+    mark_lost(session, [row[:2] for row in expired if row[0] in started], "pending")
+    unstarted = [row for row in expired if row[0] not in started]
+    _supersede_requests(session, [record_id for record_id, _, _ in unstarted])
+    end_records(session, unstarted, "expire", encode_end("expired"), Attribution(SYSTEM), {})
+    lost = session.fetch_all(
         "SELECT id, tenant FROM codemode_records WHERE state = 'resuming' AND expires_at_ms <= ? AND ready_at_ms <= ?"
         " ORDER BY expires_at_ms LIMIT ?",
-        *(now_ms, now_ms, AT_ONCE),
+        *(now_ms, now_ms, MAX_SWEPT_RECORDS),
     )
     mark_lost(session, lost)
-    denied = 0 if deny_before_expiry_ms is None else _deny(session, deny_before_expiry_ms)
+    denied = 0 if deny_before_expiry_ms is None else _deny_expiring(session, deny_before_expiry_ms)
     return len(expired) + len(lost) + denied
 
 
-def purge(session: Session, older_than_ms: int) -> int:
-    """Delete at most `AT_ONCE` records that ended before, and return how many."""
-    found = session.rows(
+def purge_records(session: Session, older_than_ms: int) -> int:
+    """Delete at most `MAX_SWEPT_RECORDS` records that ended before, and return how many."""
+    rows = session.fetch_all(
         "SELECT id FROM codemode_records WHERE ended_at_ms <= ? ORDER BY ended_at_ms LIMIT ?",
-        *(session.now_ms - older_than_ms, AT_ONCE),
+        *(session.now_ms - older_than_ms, MAX_SWEPT_RECORDS),
     )
-    if not found:
+    if not rows:
         return 0
-    purge_of_records(session, found)
+    release_content_of_records(session, rows)
     for table in ("requests", "labels", "versions", "changes", "notices"):
-        session.each(f"DELETE FROM codemode_{table} WHERE record_id = ?", found)
-    session.each("DELETE FROM codemode_records WHERE id = ?", found)
-    return len(found)
+        session.execute_many(f"DELETE FROM codemode_{table} WHERE record_id = ?", rows)
+    session.execute_many("DELETE FROM codemode_records WHERE id = ?", rows)
+    return len(rows)
 
 
-def purge_by_hand(session: Session, older_than_ms: int) -> int:
+def purge_and_audit(session: Session, older_than_ms: int) -> int:
     """Do so because somebody said so: which records there were is known from the audit alone from here on."""
-    count = purge(session, older_than_ms)
+    count = purge_records(session, older_than_ms)
     if count:
-        session.audit("purged", None, details={"records": count, "older_than_ms": older_than_ms})
+        session.add_audit_line("purged", None, details={"records": count, "older_than_ms": older_than_ms})
     return count
 
 
-def _deny(session: Session, before_ms: int) -> int:
+def _deny_expiring(session: Session, before_ms: int) -> int:
     now_ms = session.now_ms
-    waiting = session.rows(
+    waiting = session.fetch_all(
         "SELECT q.interrupt_id, r.id, r.tenant, q.tool_name, q.shown, r.position, q.ordinal FROM codemode_records r"
         " JOIN codemode_requests q ON q.record_id = r.id"
         " WHERE r.state = 'pending' AND r.expires_at_ms <= ? AND q.state = 'waiting' AND q.kind = ?"
         " ORDER BY r.expires_at_ms LIMIT ?",
-        *(now_ms + before_ms, APPROVAL_KIND, AT_ONCE),
+        *(now_ms + before_ms, APPROVAL_KIND, MAX_SWEPT_RECORDS),
     )
     waiting.sort(key=lambda row: row[5:])  # they may expire at the same time
-    session.each(
+    session.execute_many(
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ? WHERE interrupt_id = ?",
-        ((request_after("waiting", "decide"), _DENIED, SYSTEM, now_ms, one) for one, *_ in waiting),
+        (
+            (next_request_state("waiting", "decide"), _DENIAL_JSON, SYSTEM, now_ms, interrupt_id)
+            for interrupt_id, *_ in waiting
+        ),
     )
     records = sorted({(record_id, tenant) for _, record_id, tenant, *_ in waiting})
-    session.each(
+    session.execute_many(
         "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND ready_at_ms IS NULL",
         ((now_ms, record_id) for record_id, _ in records),
     )
     for record_id, tenant in records:
-        session.note(record_id, tenant, "decided")
-    denied = {"actor": SYSTEM, "decision": "denied", "reason": _TOO_LATE}
+        session.record_change(record_id, tenant, "decided")
+    decision_fields = {"actor": SYSTEM, "decision": "denied", "reason": _DENIAL_REASON}
     for interrupt_id, record_id, tenant, tool_name, shown, *_ in waiting:
-        about = {"interrupt_id": interrupt_id, "tool_name": cut(tool_name), "shown": shown}
-        session.audit("decided", tenant, record_id, **about, **denied)
+        fields = {"interrupt_id": interrupt_id, "tool_name": truncate(tool_name), "shown": shown}
+        session.add_audit_line("decided", tenant, record_id, **fields, **decision_fields)
     return len(waiting)
 
 
-def _begun(session: Session, record_ids: list[str]) -> set[str]:
+def _find_started(session: Session, record_ids: list[str]) -> set[str]:
     """Return those of which somebody has taken the answers and not come to an end."""
     statement = (
-        f"SELECT DISTINCT record_id FROM codemode_requests WHERE is_taken = 1 AND record_id IN ({marks(record_ids)})"
+        "SELECT DISTINCT record_id FROM codemode_requests"
+        f" WHERE is_taken = 1 AND record_id IN ({placeholders(record_ids)})"
     )
-    return {row[0] for row in session.rows(statement, *record_ids)} if record_ids else set()
+    return {row[0] for row in session.fetch_all(statement, *record_ids)} if record_ids else set()
 
 
-def _leave(session: Session, record_ids: list[str]) -> None:
+def _supersede_requests(session: Session, record_ids: list[str]) -> None:
     """No request of these is answered any more."""
-    gone = request_after("waiting", "supersede")
-    session.each(
+    superseded = next_request_state("waiting", "supersede")
+    session.execute_many(
         "UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE record_id = ? AND state IN ('waiting', 'decided')",
-        ((gone, record_id) for record_id in record_ids),
+        ((superseded, record_id) for record_id in record_ids),
     )
 
 
 # They have no place among what waits for decisions, and nobody finds them who looks for something to resume.
 
 
-def begin(session: Session, new: Kept, owner: str, lease_ms: int, most: int | None = None) -> Lease:
+def create_suspended(
+    session: Session, new: EncodedPause, owner: str, lease_ms: int, max_open: int | None = None
+) -> Lease:
     """Keep the first rest of a program, as a record of its own. Raises `StoreFullError` as `keeping.put` does."""
-    require_room(session, new.tenant, most)
-    _, until_ms = held_until(session, "resting", lease_ms)
-    held = {"owner": owner, "claim": 1, "rests_until_ms": until_ms}
-    record_id = insert_record(session, new, "rested", version=0, state="resting", **held)
-    (record,) = records_of(session, session.rows(_RECORD, record_id))
+    require_capacity(session, new.tenant, max_open)
+    _, until_ms = lease_end_columns(session, "resting", lease_ms)
+    lease_columns = {"owner": owner, "claim": 1, "rests_until_ms": until_ms}
+    record_id = insert_record(session, new, "rested", version=0, state="resting", **lease_columns)
+    (record,) = load_records(session, session.fetch_all(_SELECT_RECORD, record_id))
     return Lease(
         record=record,
         number=1,
@@ -183,53 +193,62 @@ def begin(session: Session, new: Kept, owner: str, lease_ms: int, most: int | No
     )
 
 
-def rest(session: Session, lease: Lease, new: Kept) -> Lease | None:
+def update_suspended(session: Session, lease: Lease, new: EncodedPause) -> Lease | None:
     """Keep the next rest of a program, unless the lease is somebody else's by now: the lease begins anew."""
-    state, record_id = owned(session, lease), lease.record.id
+    state, record_id = state_if_owned(session, lease), lease.record.id
     if state is None:
         return None
-    after = record_after(state, "rest", record_id)
+    next_state = next_record_state(state, "rest", record_id)
     # What was not taken stays decided: it is for when the program asks again.
     session.run(
         "UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE record_id = ? AND is_taken = 1",
-        *(request_after("decided", "apply"), record_id),
+        *(next_request_state("decided", "apply"), record_id),
     )
     session.run(
         "UPDATE codemode_records SET state = ?, interrupt = ?, expires_at_ms = ?, payload = COALESCE(?, payload),"
         " ready_at_ms = ?, rests_until_ms = ?, not_resumable = NULL, refusals = 0 WHERE id = ?",
-        *(after, new.text, new.expires_at_ms, new.payload, *held_until(session, after, lease.lease_ms), record_id),
+        *(
+            next_state,
+            new.interrupt_json,
+            new.expires_at_ms,
+            new.payload,
+            *lease_end_columns(session, next_state, lease.lease_ms),
+            record_id,
+        ),
     )
-    if after != state:
-        session.note(record_id, lease.record.tenant, "rested")
-    (record,) = records_of(session, session.rows(_RECORD, record_id))
-    resumed = LastResumed(lease.owner, session.now_ms)
-    return dataclasses.replace(lease, record=record, interrupt=new.interrupt, resolutions={}, resumed_before=resumed)
+    if next_state != state:
+        session.record_change(record_id, lease.record.tenant, "rested")
+    (record,) = load_records(session, session.fetch_all(_SELECT_RECORD, record_id))
+    last_resumed = LastResumed(lease.owner, session.now_ms)
+    return dataclasses.replace(
+        lease, record=record, interrupt=new.interrupt, resolutions={}, resumed_before=last_resumed
+    )
 
 
-def take(session: Session, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
+def claim_by_id(session: Session, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
     """Take a record by its id; None while it waits for somebody, or somebody else has it.
 
     Raises `UnknownRequestError`, and what tells how it has ended.
     """
-    if not is_free(session, record_id, tenant):
+    if not is_claimable(session, record_id, tenant):
         return None
     return claim(session, record_id, owner, lease_ms)
 
 
-def is_free(session: Session, record_id: str, tenant: Tenant) -> bool:
-    """Tell whether a record can be taken now. Raises as `take` does."""
-    condition, values = clause(tenant)
+def is_claimable(session: Session, record_id: str, tenant: Tenant) -> bool:
+    """Tell whether a record can be taken now. Raises as `claim_by_id` does."""
+    condition, values = tenant_clause(tenant)
     statement = (
         f"SELECT state, ready_at_ms, rests_until_ms, expires_at_ms FROM codemode_records WHERE id = ?{condition}"
     )
-    found = session.one(statement, record_id, *values)
-    if found is None:
-        raise unknown(record_id)
-    state, ready_at_ms, rests_until_ms, expires_at_ms = cast("RecordState", found[0]), *found[1:]
-    is_over = expires_at_ms <= session.now_ms
-    record_after("expired" if is_over and state in ("pending", "resting") else state, "claim", record_id)
-    from_ms = rests_until_ms if state == "resting" else ready_at_ms
-    return not is_over and from_ms is not None and from_ms <= session.now_ms
+    row = session.fetch_one(statement, record_id, *values)
+    if row is None:
+        raise unknown_id_error(record_id)
+    state, ready_at_ms, rests_until_ms, expires_at_ms = cast("RecordState", row[0]), *row[1:]
+    is_expired = expires_at_ms <= session.now_ms
+    next_record_state("expired" if is_expired and state in ("pending", "resting") else state, "claim", record_id)
+    claimable_from_ms = rests_until_ms if state == "resting" else ready_at_ms
+    return not is_expired and claimable_from_ms is not None and claimable_from_ms <= session.now_ms
 
 
-_RECORD = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?"
+_SELECT_RECORD = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..options.parts import CodeModeOptions, Listing
-from ..stores.durability import MAX_AGE_MS, StoreLike, with_store
+from ..stores.durability import DEFAULT_STORED_MAX_AGE_MS, StoreLike, with_store
 from ..workers.pool import check_pool
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def configure_agent_options(
     listing: Listing | None = None,
     store: StoreLike | None = None,
     has_clock: bool = True,
-    max_age_ms: int = MAX_AGE_MS,
+    max_age_ms: int = DEFAULT_STORED_MAX_AGE_MS,
 ) -> CodeModeOptions:
     """Return the options of programs that agents run, with an agent's defaults for what the user did not set.
 

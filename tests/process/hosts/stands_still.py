@@ -34,7 +34,7 @@ from codemode.stores import (  # noqa: E402
 )
 
 assert guard.LAPSE_SECONDS == guard.LAPSE_SECONDS
-postgres._STANDSTILL_MS = 1_000
+postgres._MAX_IDLE_TRANSACTION_MS = 1_000
 LEASE_MS = 1_000
 
 

@@ -20,7 +20,7 @@ from codemode.stores import (
     Resumer,
     StoredPause,
 )
-from codemode.stores.agent_runs import agent_run
+from codemode.stores.agent_runs import hold_agent_run
 
 
 class MovedClock(Clock):
@@ -35,7 +35,7 @@ class MovedClock(Clock):
 
 
 def held(guard, answers):
-    return agent_run(guard, "pause", answers, now_ms() + HOUR_MS)
+    return hold_agent_run(guard, "pause", answers, now_ms() + HOUR_MS)
 
 
 async def died(guard, *, beyond):
@@ -43,9 +43,9 @@ async def died(guard, *, beyond):
     going = held(guard, {"a": OK})
     run = await going.__aenter__()
     if beyond:
-        await run.goes_beyond()
-    run.gives_up = _nothing
-    run.is_beyond = True  # so that nothing is given back
+        await run.mark_unguarded()
+    run.release = _nothing
+    run.is_unguarded = True  # so that nothing is given back
     assert not await going.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
 
 
@@ -62,10 +62,10 @@ def test_what_it_came_to_is_given_to_whoever_asks_again():
     async def scenario():
         guard, _ = guard_and_clock()
         async with held(guard, {"a": OK}) as run:
-            assert run.known is None
-            assert await run.came_to({"output": 1}) == {"output": 1}
+            assert run.recorded_outcome is None
+            assert await run.record_outcome({"output": 1}) == {"output": 1}
         async with held(guard, {"a": OK}) as run:
-            assert run.known == {"output": 1}
+            assert run.recorded_outcome == {"output": 1}
         with pytest.raises(CodeModeProtocolError, match="other answers"):
             async with held(guard, {"a": NO}):
                 pass
@@ -80,11 +80,11 @@ def test_two_at_once_are_one_after_the_other_and_the_second_gets_what_the_first_
 
         async def go_on():
             async with held(guard, {"a": OK}) as run:
-                if run.known is None:
+                if run.recorded_outcome is None:
                     ran.append(1)
                     await asyncio.sleep(0)
-                    await run.came_to({"output": "once"})
-                told.append(run.known)
+                    await run.record_outcome({"output": "once"})
+                told.append(run.recorded_outcome)
 
         await asyncio.gather(*(go_on() for _ in range(3)))
         assert ran == [1]
@@ -95,7 +95,7 @@ def test_two_at_once_are_one_after_the_other_and_the_second_gets_what_the_first_
 
 async def fails(guard, answers):
     async with held(guard, answers) as run:
-        assert run.known is None
+        assert run.recorded_outcome is None
         raise RuntimeError("the model is away")
 
 
@@ -106,7 +106,7 @@ def test_one_that_failed_before_it_went_beyond_is_tried_again_with_whatever_answ
             with pytest.raises(RuntimeError, match="model"):
                 await fails(guard, answers)
         async with held(guard, {"a": OK}) as run:
-            assert run.known is None
+            assert run.recorded_outcome is None
 
     within(scenario())
 
@@ -116,9 +116,9 @@ def test_after_a_death_before_it_went_beyond_somebody_else_goes_on():
         guard, _ = guard_and_clock()
         await died(guard, beyond=False)
         async with held(guard, {"a": OK}) as run:
-            assert run.known is None
-            await run.goes_beyond()
-            await run.came_to({"output": 2})
+            assert run.recorded_outcome is None
+            await run.mark_unguarded()
+            await run.record_outcome({"output": 2})
 
     within(scenario())
 
@@ -130,11 +130,11 @@ def test_one_that_only_stood_still_does_not_go_beyond_beside_the_one_that_has_ta
         slow = await going.__aenter__()
         guard._clock.moved_ms += 120_000
         async with held(guard, {"a": OK}) as run:
-            await run.goes_beyond()
-            await run.came_to({"output": "of the other"})
+            await run.mark_unguarded()
+            await run.record_outcome({"output": "of the other"})
         with pytest.raises(CodeModeProtocolError, match="nobody can say"):
-            await slow.goes_beyond()
-        assert await slow.came_to({"output": "mine"}) == {"output": "of the other"}
+            await slow.mark_unguarded()
+        assert await slow.record_outcome({"output": "mine"}) == {"output": "of the other"}
         await going.__aexit__(None, None, None)
 
     within(scenario())
@@ -151,8 +151,8 @@ def test_after_a_death_beyond_nobody_goes_on_until_somebody_says_so():
             assert refused.value.details["origin"] == "continuation"
         await guard.release("pause")  # as `run_again` of a store does
         async with held(guard, {"a": OK}) as run:
-            assert run.known is None
-            await run.goes_beyond()
+            assert run.recorded_outcome is None
+            await run.mark_unguarded()
 
     within(scenario())
 
@@ -169,7 +169,7 @@ def test_a_guard_that_is_away_leaves_the_run_as_it_is(monkeypatch, caplog):
         monkeypatch.setattr("codemode.stores.agent_runs.RENEW_SECONDS", 0)
         async with held(Away(), {"a": OK}) as run:
             await asked.wait()
-            assert run.known is None
+            assert run.recorded_outcome is None
 
     within(scenario())
     assert "could not be renewed" in caplog.text

@@ -18,7 +18,7 @@ from codemode import (
 )
 from codemode.continuations.keys import SIGNING_KEY_VARIABLE, read_environment_keys
 from codemode.stores import MemoryInterruptStore, MemoryResumeGuard, SqliteInterruptStore
-from codemode.stores.durability import MAX_AGE_MS, open_store, with_store
+from codemode.stores.durability import DEFAULT_STORED_MAX_AGE_MS, open_store, with_store
 
 KEY = "0f1d4c9e8b7a6352"
 
@@ -50,7 +50,7 @@ def test_every_surface_takes_a_store_and_gets_all_from_it(monkeypatch: pytest.Mo
         assert settings.continuation.guard is surface.store.guard, surface
         assert surface.store.guard.content_store is not None, surface
         assert settings.continuation.keys == (KEY.encode(),), surface
-        assert settings.continuation.max_age_ms == MAX_AGE_MS, surface
+        assert settings.continuation.max_age_ms == DEFAULT_STORED_MAX_AGE_MS, surface
         assert settings.approval.mode == "interrupt", surface
     assert not (tmp_path / "pauses.db").exists()
 

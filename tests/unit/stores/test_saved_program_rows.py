@@ -17,7 +17,7 @@ def test_versions_are_kept_and_the_newest_is_current(make):
     assert (program.name, program.current.version, program.current.body["program"]) == ("a", 2, "2")
     assert [one.version for one in within(rows.versions("ann", "a"))] == [2, 1]
     within(rows.set_current("ann", "a", 1))
-    assert rows.load_now("ann")[0].current.version == 1
+    assert rows.load_sync("ann")[0].current.version == 1
     assert within(rows.add("ann", "a", BODY, None)) == 3
     assert within(rows.load("bob")) == []
     assert [one.owner for one in within(rows.load_all())] == ["ann"]

@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 
 from codemode.stores import sqlite_file
-from codemode.stores.sqlite_file import made_lasting
+from codemode.stores.sqlite_file import connect_with_wal
 
 
 def test_a_file_whose_log_another_host_is_turning_on_is_waited_for(tmp_path, monkeypatch):
@@ -22,9 +22,9 @@ def test_a_file_whose_log_another_host_is_turning_on_is_waited_for(tmp_path, mon
         if tries == 3:
             other.execute("COMMIT")
 
-    monkeypatch.setattr(sqlite_file, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_SECONDS", 0.05)
     monkeypatch.setattr(sqlite_file, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
-    connection = made_lasting(path)
+    connection = connect_with_wal(path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert tries >= 3
     connection.close()
@@ -38,7 +38,7 @@ def test_all_who_open_it_at_once_have_it(tmp_path):
         for number in range(20):
             barrier.wait()
             try:
-                made_lasting(str(tmp_path / f"store{number}")).close()
+                connect_with_wal(str(tmp_path / f"store{number}")).close()
             except sqlite3.Error as error:
                 failures.append(error)
 

@@ -15,8 +15,8 @@ from codemode import CodeModeError, CodeModeProtocolError, CodeModeToolError
 from codemode.errors import CodeModeSerializationError
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import ALL_TENANTS, AlreadyDecidedError, AnswerRefusedError, verify_audit
-from codemode.stores.answers import MOST_PLACES, differences
-from codemode.stores.audit import OWN_KINDS
+from codemode.stores.answers import MAX_DIFFERENCES, differences
+from codemode.stores.audit import STORE_KINDS
 
 
 async def lines(store, tenant=ALL_TENANTS, **which):
@@ -282,7 +282,7 @@ def test_lines_outlive_their_records(make, clock):
 
 def test_notes_are_bounded_and_pass_for_no_line_of_the_stores_own(make):
     async def scenario(store):
-        for kind in (*sorted(OWN_KINDS), "", "k" * 101, 5):
+        for kind in (*sorted(STORE_KINDS), "", "k" * 101, 5):
             with pytest.raises(ValueError, match="kind"):
                 await store.note(kind, actor="ana", tenant="t")
         for wrong in ({"actor": "\0"}, {"actor": "a" * 1001}, {"address": "\ud800"}, {"address": 5}, {"tenant": None}):
@@ -332,7 +332,7 @@ def test_what_is_kept_of_a_huge_edit_is_bounded(make):
         await store.decide({"a": answer}, actor="ana", tenant=ALL_TENANTS)
         *_, line = await lines(store)
         assert line.digest == sha256(edited)
-        assert len(line.diff) == MOST_PLACES + 1
+        assert len(line.diff) == MAX_DIFFERENCES + 1
         assert line.diff[-1] == {"more": True}
         assert line.reason.endswith("(100000 characters)")
         assert len(repr(line)) < 10_000

@@ -33,7 +33,7 @@ from codemode.stores import (
     tables,
     verify_audit,
 )
-from codemode.stores.audit import BEGINNING, COLUMNS, NAMES, body_of, hash_of, line_of
+from codemode.stores.audit import FIELD_NAMES, GENESIS_HASH, INDEXED_COLUMNS, compute_hash, decode_line, encode_body
 
 _TRIGGERS = ("codemode_audit_is_not_changed", "codemode_audit_is_not_deleted", "codemode_audit_is_not_replaced")
 _COUNT = 8
@@ -114,14 +114,14 @@ def rewritten(connection, first):
     """Write all lines anew from this one on, and the store's own head: what only a head kept elsewhere shows."""
     found = list(read(connection).values())
     connection.execute("DELETE FROM codemode_audit")
-    previous = BEGINNING
+    previous = GENESIS_HASH
     for number, row in enumerate(found, start=1):
-        line = line_of(*row.values())
+        line = decode_line(*row.values())
         if number >= first:
             line = dataclasses.replace(line, sequence=number, previous=previous)
-            line = dataclasses.replace(line, hash=hash_of(line))
+            line = dataclasses.replace(line, hash=compute_hash(line))
         previous = line.hash
-        values = (*(getattr(line, name) for name in _ROW[:-1]), body_of(line))
+        values = (*(getattr(line, name) for name in _ROW[:-1]), encode_body(line))
         connection.execute("INSERT INTO codemode_audit VALUES (?, ?, ?, ?, ?, ?)", values)
     connection.execute("UPDATE codemode_store SET audit_sequence = ?, audit_hash = ?", (len(found), previous))
 
@@ -131,7 +131,7 @@ def test_a_chain_that_nobody_touched_holds(tampered):
 
 
 @_MANY
-@given(number=_NUMBERS, column=st.sampled_from([*COLUMNS, "body"]), value=_TYPED)
+@given(number=_NUMBERS, column=st.sampled_from([*INDEXED_COLUMNS, "body"]), value=_TYPED)
 @example(number=3, column="tenant", value="other")
 @example(number=6, column="tenant", value="")
 @example(number=_COUNT, column="hash", value="0" * 64)
@@ -153,7 +153,7 @@ def test_no_column_of_a_line_is_changed_unseen(tampered, number, column, value):
 
 
 @_MANY
-@given(number=_NUMBERS, name=st.sampled_from(sorted(set(NAMES) - set(COLUMNS))), value=_JSON)
+@given(number=_NUMBERS, name=st.sampled_from(sorted(set(FIELD_NAMES) - set(INDEXED_COLUMNS))), value=_JSON)
 @example(number=2, name="actor", value="bob")
 @example(number=2, name="decision", value="approved")
 @example(number=3, name="diff", value=[])
@@ -206,8 +206,8 @@ def test_a_line_whose_hash_was_made_anew_is_told_itself(tampered, number):
         body = json.loads(read(connection)[number]["body"])
         text = json.dumps({**body, "actor": "mallory"}, sort_keys=True, separators=(",", ":"))
         connection.execute("UPDATE codemode_audit SET body = ? WHERE sequence = ?", (text, number))
-        line = line_of(*read(connection)[number].values())
-        connection.execute("UPDATE codemode_audit SET hash = ? WHERE sequence = ?", (hash_of(line), number))
+        line = decode_line(*read(connection)[number].values())
+        connection.execute("UPDATE codemode_audit SET hash = ? WHERE sequence = ?", (compute_hash(line), number))
 
     for bad in tampered(work):
         assert (bad.sequence, bad.line.actor) == (number, "mallory")
@@ -315,7 +315,7 @@ def test_what_fails_leaves_no_line(make):
         head = await store.audit_head()
 
         def work(session):
-            session.audit("put", "t")
+            session.add_audit_line("put", "t")
             raise LookupError
 
         with pytest.raises(LookupError):
@@ -374,12 +374,12 @@ def _put_as_before(database):
     one = request("q", given={"n": 1})
     interrupt = paused(one)
     nonce, expires_at_ms = interrupt.continuation["auth"].values()
-    with database.journaling() as session:
+    with database.journal_transaction() as session:
         session.run(
             "INSERT INTO codemode_records (id, position, version, state, outer_tool, tenant, app, labels,"
             " created_at_ms, expires_at_ms, interrupt, claim)"
             " VALUES ('old', 1, 1, 'pending', '', 'acme', '', '{}', 1, ?, ?, 0)",
-            *(expires_at_ms, record_writes.interrupt_text(interrupt)),
+            *(expires_at_ms, record_writes.encode_interrupt(interrupt)),
         )
         session.run(
             "INSERT INTO codemode_requests VALUES ('q', 'old', 0, ?, 'refund', '{\"n\": 1}', ?, NULL, '\"\"', NULL,"

@@ -35,7 +35,7 @@ def through(make, scenario):
 async def change(store, statement, interrupt_id="a"):
     record = await store.record(await record_of(store), tenant=ALL_TENANTS)
     digest = store.shown(record.requests[0])
-    with store._database.journaling() as session:
+    with store._database.journal_transaction() as session:
         session.run(
             f"UPDATE codemode_requests SET {statement.replace('{shown}', digest)} WHERE interrupt_id = ?", interrupt_id
         )

@@ -39,10 +39,10 @@ def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make
 
     async def scenario(store):
         other, begun, go_on = make(), threading.Event(), threading.Event()
-        new = record_writes.kept(paused("slow"))
+        new = record_writes.encode_pause(paused("slow"))
 
         def slowly(session):
-            record_id = record_writes.put(session, new)
+            record_id = record_writes.put_pause(session, new)
             begun.set()
             assert go_on.wait(60)
             return record_id
@@ -67,7 +67,7 @@ def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date
         pytest.skip("it does not outlive its version")
 
     async def version(store):
-        return await store._read(lambda session: session.one("SELECT version, sequence FROM codemode_store"))
+        return await store._read(lambda session: session.fetch_one("SELECT version, sequence FROM codemode_store"))
 
     async def scenario():
         async with make() as store:
@@ -151,7 +151,7 @@ def test_what_a_cancelled_caller_has_left_open_is_closed_with_its_store(tmp_path
     """It comes back when the store has been closed, and is not kept for a next time that may never come."""
     began, may_end, made = threading.Event(), threading.Event(), []
 
-    def connected(*arguments, real=sqlite_file.connected, **more):
+    def connected(*arguments, real=sqlite_file.connect, **more):
         connection = ToldConnection(real(*arguments, **more))
         if more.get("waits", True):  # the others are for looks alone
             made.append(connection)
@@ -160,13 +160,13 @@ def test_what_a_cancelled_caller_has_left_open_is_closed_with_its_store(tmp_path
     def work(session):
         began.set()
         assert may_end.wait(60)
-        return session.rows("SELECT 1")
+        return session.fetch_all("SELECT 1")
 
     def are_closed():
         return all(one.is_closed.is_set() for one in made)
 
     async def scenario():
-        monkeypatch.setattr(sqlite_file, "connected", connected)
+        monkeypatch.setattr(sqlite_file, "connect", connected)
         store = SqliteInterruptStore(tmp_path / "pauses.sqlite")
         record_id = await store.put(paused("a"))
         reading = asyncio.create_task(store._read(work))
@@ -190,11 +190,11 @@ def test_what_looks_for_changes_by_others_is_closed_with_its_store(tmp_path):
         store = SqliteInterruptStore(tmp_path / "pauses.sqlite")
         await store.put(paused("a"))
         with store.watch():
-            free = store._database._watches._look._free
+            free = store._database._notifier._probe._idle
             await until(lambda: free)
-            before = free.closings
+            before = free.close_count
             await store.aclose()
-            assert free.closings == before + 1
+            assert free.close_count == before + 1
             await until(lambda: free)  # it looks on as long as somebody waits
 
     within(scenario())
@@ -210,8 +210,8 @@ def test_a_database_that_is_away_loses_nothing(kind, make):
         with pytest.raises(StoreUnavailableError):
             await store._write(
                 lambda session: (
-                    record_writes.put(session, record_writes.kept(paused("b"))),
-                    session.rows("SELECT pg_terminate_backend(pg_backend_pid())"),
+                    record_writes.put_pause(session, record_writes.encode_pause(paused("b"))),
+                    session.fetch_all("SELECT pg_terminate_backend(pg_backend_pid())"),
                 )
             )
         await decided(store, "a")

@@ -36,7 +36,7 @@ def wait_for_the_end():
 def look():
     with store._database.transaction(writes=True) as session:
         session._cursor.connection.create_function("wait_for_the_end", 0, wait_for_the_end)
-        found.extend(session.rows("SELECT wait_for_the_end()"))
+        found.extend(session.fetch_all("SELECT wait_for_the_end()"))
 
 
 thread = threading.Thread(target=look, daemon=True)

@@ -60,7 +60,7 @@ def test_a_store_whose_file_is_another_one_keeps_nothing_that_nobody_else_would_
                     await refused()
             with pytest.raises(StoreUnavailableError, match=TOLD):
                 journal.write_at_once(opened, ["another"])
-            assert not store.has_surely_none_open(tenant="acme", app="x", labels={"program": "p"})
+            assert not store.can_rule_out_open_records(tenant="acme", app="x", labels={"program": "p"})
             (tmp_path / "kept").rename(path)
             assert await journal.write(opened, ["another"])
             assert (await store.record(record_id, tenant="acme")).state == "pending"

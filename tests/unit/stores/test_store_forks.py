@@ -18,7 +18,7 @@ inside, forked = threading.Event(), threading.Event()
 
 def kept():
     with store._database.transaction(writes=False) as session:
-        return [name for (name,) in session.rows("SELECT name FROM sqlite_master WHERE name LIKE 'half%'")]
+        return [name for (name,) in session.fetch_all("SELECT name FROM sqlite_master WHERE name LIKE 'half%'")]
 
 
 def wait_for_the_fork():
@@ -28,7 +28,7 @@ def wait_for_the_fork():
 
 def write_half(session):
     session._cursor.connection.create_function("wait_for_the_fork", 0, wait_for_the_fork)
-    session.rows("CREATE TABLE half (one INTEGER)")
+    session.fetch_all("CREATE TABLE half (one INTEGER)")
     {wait}
 
 
@@ -54,7 +54,7 @@ print(status, kept())
 """
 
 
-@pytest.mark.parametrize("wait", ["session.rows('SELECT wait_for_the_fork()')", "wait_for_the_fork()"])
+@pytest.mark.parametrize("wait", ["session.fetch_all('SELECT wait_for_the_fork()')", "wait_for_the_fork()"])
 @pytest.mark.parametrize("memory", ["True", "False"])
 def test_a_child_goes_on_without_a_thread_of_its_parent(memory, wait, tmp_path):
     done = subprocess.run(

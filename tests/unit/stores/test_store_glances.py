@@ -18,7 +18,7 @@ from codemode.stores import ALL_TENANTS, SqliteInterruptStore, sqlite_file
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no look be too slow: on a busy machine any may be."""
-    monkeypatch.setattr(sqlite_file, "SLOW_SECONDS", float("inf"))
+    monkeypatch.setattr(sqlite_file, "SLOW_WRITE_SECONDS", float("inf"))
 
 
 OPEN = ("pending", "resuming", "resting")
@@ -38,7 +38,7 @@ def test_a_look_finds_none_where_a_list_has_none_that_is_open(make, kind):
                 for labels in ({"agent": "x"}, {"agent": "y"}, {"more": "z"}, {"agent": "nobody"}):
                     listed = (await store.list(tenant=tenant, app=app, labels=labels, limit=500)).records
                     is_open = any(one.state in OPEN for one in listed)
-                    found = store.has_surely_none_open(tenant=tenant, app=app, labels=labels)
+                    found = store.can_rule_out_open_records(tenant=tenant, app=app, labels=labels)
                     assert found is (kind == "sqlite" and not is_open)
                     said.add(is_open)
         assert said == {True, False}
@@ -52,11 +52,11 @@ def test_a_look_sees_what_another_store_of_the_file_has_just_kept_and_ended(make
         async with make() as other:
             for name in "ab":
                 await store.list(tenant=ALL_TENANTS)
-                before = store.has_surely_none_open(**asked)
+                before = store.can_rule_out_open_records(**asked)
                 record_id = await other.put(paused(name), **asked)
-                during = store.has_surely_none_open(**asked)
+                during = store.can_rule_out_open_records(**asked)
                 await other.withdraw(record_id, actor="ana")
-                assert (before, during, store.has_surely_none_open(**asked)) == (
+                assert (before, during, store.can_rule_out_open_records(**asked)) == (
                     (True, False, True) if kind == "sqlite" else (False, False, False)
                 )
 
@@ -68,7 +68,7 @@ def test_a_look_sees_what_rests(make):
         asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
         await store.rest(paused("a"), owner="o", **asked)
         await store.list(tenant=ALL_TENANTS)
-        assert not store.has_surely_none_open(**asked)
+        assert not store.can_rule_out_open_records(**asked)
 
     through(make, scenario)
 
@@ -79,11 +79,11 @@ def test_after_a_look_that_waited_long_for_the_disk_nobody_looks_for_a_while(tmp
         asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
         await store.list(tenant=ALL_TENANTS)
         waits = itertools.count() if has_waited else itertools.repeat(7)
-        monkeypatch.setattr(sqlite_file, "times_waited", lambda: next(waits))
-        monkeypatch.setattr(sqlite_file, "SLOW_SECONDS", -1.0)
-        monkeypatch.setattr(sqlite_file, "OFF_TIMES", 1e9)
-        assert store.has_surely_none_open(**asked)
-        assert store.has_surely_none_open(**asked) is not has_waited
+        monkeypatch.setattr(sqlite_file, "count_thread_waits", lambda: next(waits))
+        monkeypatch.setattr(sqlite_file, "SLOW_WRITE_SECONDS", -1.0)
+        monkeypatch.setattr(sqlite_file, "BACKOFF_FACTOR", 1e9)
+        assert store.can_rule_out_open_records(**asked)
+        assert store.can_rule_out_open_records(**asked) is not has_waited
 
     through(lambda: SqliteInterruptStore(tmp_path / "pauses.sqlite"), scenario)
 
@@ -105,17 +105,17 @@ class Busy:
 def test_where_a_look_would_wait_or_fails_the_list_is_asked(tmp_path):
     async def scenario(store):
         asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
-        free = store._database._glances.free
+        free = store._database._nowait_reader.idle
         for code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_IOERR):
             await store.list(tenant=ALL_TENANTS)
-            assert store.has_surely_none_open(**asked)
+            assert store.can_rule_out_open_records(**asked)
             free[0].close()
             free[:] = [Busy(code)]
-            assert not store.has_surely_none_open(**asked)
+            assert not store.can_rule_out_open_records(**asked)
             assert not free  # it is made anew by whoever reads next
 
     path = tmp_path / "pauses.sqlite"
-    assert not SqliteInterruptStore(path).has_surely_none_open(tenant="", app="", labels={"a": "b"})
+    assert not SqliteInterruptStore(path).can_rule_out_open_records(tenant="", app="", labels={"a": "b"})
     assert not path.exists()
     through(lambda: SqliteInterruptStore(path), scenario)
 

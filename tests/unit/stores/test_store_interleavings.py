@@ -17,7 +17,7 @@ from suite import full_only, rounds
 from waiting import within
 
 from codemode.stores import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore, verify_audit
-from codemode.stores.records import ENDED, RECORDS
+from codemode.stores.records import ENDED_STATES, RECORD_TRANSITIONS
 
 SUPPORT = Path(__file__).parents[2] / "support"
 NAMES = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3, unique=True)
@@ -157,7 +157,7 @@ async def kept(store):
 def _changes(session, after):
     from codemode.stores import queries
 
-    return queries.changes(session, ALL_TENANTS, after)
+    return queries.list_changes(session, ALL_TENANTS, after)
 
 
 def check(told, records, changes):
@@ -185,13 +185,13 @@ def check(told, records, changes):
     for one in changes:
         assert (one.record_id in states) == (one.kind != "put")
         states[one.record_id] = (
-            "pending" if one.kind == "put" else RECORDS[states[one.record_id], EVENTS[one.kind]]
+            "pending" if one.kind == "put" else RECORD_TRANSITIONS[states[one.record_id], EVENTS[one.kind]]
         )  # a KeyError is a change that the table does not know
     assert states == {one.id: one.state for one in records}
     for one in records:
         requests = {request.state for request in one.requests}
-        assert one.state not in ENDED or requests <= {"applied", "superseded"}
-        assert (one.outcome is not None) == (one.state in ENDED)
+        assert one.state not in ENDED_STATES or requests <= {"applied", "superseded"}
+        assert (one.outcome is not None) == (one.state in ENDED_STATES)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", *full_only("postgres")])

@@ -39,7 +39,7 @@ def journal_of(store, **settings):
 
 
 async def rows(store, table="journal_lines"):
-    return (await store._read(lambda session: session.one(f"SELECT count(*) FROM codemode_{table}")))[0]
+    return (await store._read(lambda session: session.fetch_one(f"SELECT count(*) FROM codemode_{table}")))[0]
 
 
 def test_what_was_written_is_what_the_next_owner_finds(make):
@@ -386,7 +386,7 @@ def test_a_database_that_is_away_is_told_of_and_begins_nothing(kind, make, monke
         opened = await journal.open("k", "h")
         assert await journal.write(opened, ["before"])
         await asyncio.to_thread(let_connect, store, is_open=False)
-        monkeypatch.setattr(postgres, "_AWAY_SECONDS", 0.5)
+        monkeypatch.setattr(postgres, "_CONNECT_TIMEOUT_SECONDS", 0.5)
         for work in (
             lambda: journal.write(opened, ["lost"]),
             lambda: journal.renew(opened),
@@ -396,7 +396,7 @@ def test_a_database_that_is_away_is_told_of_and_begins_nothing(kind, make, monke
             with pytest.raises(StoreUnavailableError):
                 await work()
         await asyncio.to_thread(let_connect, store, is_open=True)
-        monkeypatch.setattr(postgres, "_AWAY_SECONDS", 60.0)
+        monkeypatch.setattr(postgres, "_CONNECT_TIMEOUT_SECONDS", 60.0)
         other = make()
         assert await journal_of(other).write(opened, ["after"])
         await journal_of(other).release(opened)

@@ -74,13 +74,13 @@ def test_after_a_slow_disk_lines_are_written_off_the_event_loop(tmp_path, monkey
         async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
             opened = await journal_of(store).open("k", "h")  # from a thread: nothing is open yet
             monkeypatch.setattr(sqlite_file, "time", times_of(0.0, 0.1, 0.11, 1.09, 1.2, 1.2001))
-            monkeypatch.setattr(sqlite_file, "times_waited", lambda: next(waits))
+            monkeypatch.setattr(sqlite_file, "count_thread_waits", lambda: next(waits))
             connections = store._database._journals
             statement = "UPDATE codemode_journals SET is_awaited = 0"
-            assert connections.run_at_once(statement, ()) == 1  # it took 0.1 seconds
-            assert connections.run_at_once(statement, ()) is None
-            assert connections.run_at_once(statement, ()) is None
-            assert connections.run_at_once(statement, ()) == 1
+            assert connections.run_nowait(statement, ()) == 1  # it took 0.1 seconds
+            assert connections.run_nowait(statement, ()) is None
+            assert connections.run_nowait(statement, ()) is None
+            assert connections.run_nowait(statement, ()) == 1
             monkeypatch.undo()
             assert await journal_of(store).write(opened, ["l"])
 
@@ -92,11 +92,11 @@ def test_whom_others_keep_from_the_processor_goes_on_writing_on_the_event_loop(t
         async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
             opened = await journal_of(store).open("k", "h")
             monkeypatch.setattr(sqlite_file, "time", times_of(0.0, 0.1, 0.11, 0.12))
-            monkeypatch.setattr(sqlite_file, "times_waited", lambda: 7)
+            monkeypatch.setattr(sqlite_file, "count_thread_waits", lambda: 7)
             connections = store._database._journals
             statement = "UPDATE codemode_journals SET is_awaited = 0"
-            assert connections.run_at_once(statement, ()) == 1  # it took 0.1 seconds, and waited for nothing
-            assert connections.run_at_once(statement, ()) == 1
+            assert connections.run_nowait(statement, ()) == 1  # it took 0.1 seconds, and waited for nothing
+            assert connections.run_nowait(statement, ()) == 1
             monkeypatch.undo()
             assert await journal_of(store).write(opened, ["l"])
 
@@ -104,19 +104,19 @@ def test_whom_others_keep_from_the_processor_goes_on_writing_on_the_event_loop(t
 
 
 def test_a_threads_waits_are_those_in_which_it_gave_the_processor_up():
-    before = sqlite_file.times_waited()
+    before = sqlite_file.count_thread_waits()
     if math.isnan(before):
         pytest.skip("nobody counts a thread's waits here")
     for _ in range(1000):  # a time that is over before the wait has begun is none that it waits
         threading.Event().wait(0.001)
-        if sqlite_file.times_waited() > before:
+        if sqlite_file.count_thread_waits() > before:
             return
     pytest.fail("none of its waits was counted")
 
 
 def test_what_journals_write_is_brought_home_beside_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_file, "_WRITES_TO_A_CHECKPOINT", 20)
-    monkeypatch.setattr(sqlite_file, "_LONG_LOG_PAGES", 50)
+    monkeypatch.setattr(sqlite_file, "_CHECKPOINT_WRITES", 20)
+    monkeypatch.setattr(sqlite_file, "_MAX_WAL_PAGES", 50)
     path = tmp_path / "pauses.sqlite"
 
     async def scenario():
@@ -142,14 +142,14 @@ def test_where_it_is_asked_for_each_line_is_on_the_disk(tmp_path):
                 journal = journal_of(store)
                 opened = await journal.open("k", "h")
                 assert await journal.write(opened, ["l"])
-                (connection, *_) = store._database._journals.free
+                (connection, *_) = store._database._journals.idle
                 assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
 
     within(scenario())
 
 
 def test_a_connection_that_comes_back_to_a_closed_store_is_closed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_file, "SLOW_SECONDS", math.inf)  # on a busy machine any line may take long
+    monkeypatch.setattr(sqlite_file, "SLOW_WRITE_SECONDS", math.inf)  # on a busy machine any line may take long
 
     async def scenario():
         async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
@@ -157,7 +157,7 @@ def test_a_connection_that_comes_back_to_a_closed_store_is_closed(tmp_path, monk
             connections = store._database._journals
             lent = []
             assert connections.write_at_once(lambda connection: lent.append(connection) or store._database.close() or 1)
-            assert not connections.free
+            assert not connections.idle
             with pytest.raises(sqlite3.ProgrammingError):
                 lent[0].execute("SELECT 1")
 

@@ -15,8 +15,8 @@ from test_store_contract import claimed, decided, through
 from waiting import within
 
 from codemode.stores import ALL_TENANTS, tables
-from codemode.stores.queries import MOST_LABELS, MOST_TOOLS, filters_of
-from codemode.stores.rows import MOST_TENANTS
+from codemode.stores.queries import MAX_COUNTED_TOOLS, MAX_LABELS, create_filter
+from codemode.stores.rows import MAX_TENANTS
 
 TENANTS = ("acme", "globex", "initech")
 HOSTILE = (
@@ -158,7 +158,7 @@ def test_hostile_labels_find_their_own_record_alone(make):
             assert await paged(store, 50, tenant="", labels=labels) == [record_id]
         for labels in ({"\0": "v"}, {"of": "\ud800"}, {"v": "é"}, {"of": "e\u0301"}):
             assert await paged(store, 50, tenant="", labels=labels) == []
-        for wrong in ({"a": 1}, {1: "a"}, ["a"], "a", {str(one): "" for one in range(MOST_LABELS + 1)}):
+        for wrong in ({"a": 1}, {1: "a"}, ["a"], "a", {str(one): "" for one in range(MAX_LABELS + 1)}):
             with pytest.raises(ValueError, match="labels"):
                 await store.list(tenant="", labels=wrong)
 
@@ -176,7 +176,7 @@ def test_other_tenants_are_neither_listed_nor_counted(make):
                     page = await store.list(tenant=frozenset(names), order=order, **asked)
                     assert {one.tenant for one in page.records} <= set(known)
             assert set(await store.counts(tenant=frozenset(names))) == {f"tool of {one}" for one in known}
-        many = frozenset(str(one) for one in range(MOST_TENANTS - 1)) | {"acme"}
+        many = frozenset(str(one) for one in range(MAX_TENANTS - 1)) | {"acme"}
         for labels in (None, {"a": "b"}):
             assert [one.tenant for one in (await store.list(tenant=many, labels=labels)).records] == ["acme"]
         for wrong in (None, 5, ["acme"], frozenset({5}), {"acme": 1}, many | {"one more"}):
@@ -209,10 +209,10 @@ def test_records_are_found_by_their_ids_and_only_the_tenants_own(make):
 
 def test_only_so_many_tools_are_counted_those_for_which_most_wait(make):
     async def scenario(store):
-        await store.put(paused(*(request(f"a{one}", tool=f"tool {one}") for one in range(MOST_TOOLS + 5))))
+        await store.put(paused(*(request(f"a{one}", tool=f"tool {one}") for one in range(MAX_COUNTED_TOOLS + 5))))
         await store.put(paused(*(request(f"b{one}", tool=f"tool {one}") for one in range(90, 95))))
         counted = await store.counts(tenant="")
-        assert len(counted) == MOST_TOOLS
+        assert len(counted) == MAX_COUNTED_TOOLS
         assert list(counted.items())[:6] == [*((f"tool {one}", 2) for one in range(90, 95)), ("tool 0", 1)]
 
     through(make, scenario)
@@ -224,12 +224,12 @@ def test_a_cursor_that_no_page_has_given_is_a_wrong_value_or_a_place(cursor):
     for order, parts in (("newest", 1), ("expiring", 2)):
         numbers = cursor.split("-")
         if len(numbers) == parts and all(one.isascii() and one.isdigit() and len(one) < 19 for one in numbers):
-            place = filters_of("", order=order, after=cursor, **asked).after
+            place = create_filter("", order=order, after=cursor, **asked).after
             assert place is not None
             assert all(0 <= one < 1 << 63 for one in place)
         else:
             with pytest.raises(ValueError, match="after must be"):
-                filters_of("", order=order, after=cursor, **asked)
+                create_filter("", order=order, after=cursor, **asked)
 
 
 def test_what_no_list_has_is_a_wrong_value(make):
@@ -253,7 +253,7 @@ def test_what_is_purged_is_found_by_no_label(make):
         record_id = await store.put(paused("a"), labels={"a": "b"})
         await store.withdraw(record_id, actor="ana")
         await store.purge(timedelta(0))
-        count = await store._read(lambda session: session.one("SELECT COUNT(*) FROM codemode_labels"))
+        count = await store._read(lambda session: session.fetch_one("SELECT COUNT(*) FROM codemode_labels"))
         assert count == (0,)
 
     through(make, scenario)

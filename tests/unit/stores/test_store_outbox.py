@@ -54,7 +54,7 @@ def test_a_version_that_waits_is_told_to_each_target_once(make):
 
 
 def test_a_target_that_is_new_is_told_of_what_waits_now_alone(make, clock, monkeypatch):
-    monkeypatch.setattr(outboxes, "_CHANGES_AT_ONCE", 3)
+    monkeypatch.setattr(outboxes, "_MAX_CHANGES", 3)
 
     async def scenario(store):
         ids = {name: await store.put(paused(name, age_ms=10 * HOUR_MS)) for name in ("done", "gone", "decided")}
@@ -214,7 +214,7 @@ def _break_behind(patched, beginning):
 
 
 def test_changes_that_tell_nothing_are_read_past(make, monkeypatch):
-    monkeypatch.setattr(outboxes, "_CHANGES_AT_ONCE", 4)
+    monkeypatch.setattr(outboxes, "_MAX_CHANGES", 4)
 
     async def scenario(store):
         await store.put(paused(*"abcdef"))
@@ -239,7 +239,7 @@ def test_notices_go_with_their_record(make, clock):
         clock.moved_ms += HOUR_MS
         await store.purge(timedelta(minutes=1))
         assert await store.failed_notices([record_id], tenant=ALL_TENANTS) == ()
-        assert await store._read(lambda session: session.rows("SELECT * FROM codemode_notices")) == []
+        assert await store._read(lambda session: session.fetch_all("SELECT * FROM codemode_notices")) == []
         assert not await store.outbox("t").settle(notice)
 
     through(make, scenario)

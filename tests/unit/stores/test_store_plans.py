@@ -68,7 +68,7 @@ class Asked:
 
     def __init__(self, monkeypatch, database=None):
         self.statements = []
-        execute, each = Session._execute, Session.each
+        execute, each = Session._execute, Session.execute_many
 
         def executed(session, statement, values):
             self.statements.append((statement, values))
@@ -81,7 +81,7 @@ class Asked:
 
         monkeypatch.setattr(Session, "_execute", executed)
         monkeypatch.setattr(Session, "each", done_for_each)
-        for name in ("run_at_once", "run_alone"):
+        for name in ("run_nowait", "run_statement"):
             monkeypatch.setattr(type(database), name, self._alone(getattr(type(database), name)))
 
     def _alone(self, run):

@@ -11,46 +11,46 @@ from suite import each_row
 from codemode import CodeModeError
 from codemode.stores import RecordExpiredError, RecordLostError, RequestSettledError
 from codemode.stores.records import (
-    ENDED,
+    ENDED_STATES,
     RECORD_STATES,
-    RECORDS,
-    REQUESTS,
+    RECORD_TRANSITIONS,
+    REQUEST_TRANSITIONS,
     RecordEvent,
     RequestEvent,
     RequestState,
-    record_after,
-    request_after,
+    next_record_state,
+    next_request_state,
 )
 
 
 @each_row("state, event", [*product(RECORD_STATES, get_args(RecordEvent))])
 def test_a_record_goes_where_the_table_says_or_nowhere(state, event):
-    if (state, event) in RECORDS:
-        assert record_after(state, event) == RECORDS[state, event]
-        assert state not in ENDED
+    if (state, event) in RECORD_TRANSITIONS:
+        assert next_record_state(state, event) == RECORD_TRANSITIONS[state, event]
+        assert state not in ENDED_STATES
         return
     with pytest.raises(CodeModeError, match="r1") as raised:
-        record_after(state, event, "r1")
+        next_record_state(state, event, "r1")
     assert raised.value.details["state"] == state
     expected = {
         "expired": RecordExpiredError,
         "lost": RecordLostError,
-        **dict.fromkeys(ENDED - {"expired"}, RequestSettledError),
+        **dict.fromkeys(ENDED_STATES - {"expired"}, RequestSettledError),
     }
     assert isinstance(raised.value, expected.get(state, CodeModeError))
 
 
 def test_every_state_can_come_to_an_end():
-    reached = set(ENDED)
-    while more := {one for (one, _), after in RECORDS.items() if after in reached} - reached:
+    reached = set(ENDED_STATES)
+    while more := {one for (one, _), after in RECORD_TRANSITIONS.items() if after in reached} - reached:
         reached |= more
     assert reached == set(RECORD_STATES)
 
 
 @each_row("state, event", [*product(get_args(RequestState), get_args(RequestEvent))])
 def test_a_request_goes_where_the_table_says_or_nowhere(state, event):
-    if (state, event) in REQUESTS:
-        assert request_after(state, event) == REQUESTS[state, event]
+    if (state, event) in REQUEST_TRANSITIONS:
+        assert next_request_state(state, event) == REQUEST_TRANSITIONS[state, event]
     else:
         with pytest.raises(CodeModeError, match=state):
-            request_after(state, event)
+            next_request_state(state, event)

@@ -86,7 +86,7 @@ AN_UPDATE = "UPDATE codemode_records SET state = state WHERE id = ?"
     [
         pytest.param(lambda session: None, id="none"),
         pytest.param(lambda session: session.run(AN_UPDATE, "a"), id="one statement"),
-        pytest.param(lambda session: session.each(AN_UPDATE, [("a",)]), id="one for each row"),
+        pytest.param(lambda session: session.execute_many(AN_UPDATE, [("a",)]), id="one for each row"),
     ],
 )
 def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_writing(kind, last, make, monkeypatch):
@@ -95,18 +95,20 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
     async def scenario(store):
         other, begun, go_on = make(), threading.Event(), threading.Event()
         await store.aclose()
-        monkeypatch.setattr(postgres, "_STANDSTILL_MS", 200)  # of what it opens anew, once its tables are made
+        monkeypatch.setattr(
+            postgres, "_MAX_IDLE_TRANSACTION_MS", 200
+        )  # of what it opens anew, once its tables are made
 
         def stand_still(session):
             last(session)
             begun.set()
             assert go_on.wait(60)
-            return record_writes.put(session, record_writes.kept(paused("slow")))
+            return record_writes.put_pause(session, record_writes.encode_pause(paused("slow")))
 
         still = asyncio.create_task(store._write(stand_still))
         still.add_done_callback(lambda _: begun.set())  # a slow machine may stand still sooner
         await asyncio.to_thread(begun.wait, 60)
-        monkeypatch.setattr(postgres, "_STANDSTILL_MS", 60_000)  # the others do not stand still
+        monkeypatch.setattr(postgres, "_MAX_IDLE_TRANSACTION_MS", 60_000)  # the others do not stand still
         record_id = await other.put(paused("quick"))
         go_on.set()
         with pytest.raises(StoreUnavailableError, match="cannot be used"):
@@ -123,23 +125,23 @@ def test_a_host_that_stands_still_while_it_opens_the_store_does_not_keep_others_
 ):
     from codemode.stores import postgres
 
-    bring_up_to_date, begun, go_on = postgres.bring_up_to_date, threading.Event(), threading.Event()
+    bring_up_to_date, begun, go_on = postgres.migrate_tables, threading.Event(), threading.Event()
 
     def stand_still(session):
         begun.set()
         assert go_on.wait(60)
         bring_up_to_date(session)
 
-    monkeypatch.setattr(postgres, "_STANDSTILL_MS", 200)
-    monkeypatch.setattr(postgres, "bring_up_to_date", stand_still)
+    monkeypatch.setattr(postgres, "_MAX_IDLE_TRANSACTION_MS", 200)
+    monkeypatch.setattr(postgres, "migrate_tables", stand_still)
 
     async def scenario():
         store, other = make(), make()
         still = asyncio.create_task(store.list(tenant=ALL_TENANTS))
         still.add_done_callback(lambda _: begun.set())  # likewise
         await asyncio.to_thread(begun.wait, 60)
-        monkeypatch.setattr(postgres, "_STANDSTILL_MS", 60_000)  # the others do not stand still
-        monkeypatch.setattr(postgres, "bring_up_to_date", bring_up_to_date)
+        monkeypatch.setattr(postgres, "_MAX_IDLE_TRANSACTION_MS", 60_000)  # the others do not stand still
+        monkeypatch.setattr(postgres, "migrate_tables", bring_up_to_date)
         await other.put(paused("quick"))
         go_on.set()
         with pytest.raises(StoreUnavailableError, match="cannot be used"):

@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from codemode import CodeModeError
 from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import ALL_TENANTS, InterruptStore, Resumer
-from codemode.stores.resumer import continuation_of
+from codemode.stores.resumer import continuation_options
 
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .errors import Problem, to_problem
@@ -230,7 +230,7 @@ def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, Resu
 def _app_continuation(resumer: tuple[str | None, ResumeFunction]) -> tuple[str | None, Any]:
     """Return an app and the options that have its keys, where its `resume` is a method of a tool."""
     app, resume = resumer
-    return app, continuation_of(getattr(resume, "__self__", None))
+    return app, continuation_options(getattr(resume, "__self__", None))
 
 
 def read_options(options: Any) -> ConsoleOptions:

@@ -233,7 +233,7 @@ class StoredPauses:
             raise ValueError("the graph has no checkpointer: nothing of it could be gone on with")
         more: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
         self._graph = graph
-        self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, **more)
+        self._records = AgentRecords(store, framework=_KEPT_BY, tenant=tenant, **more)
         _require_guard(graph, self._records)
         self._outcome_of = outcome_of
         self._max_age_ms = max_age_ms
@@ -257,7 +257,7 @@ class StoredPauses:
         Without a thread in ``config`` it gets one of its own. ``tenant`` is whose record it is, where that was not said
         before; ``labels`` are added to it. Raises as the graph does, and `StoreUnavailableError`.
         """
-        whose, own = self._records.whose(tenant), _with_thread(config)
+        whose, own = self._records.resolve_tenant(tenant), _with_thread(config)
         output = await self._graph.ainvoke(input, own, **settings)
         return await self._kept_run(output, own, await self._graph.aget_state(own), whose, labels)
 
@@ -271,7 +271,7 @@ class StoredPauses:
         **settings: Any,
     ) -> StoredRun:
         """Do what `ainvoke` does where no event loop runs, through ``graph.invoke``."""
-        whose, own = self._records.whose(tenant), _with_thread(config)
+        whose, own = self._records.resolve_tenant(tenant), _with_thread(config)
         output = self._graph.invoke(input, own, **settings)
         return asyncio.run(self._kept_run(output, own, self._graph.get_state(own), whose, labels))
 
@@ -282,14 +282,14 @@ class StoredPauses:
         give the same and run nothing. Raises `CodeModeProtocolError` for a record that this graph cannot go on with,
         and for a thread that somebody else has gone on with.
         """
-        kept = self._records.kept(record)
+        kept = self._records.read_payload(record)
         parts = {name: Part.of(one) for name, one in kept["parts"].items()}
         values = resume_values(record.requests, parts, answers)
         if not values:
-            return await self._records.still_waiting(record)
-        settings = await self._records.settings_for(record)
+            return await self._records.get_waiting_pause(record)
+        settings = await self._records.get_resume_settings(record)
         config = _joined(kept, settings.pop("config", None))
-        async with self._records.resume(kept, answers, is_kept_elsewhere=True) as run:
+        async with self._records.resume(kept, answers, is_framework_durable=True) as run:
             if run.is_finished:
                 return run.outcome
             reached = await self._gone_on(run, record, parts, values, config, settings)
@@ -313,7 +313,7 @@ class StoredPauses:
         """Resume the thread, unless somebody else has, and return what state it is in then."""
         from langgraph.types import Command
 
-        is_again = await run.was_handed_over()
+        is_again = await run.is_handed_over()
         before = await self._state(config)
         waiting = {one.id for one in before.interrupts}
         if not is_again and not values.keys() <= waiting:
@@ -323,7 +323,7 @@ class StoredPauses:
             )
         left = {name: value for name, value in values.items() if name in waiting}
         _require_unchanged(record, parts, [one for one in before.interrupts if one.id in left])
-        await run.hands_over()
+        await run.mark_handed_over()
         # Nothing was answered before and yet asked again: a host died over the rest of the run.
         given = Command(resume=left) if left else None
         if given is None and (before.interrupts or not before.next):
@@ -377,7 +377,7 @@ class StoredPauses:
         named = [thread_id, namespace, checkpoint, version, sorted(asked.parts)]
         calls = _calls_of(state.values)
         programs = [one["args"][name] for one in calls for name in _PROGRAMS if isinstance(one["args"].get(name), str)]
-        return self._records.pause(
+        return self._records.create_pause(
             asked.requests,
             {
                 "thread_id": thread_id,
@@ -389,7 +389,7 @@ class StoredPauses:
             expires_at_ms=int(time.time() * 1000) + self._max_age_ms,
             tool=calls[0]["name"] if calls else "",
             outer_tool_call_id=str(calls[0].get("id") or "") if calls else "",
-            forms=asked.catalog,
+            tool_forms=asked.catalog,
             source=AgentRecords.join_programs(programs)[0],
         )
 

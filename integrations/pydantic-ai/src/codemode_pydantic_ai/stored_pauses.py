@@ -231,7 +231,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         self._agent = agent
         self._face = _face_of(agent)
         signed_with = self._face.settings.continuation
-        self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, signed_with=signed_with, **more)
+        self._records = AgentRecords(store, framework=_KEPT_BY, tenant=tenant, signed_with=signed_with, **more)
         self._on_end = on_end
         self._records.require_guard(self, "the options of the agent's capability")
 
@@ -258,7 +258,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         ``tenant`` is whose record it is, where that was not said before; ``labels`` are added to it. Raises as
         ``agent.run`` does, and `StoreUnavailableError`.
         """
-        whose = self._records.whose(tenant)
+        whose = self._records.resolve_tenant(tenant)
         watching = _Watching()
         result = await self._run(watching, user_prompt, **settings)
         if not isinstance(result.output, DeferredToolRequests):
@@ -277,12 +277,12 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         give the same and run nothing. Raises `CodeModeProtocolError` for a record that this agent cannot go on with,
         and what the run raises.
         """
-        kept = self._records.kept(record)
+        kept = self._records.read_payload(record)
         if kept["calls"].keys() - answers.keys():
-            return await self._records.still_waiting(record)
+            return await self._records.get_waiting_pause(record)
         results = results_of(record.requests, kept["calls"], answers)
         messages = ModelMessagesTypeAdapter.validate_python(kept["messages"])
-        settings = await self._records.settings_for(record)
+        settings = await self._records.get_resume_settings(record)
         async with self._records.resume(kept, answers) as run:
             if run.is_finished:
                 return run.outcome
@@ -319,14 +319,14 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         messages = result.all_messages()
         asked = await asked_by(result.output, messages, self._face, result.conversation_id, tools)
         names = {one.tool_name for one in asked.requests}
-        return self._records.pause(
+        return self._records.create_pause(
             asked.requests,
             {"messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"), "calls": dict(asked.calls)},
             key=asked.key,
             expires_at_ms=asked.expires_at_ms or self._in_its_time(),
             tool=asked.outer.tool_name,
             outer_tool_call_id=asked.outer.tool_call_id,
-            forms={name: form_of(tools[name]) for name in sorted(names & tools.keys())},
+            tool_forms={name: form_of(tools[name]) for name in sorted(names & tools.keys())},
             source=asked.source,
         )
 
@@ -370,7 +370,7 @@ class _Watching(AbstractCapability[Any]):
         if isinstance(node, CallToolsNode):
             response = cast("CallToolsNode[Any, Any]", node).model_response
             if self.run is not None and self._has_answered and response.tool_calls:
-                await self.run.goes_beyond()
+                await self.run.mark_unguarded()
             self._has_answered = True
         return cast("Any", node)
 
@@ -408,7 +408,7 @@ def _told(error: BaseException, run: AgentRun) -> BaseException:
         return reason
     is_own = isinstance(error, AgentRunError | UserError)
     is_final = is_own and not isinstance(error, ModelAPIError)
-    if isinstance(error, CodeModeError) or not (is_final or run.is_beyond):
+    if isinstance(error, CodeModeError) or not (is_final or run.is_unguarded):
         return error
     _log.warning("the run of an agent has failed", exc_info=error)
     said = f"the run of the agent has failed with {type(error).__name__}{f': {error}' if is_own else ''}"

@@ -20,9 +20,9 @@ from ...stores.errors import (
     StoreUnavailableError,
     UnknownRequestError,
 )
-from ...stores.leases import new_owner
+from ...stores.leases import create_owner_name
 from ...stores.records import LEASE_MS
-from ...stores.resume_outcome import written
+from ...stores.resume_outcome import finish_writing
 from .options import PROFILE_NAME
 from .results import RUN_ID, InvalidInputError, failed_result, unknown_run_error
 from .waiting_run import RUN_PREFIX, ProgramRun
@@ -56,7 +56,7 @@ class StoredRuns:
         self._ttl_ms = ttl_seconds * 1000
         self._tool = tool
         self._is_sealed = bool(tool.settings.continuation.seal)
-        self._owner = new_owner()
+        self._owner = create_owner_name()
         self.on_lost: Callable[[ProgramRun], None] = _ignore_lost_run
 
     async def suspend(self, run: ProgramRun, execution: RestingRun, reason: str, yields: int) -> bool:
@@ -95,7 +95,7 @@ class StoredRuns:
         """Write what a run has come to, for whoever waits for it elsewhere."""
         lease, run.lease = run.lease, None
         if lease is not None:
-            await written(self._store.settle(lease, result, tool=self._tool))
+            await finish_writing(self._store.settle(lease, result, tool=self._tool))
 
     async def give_back(
         self, run: ProgramRun, reason: str | None = None, refusals: Mapping[str, str] | None = None
@@ -106,7 +106,7 @@ class StoredRuns:
         """
         lease, run.lease = run.lease, None
         if lease is not None:
-            await written(self._store.release(lease, refusals=refusals, not_resumable=reason))
+            await finish_writing(self._store.release(lease, refusals=refusals, not_resumable=reason))
 
     async def withdraw(self, run_id: str, reason: str) -> None:
         """End a run that waits for a person, unless it has ended or somebody goes on with it."""
@@ -193,7 +193,7 @@ class StoredRuns:
         expires_at_ms = mapping_or_empty(lease.record.payload).get(_EXPIRES_KEY)
         if lease.record.state != "resting" or type(expires_at_ms) is not int or expires_at_ms > now_ms():
             return lease
-        await written(self._store.settle(lease, failed_result(_EXPIRED_TEXT, SNAPSHOT_EXPIRED, {})))
+        await finish_writing(self._store.settle(lease, failed_result(_EXPIRED_TEXT, SNAPSHOT_EXPIRED, {})))
         raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)
 
     async def claim_answered(self, interrupt: Interrupt, answers: Mapping[str, Any], scope: str) -> Lease | None:

@@ -62,7 +62,7 @@ def test_a_wait_for_another_process_goes_on_though_the_clock_is_put_forward(monk
         mine, lease = await held_run(store)
         Clocks(HOUR_MS).run_in(monkeypatch, stored)
         waits = asyncio.ensure_future(mine.take(to_run_id(lease.record.id), "s", 60_000))
-        await until(lambda: store._database._watches._watches or waits.done())
+        await until(lambda: store._database._notifier._watches or waits.done())
         await store.release(lease)
         return await waits
 

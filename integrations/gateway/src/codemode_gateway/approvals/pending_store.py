@@ -21,7 +21,7 @@ from codemode.observe.request_telemetry import in_no_trace
 from codemode.stores.errors import RecordExpiredError, StoreError, StoreUnavailableError, UnknownRequestError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
-from codemode.stores.resume_outcome import end_of
+from codemode.stores.resume_outcome import outcome_error
 from codemode.stores.resumer import Resumer
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
@@ -144,7 +144,7 @@ class Keeping:
         """Return the run of the same program that has not ended, the newest; None where there is none."""
         labels = {"program": self._tool.program(code)}
         # Before every run: a look on the loop spares the way through a thread, where the store has such a look.
-        look: Any = getattr(self.store, "has_surely_none_open", None)
+        look: Any = getattr(self.store, "can_rule_out_open_records", None)
         if look is not None and look(tenant=self._tenant, app=self._app, labels=labels):
             return None
         page = await self.store.list(tenant=self._tenant, app=self._app, labels=labels, limit=_MOST_OF_ONE_PROGRAM)
@@ -267,7 +267,7 @@ class RunsOf:
                 continuation=result.continuation,
                 tool=self,
             )
-        if isinstance(result.exception, CodeModeError) and end_of(result.exception) is None:
+        if isinstance(result.exception, CodeModeError) and outcome_error(result.exception) is None:
             raise result.exception
         return result
 
