@@ -54,7 +54,7 @@ ray: $(STAMP) $(RAY)/.installed
 	$(RAY)/bin/python -m tests.soak.ray_rollouts $(RAY_PROGRAMS)
 	$(RAY)/bin/python -m tests.soak.ray_rollouts 1000 4 postgres
 
-# Every row of docs/comparison.md on both sides, and the page from what they print: some fifteen minutes.
+# Every row of integrations/comparison/README.md on both sides, and the page from what they print: some fifteen minutes.
 comparison: $(STAMP) $(COMPARISON)/.installed
 	$(BIN)/python integrations/comparison/run.py
 

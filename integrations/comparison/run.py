@@ -1,4 +1,4 @@
-"""Runs every row of the comparison on both sides and writes `docs/comparison.md`: `make comparison`.
+"""Runs every row of the comparison on both sides and writes `integrations/comparison/README.md`: `make comparison`.
 
 ``python integrations/comparison/run.py langchain`` runs those of one framework; with names of scripts it runs these,
 and prints them alone.

@@ -1,9 +1,10 @@
-"""The tables of `docs/comparison.md`: one row for each script, made from what the scripts print."""
+"""The tables of `integrations/comparison/README.md`: one row for each script, made from what the scripts print."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 TREE = Path(__file__).parents[2]
-PAGE = TREE / "docs" / "comparison.md"
+PAGE = TREE / "integrations" / "comparison" / "README.md"
 # Per framework: ours, then the peers that do the same in it. "core" is without a framework's agent.
 SIDES = {
     "pydantic-ai": ("codemode-pydantic-ai", "pydantic-ai-harness"),
@@ -75,7 +76,7 @@ def write(framework: str, told: str, answers: Mapping[Path, Sequence[str]]) -> N
         if part != before:
             lines.append(f"| **{PARTS[part]}** |{' |' * len(sides)}")
             before = part
-        link = f"../{script.relative_to(TREE).as_posix()}"
+        link = os.path.relpath(script, PAGE.parent)
         lines.append(f"| [{question(script)}]({link}) | {' | '.join(cells)} |")
     head, begin, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- {framework} -->\n")
     _, end, tail = rest.partition(f"<!-- end of {framework} -->")

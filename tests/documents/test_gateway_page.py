@@ -17,7 +17,7 @@ from suite import each_row
 import codemode.surfaces.modules
 
 TREE = Path(__file__).parents[2]
-PAGE = (TREE / "docs" / "gateway.md").read_text(encoding="utf-8")
+PAGE = (TREE / "integrations" / "gateway" / "GUIDE.md").read_text(encoding="utf-8")
 REFERENCE = (TREE / "docs" / "gateway-configuration.md").read_text(encoding="utf-8")
 ERRORS = (TREE / "docs" / "errors.md").read_text(encoding="utf-8")
 COMMAND_LINE = (TREE / "docs" / "command-line.md").read_text(encoding="utf-8")

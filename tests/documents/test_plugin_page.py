@@ -1,4 +1,4 @@
-"""What docs/plugin.md shows stands in the smallest plugin, or in its test, as it is."""
+"""What integrations/PLUGIN.md shows stands in the smallest plugin, or in its test, as it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 TREE = Path(__file__).parents[2]
-PAGE = (TREE / "docs" / "plugin.md").read_text(encoding="utf-8")
+PAGE = (TREE / "integrations" / "PLUGIN.md").read_text(encoding="utf-8")
 FOLDER = TREE / "examples" / "smallest_plugin"
 PLUGIN = (FOLDER / "codemode_tinyloop.py").read_text(encoding="utf-8")
 OTHERS = [FOLDER / "pyproject.toml", TREE / "tests" / "process" / "test_smallest_plugin.py"]

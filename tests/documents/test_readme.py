@@ -16,7 +16,14 @@ from suite import full_only
 from warm_python import WarmPython
 
 TREE = Path(__file__).parents[2]
-PAGES = [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
+PAGES = [
+    TREE / "README.md",
+    *sorted((TREE / "docs").rglob("*.md")),
+    *(
+        TREE / "integrations" / name
+        for name in ("PLUGIN.md", "gateway/README.md", "gateway/GUIDE.md", "console/GUIDE.md")
+    ),
+]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = {page: _BLOCK.findall(page.read_text(encoding="utf-8")) for page in PAGES}
 

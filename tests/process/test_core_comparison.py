@@ -1,4 +1,4 @@
-"""What docs/comparison.md says of the core without a framework is so: our side of each row's script gives that answer.
+"""Check our answers of the comparison page (integrations/comparison/README.md) without a framework.
 
 The other packages' answers are checked by `make comparison` alone, which runs them.
 """

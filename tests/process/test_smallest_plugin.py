@@ -1,4 +1,4 @@
-"""The plugin of docs/plugin.md keeps the promises of every plugin, in its framework that does not exist."""
+"""The plugin of integrations/PLUGIN.md keeps the promises of every plugin, in its framework that does not exist."""
 
 from __future__ import annotations
 

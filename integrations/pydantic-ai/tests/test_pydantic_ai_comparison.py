@@ -1,4 +1,4 @@
-"""What docs/comparison.md says of this package is so: each row's script gives the answer that is written there.
+"""Check our answers of the comparison page (integrations/comparison/README.md).
 
 The other package's answers are checked by `make comparison` alone, which runs it.
 """

@@ -15,7 +15,7 @@ from .prepared import PreparedTool, prepared
 from .server_lists import LISTED_AGAIN, LeftOut, entry_label, kind_of
 from .tool import ImpossibleNameError, Tool, check_name
 
-_ADAPTER_PAGE = "docs/plugin.md, section 2, The adapter"
+_ADAPTER_PAGE = "integrations/PLUGIN.md, section 2, The adapter"
 # What tool objects of frameworks have: a name, and a description or a schema.
 _NAMED = ("name", "tool_name")
 _DESCRIBING = (
