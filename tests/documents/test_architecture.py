@@ -1,4 +1,4 @@
-"""The picture of the floors shows what their table says, and the journeys pass files of the package."""
+"""The flows of the architecture page pass files of the package, and each field of the profile has a reader."""
 
 from __future__ import annotations
 
@@ -8,42 +8,22 @@ from pathlib import Path
 import pytest
 
 TREE = Path(__file__).parents[2]
-PAGE = (TREE / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (TREE / "ARCHITECTURE.md").read_text(encoding="utf-8")
 PACKAGE = TREE / "src" / "codemode"
 PLACES = [PACKAGE, *(TREE / "integrations").glob("*/src")]
 
-_ROW = re.compile(r"^\| (\d) \| ((?:`[^`]+`(?:, )?)+)", re.MULTILINE)
-_NAME = re.compile(r"[\w.]+(?:/|\.py)")
-_JOURNEY = re.compile(r"^### (.+?)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
+_FLOW = re.compile(r"^### (.+?)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
-JOURNEYS = dict(_JOURNEY.findall(PAGE.split("## Five journeys", 1)[1]))
+FLOWS = dict(_FLOW.findall(PAGE.split("## Flows", 1)[1]))
 
 
-def table() -> dict[str, int]:
-    return {name: int(floor) for floor, names in _ROW.findall(PAGE) for name in re.findall(r"`([^`]+)`", names)}
+def test_the_page_shows_three_flows():
+    assert len(FLOWS) == 3
 
 
-def picture() -> dict[str, int]:
-    text = PAGE.split("## The floors", 1)[1].split("```text\n", 1)[1].split("```", 1)[0]
-    floors: dict[str, int] = {}
-    floor = 0
-    for line in text.splitlines():
-        floor = int(line[0]) if line[0].isdigit() else floor
-        floors |= dict.fromkeys(_NAME.findall(line), floor)
-    return floors
-
-
-def test_the_picture_shows_the_floors_of_the_table():
-    assert picture() == table()
-
-
-def test_there_are_five_journeys():
-    assert len(JOURNEYS) == 5
-
-
-@pytest.mark.parametrize("name", JOURNEYS)
-def test_a_journey_passes_files_of_the_package_in_numbered_steps(name: str):
-    steps = _STEP.findall(JOURNEYS[name])
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_flow_passes_files_of_the_package_in_numbered_steps(name: str):
+    steps = _STEP.findall(FLOWS[name])
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
     files = [file for _, step in steps for file in re.findall(r"`([\w/]+\.(?:py|js))`", step)]
     assert len(files) >= 8

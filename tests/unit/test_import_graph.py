@@ -1,4 +1,4 @@
-"""The arrows between modules point down the floors of docs/architecture.md, and the pure rooms stay pure."""
+"""The arrows between modules point down the layers of ARCHITECTURE.md, and the pure packages stay pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TREE = Path(__file__).parents[2]
 ROOT = TREE / "src" / "codemode"
 
 _ROW = re.compile(r"^\| (\d) \| ((?:`[^`]+`(?:, )?)+)( PURE)? \|", re.MULTILINE)
-ROWS = _ROW.findall((TREE / "docs" / "architecture.md").read_text(encoding="utf-8"))
-FLOORS = {name.strip("`/").removesuffix(".py"): int(number) for number, names, _ in ROWS for name in names.split(", ")}
+ROWS = _ROW.findall((TREE / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+LAYERS = {name.strip("`/").removesuffix(".py"): int(number) for number, names, _ in ROWS for name in names.split(", ")}
 PURE = {names.strip("`/") for _, names, pure in ROWS if pure}
 IMPURE_MODULES = {"asyncio", "subprocess", "time", "random", "os", "secrets", "socket", "uuid", "datetime", "tempfile"}
 FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
@@ -62,7 +62,7 @@ def own_imports(file: str) -> set[str]:
     return {path for path in files.values() if path is not None}
 
 
-def room(file: str) -> str:
+def package(file: str) -> str:
     """Return the folder or the module at the top level."""
     return Path(file).parts[0].removesuffix(".py")
 
@@ -86,34 +86,36 @@ def test_the_unit_tests_lie_in_the_same_rooms():
 
 
 def test_the_page_names_every_room_and_no_other():
-    assert {room(file) for file in FILES} == set(FLOORS)
+    assert {package(file) for file in FILES} == set(LAYERS)
     assert sorted(file for file in FILES if "/" not in file) == [
         "__init__.py", "__main__.py", "cached_property.py", "errors.py", "plugins.py", "profile.py", "records.py",
         "types.py",
     ]  # fmt: skip
 
 
-def test_every_arrow_between_rooms_points_down():
-    arrows = [(file, target) for file in FILES for target in own_imports(file) if room(target) != room(file)]
+def test_every_arrow_between_packages_points_down():
+    arrows = [(file, target) for file in FILES for target in own_imports(file) if package(target) != package(file)]
     assert len(arrows) > len(FILES)
-    # The command line's entry is a room of its own floor with the public names.
-    upward = [one for one in arrows if one[0] != "__main__.py" and FLOORS[room(one[1])] >= FLOORS[room(one[0])]]
-    assert not upward, f"these import what is not on a floor below their own: {upward}"
+    # The command line's entry is a package of its own layer with the public names.
+    upward = [one for one in arrows if one[0] != "__main__.py" and LAYERS[package(one[1])] >= LAYERS[package(one[0])]]
+    assert not upward, f"these import what is not on a lower layer: {upward}"
 
 
 _MUST_NOT = re.compile(r"^\| \d \| `(\w+)/`(?: PURE)? \|[^|]*\| ([^|]+) \|", re.MULTILINE)
 KNOWN_BY = {"keys": "continuations", "the parser": "guest", "tools": "tools", "workers": "workers"}
 STRANGERS = [
     (one, KNOWN_BY[what])
-    for one, unknown in _MUST_NOT.findall((TREE / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    for one, unknown in _MUST_NOT.findall((TREE / "ARCHITECTURE.md").read_text(encoding="utf-8"))
     for what in unknown.split(", ")
     if what in KNOWN_BY
 ]
 
 
 @each_row("knowing, unknown", STRANGERS)
-def test_a_room_imports_nothing_of_what_it_must_not_know(knowing: str, unknown: str):
-    assert [file for file in FILES if room(file) == knowing for one in own_imports(file) if room(one) == unknown] == []
+def test_a_package_imports_nothing_of_what_it_must_not_know(knowing: str, unknown: str):
+    assert [
+        file for file in FILES if package(file) == knowing for one in own_imports(file) if package(one) == unknown
+    ] == []
 
 
 def test_the_page_says_who_must_not_know_whom():
@@ -124,8 +126,8 @@ def test_a_surface_knows_no_other():
     def surface(file: str) -> str:
         return Path(file).parts[1]
 
-    files = [file for file in FILES if room(file) == "surfaces" and len(Path(file).parts) > 2]
-    between = [(file, one) for file in files for one in own_imports(file) if room(one) == "surfaces"]
+    files = [file for file in FILES if package(file) == "surfaces" and len(Path(file).parts) > 2]
+    between = [(file, one) for file in files for one in own_imports(file) if package(one) == "surfaces"]
     assert [(file, one) for file, one in between if surface(file) != surface(one)] == []
 
 
@@ -138,15 +140,15 @@ def test_no_arrows_form_a_circle():
 
 
 def test_pure_modules_import_no_clock_no_chance_and_no_world():
-    pure = [file for file in FILES if room(file) in PURE]
-    assert {room(file) for file in pure} == PURE
+    pure = [file for file in FILES if package(file) in PURE]
+    assert {package(file) for file in pure} == PURE
     assert [(file, one) for file in pure for one in imports(file) if one.split(".")[0] in IMPURE_MODULES] == []
 
 
-@each_row("file", [file for file in FILES if room(file) == "guest"])
+@each_row("file", [file for file in FILES if package(file) == "guest"])
 def test_what_runs_in_a_worker_imports_nothing_of_the_package(file: str):
     # For types a file may name another one of the guest; at run time each is loaded by path, alone.
-    assert {room(target) for target in own_imports(file)} <= {"guest"}
+    assert {package(target) for target in own_imports(file)} <= {"guest"}
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
     allowed = {id(node) for block in for_types for node in ast.walk(block)}
