@@ -67,7 +67,7 @@ def parse_describe_input(meta_tool: str, value: Any, options: CodeCallOptions) -
     """Return which tools are asked for, and how many at most. Raises `CodeModeToolError` for a wrong input."""
     reader = InputReader(meta_tool, value, _DESCRIBE_FIELDS)
     tools, tool_names = reader.strings("tools"), reader.strings("toolNames")
-    max_definitions = reader.clamped_integer("max", options.max_definitions, MAX_LISTED)
+    max_definitions = reader.integer_in_range("max", options.max_definitions, MAX_LISTED)
     reader.require("tools", "toolNames")
     reader.raise_problems()
     return tuple(dict.fromkeys((*(tools or ()), *(tool_names or ())))), max_definitions
@@ -151,7 +151,7 @@ def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> 
     request = SearchRequest(
         queries=tuple(dict.fromkeys(text[:MAX_QUERY_CHARACTERS] for text in requested)),
         reports_queries=queries is not None,
-        top_k=reader.clamped_integer("topK", options.top_k, MAX_LISTED),
+        top_k=reader.integer_in_range("topK", options.top_k, MAX_LISTED),
         app_ids=_merge_filters(filters.strings("appIds"), reader.strings("appIds")),
         tags=_merge_filters(filters.strings("tags"), None),
         excluded_sources=frozenset(name for name, is_included in sources.items() if not is_included),
@@ -173,7 +173,7 @@ async def answer_search(tools: ToolSet, request: SearchRequest) -> dict[str, Any
     """Return the tools that fit, best first, and warnings where something should be known of that."""
     registered = list(tools.indexed.values())
     candidates = (
-        await run_check(len(registered), partial(_admitted_positions, registered, request))
+        await run_check(len(registered), partial(_find_admitted_positions, registered, request))
         if request.has_filters
         else None
     )
@@ -222,18 +222,22 @@ def _warn_unknown_filters(registered: list[RegisteredTool], request: SearchReque
     }
     tags = {tag: None for registered_tool in registered for tag in registered_tool.info.tags}
     warnings: list[str] = []
-    for kind, requested, known_values in (("app", request.app_ids, apps), ("tag", request.tags, tags)):
-        if requested and not known_values.keys() & requested:
+    for kind, requested, existing_values in (("app", request.app_ids, apps), ("tag", request.tags, tags)):
+        if requested and not existing_values.keys() & requested:
             missing = " or ".join(
                 f"{registered_tool[:_MAX_LISTED_NAME_CHARACTERS]!r}"
                 for registered_tool in sorted(requested)[:_MAX_LISTED_NAMES]
             )
-            has = f"; there are {', '.join(map(repr, list(known_values)[:_MAX_LISTED_NAMES]))}" if known_values else ""
+            has = (
+                f"; there are {', '.join(map(repr, list(existing_values)[:_MAX_LISTED_NAMES]))}"
+                if existing_values
+                else ""
+            )
             warnings.append(f"No tool has the {kind} {missing}{has}.")
     return warnings
 
 
-def _admitted_positions(registered: list[RegisteredTool], request: SearchRequest) -> set[int]:
+def _find_admitted_positions(registered: list[RegisteredTool], request: SearchRequest) -> set[int]:
     return {index for index, tool in enumerate(registered) if request.admits(tool)}
 
 
@@ -374,7 +378,7 @@ class MetaCalls(SyncForms):
         input = {"script": program} if isinstance(program, str) else program  # noqa: A001 - as above
         catalog = self._tools.catalog
         try:
-            script, given = await parse_execute_input(self._full_name("execute"), input, script_context, catalog)
+            script, script_data = await parse_execute_input(self._full_name("execute"), input, script_context, catalog)
         except CodeModeToolError as error:
             await report_wrong_input(self.options, self._profile, find_script(input), outer.call.tool_call_id, error)
             raise
@@ -382,7 +386,7 @@ class MetaCalls(SyncForms):
         run = load_execution()
         rules = self._profile.static_rules
         catalog = with_library(catalog, self.library, script, outer.call, pool, rules)
-        execution = run.Execution(self._profile, catalog, self._new_run_settings, outer, pool, given=given)
+        execution = run.Execution(self._profile, catalog, self._new_run_settings, outer, pool, given=script_data)
         return outcome_to_result(await execution.start(script), self._max_model_characters, script)
 
     async def invoke(
@@ -405,8 +409,8 @@ class MetaCalls(SyncForms):
         run = load_execution()
         # What is refused takes the way of every call: nobody can tell it from a name that leads to no tool.
         allowed = [name] if await allows_direct_call(tools, name, self.options.direct_calls, pool) else []
-        given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
-        execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
+        script_data: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
+        execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=script_data)
         return outcome_to_result(await execution.call(name, text=text), self._max_model_characters)
 
     async def resume(
@@ -450,13 +454,13 @@ class MetaCalls(SyncForms):
             return await self.execute(input, call, script_context=script_context)
         if meta_tool == "invoke":
             return await self.invoke(input, call)
-        known_names = ", ".join(
+        available_names = ", ".join(
             self._full_name(meta_tool_name)
             for meta_tool_name in META_TOOLS
             if meta_tool_name != "invoke" or self.options.direct_calls.enabled
         )
         shown = meta_name[:_MAX_NAME_CHARACTERS]
-        message = f"there is no meta-tool {shown!r}; there are {known_names}"
+        message = f"there is no meta-tool {shown!r}; there are {available_names}"
         raise CodeModeToolError(message, details={"tool_name": shown})
 
     def _create_outer_call(self, call: CallContext | None) -> OuterCall:

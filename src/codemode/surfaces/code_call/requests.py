@@ -59,7 +59,7 @@ class InputReader:
         """Return a number."""
         return self._read(key, _is_number, "a number")
 
-    def clamped_integer(self, key: str, default: int, maximum: int) -> int:
+    def integer_in_range(self, key: str, default: int, maximum: int) -> int:
         """Return an integer, brought into 1 to ``most``."""
         value = self._read(key, _is_integer, "an integer")
         return default if value is None else min(max(int(value), 1), maximum)

@@ -24,14 +24,14 @@ def unwrap_outcome(outcome: RunOutcome) -> Any:
     """Return the value or the interrupt that a run came to; raise its error."""
     error = outcome.error
     if error is None:
-        return presented_value(outcome) if outcome.interrupt is None else outcome.interrupt
+        return present_value(outcome) if outcome.interrupt is None else outcome.interrupt
     try:
         raise error
     finally:
         del error, outcome  # the traceback holds this frame: nothing in it may hold the error
 
 
-def presented_value(outcome: RunOutcome) -> Any:
+def present_value(outcome: RunOutcome) -> Any:
     """Return the value of a run, with its images, audio, files, dates, bytes and sets in their places."""
     if outcome.is_tagged:
         outcome = with_python_values(outcome)
@@ -45,7 +45,7 @@ def presented_value(outcome: RunOutcome) -> Any:
 
 def with_presented_value(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with that value."""
-    value = presented_value(outcome)
+    value = present_value(outcome)
     if value is outcome.value:
         return outcome
     from ...execution.outcome import changed

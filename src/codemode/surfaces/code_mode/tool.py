@@ -128,16 +128,16 @@ class CodeModeTool(SyncForms):
         """
         js = extract_program(program)
         if call is None and not self.options.has_state:
-            outer, place = self._default_outer_call, None
+            outer, state_location = self._default_outer_call, None
         else:
-            outer, place = self._prepare_outer_call(check_call(call))
+            outer, state_location = self._prepare_outer_call(check_call(call))
         pool = await prepared(self._pool, self.options)
         run = load_execution()
         catalog: ToolCatalog[PreparedTool] = self.catalog
         if self.library is not None:
             catalog = with_library(self.catalog, self.library, js, check_call(call), pool)
         execution = run.Execution(CODE_MODE, catalog, self.options, outer, pool)
-        return await self._finish_run(await execution.start(js), place, js)
+        return await self._finish_run(await execution.start(js), state_location, js)
 
     async def resume(
         self,
@@ -152,12 +152,12 @@ class CodeModeTool(SyncForms):
         Uses this tool's tools, options and pool, and of ``call`` everything but ``tool_call_id`` and ``started_at_ms``,
         which are those of the paused call.
         """
-        outer, place = self._prepare_outer_call(call := check_call(call))
+        outer, state_location = self._prepare_outer_call(call := check_call(call))
         catalog = with_library(self.catalog, self.library, None, call, self._pool)
         outcome = await resume_answered(
             CODE_MODE, interrupt, resolution, resolutions, catalog, self.options, outer, self._pool
         )
-        return await self._finish_run(outcome, place)
+        return await self._finish_run(outcome, state_location)
 
     def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
         """Return what the model is shown for a result: ``{"type": "text" | "json", "value": ...}``.
@@ -202,17 +202,17 @@ class CodeModeTool(SyncForms):
 
         Raises `TypeError` for a place that is none.
         """
-        place = state_place(self.options, call)
-        if place is not None:
-            call = replace(call, state=place)
-        return OuterCall(call=call, is_traced=self.options.model_output.tells_of_runs), place
+        state_location = state_place(self.options, call)
+        if state_location is not None:
+            call = replace(call, state=state_location)
+        return OuterCall(call=call, is_traced=self.options.model_output.tells_of_runs), state_location
 
-    async def _finish_run(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> Any:
+    async def _finish_run(self, outcome: RunOutcome, state_location: StatePlace | None, js: str = "") -> Any:
         """Return or raise what a run came to; what is to be shown beside its result is kept."""
-        if outcome.status == "failed" and place is not None:
+        if outcome.status == "failed" and state_location is not None:
             from ...execution.program_state import keep_call_results
 
-            await keep_call_results(outcome, place)
+            await keep_call_results(outcome, state_location)
         if outcome.status != "completed":
             return unwrap_outcome(outcome)
         contents = None if outcome.ledger is None else outcome.ledger.contents
@@ -225,7 +225,7 @@ class CodeModeTool(SyncForms):
         is_rich = plain_outcome is not outcome
         if is_plain and outcome.value is not None and not self._output_formatter.adds_run_details and not is_rich:
             return outcome.value
-        replacement_text = await self._build_replacement_text(plain_outcome, place, js)
+        replacement_text = await self._build_replacement_text(plain_outcome, state_location, js)
         if not is_plain:
             outcome = await run_bounded(outcome.value, partial(with_presented_value, outcome))
         details: Any = {"replacement_text": replacement_text, "json_bytes": size, "is_plain": is_plain}
@@ -233,7 +233,7 @@ class CodeModeTool(SyncForms):
         self._output_formatter.remember(outcome.outer_tool_call_id, outcome.value, outcome.trace, **details)
         return outcome.value
 
-    async def _build_replacement_text(self, outcome: RunOutcome, place: StatePlace | None, js: str) -> str:
+    async def _build_replacement_text(self, outcome: RunOutcome, state_location: StatePlace | None, js: str) -> str:
         """Return what a model reads in place of a result that is nothing, or too large."""
         value, max_characters = outcome.value, self.options.model_output.max_model_characters
         if value is None:
@@ -244,7 +244,7 @@ class CodeModeTool(SyncForms):
             return ""
         from ...execution.program_state import told_of_large  # late: it brings the ledger along
 
-        return await told_of_large(outcome, max_characters, place)
+        return await told_of_large(outcome, max_characters, state_location)
 
     def _get_tool_formatter(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

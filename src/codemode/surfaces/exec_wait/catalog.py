@@ -63,8 +63,8 @@ class ViewableCatalog(Protocol):
     def get(self, name: str) -> PreparedTool | None: ...
     def ask(self, name: str, argument: Any) -> Any: ...
     def unknown_tool(self, name: str) -> CodeModeToolError: ...
-    def require_same(self, given: Mapping[str, Any] | None) -> None: ...
-    async def list_servers(self, given: Mapping[str, Any] | None = None) -> None: ...
+    def require_same(self, invocation_data: Mapping[str, Any] | None) -> None: ...
+    async def list_servers(self, invocation_data: Mapping[str, Any] | None = None) -> None: ...
 
 
 class CatalogView:
@@ -132,17 +132,17 @@ class CatalogView:
 
     def given_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - as above
         """Return the texts that a program may look at."""
-        given: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         if self._included & INCLUDE_ENTRIES:
-            given["entries"] = self._catalog.entries_text[0]
+            data["entries"] = self._catalog.entries_text[0]
         if self._included & INCLUDE_NAMES:
-            given["names"] = self._catalog.names_text
+            data["names"] = self._catalog.names_text
         if self._included & INCLUDE_SERVERS:
-            given["servers"] = self._catalog.servers_text
-            given[SERVERS_DIGEST] = self._catalog.servers_digest
+            data["servers"] = self._catalog.servers_text
+            data[SERVERS_DIGEST] = self._catalog.servers_digest
         if self._scopes is not None:
-            given["scopes"] = self._scopes.text
-        return given
+            data["scopes"] = self._scopes.text
+        return data
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return the error of a program that uses modules, or names that are not there; nothing of it runs."""
@@ -161,14 +161,14 @@ class CatalogView:
         from ...protocol.ending_errors import syntax_error  # late: making a pair runs no program
         from ...source.checks import check_free_names
 
-        name_problems = check_free_names(facts, self._unambiguous_names(), self._known_globals(), _TOOL_CALL)
+        name_problems = check_free_names(facts, self._list_unambiguous_names(), self._collect_globals(), _TOOL_CALL)
         return syntax_error(name_problems) if name_problems else None
 
-    def _known_globals(self) -> frozenset[str]:
+    def _collect_globals(self) -> frozenset[str]:
         scope_globals = () if self._scopes is None else (path.partition(".")[0] for path in self._scopes.tools)
         return frozenset((*GLOBALS, "tools", *scope_globals))
 
-    def _unambiguous_names(self) -> list[str]:
+    def _list_unambiguous_names(self) -> list[str]:
         """Return the names on ``tools`` that exactly one tool has."""
         counts = Counter(tool_id.rpartition(":")[2].replace("-", "_") for tool_id in self._catalog)
         return [name for name, count in counts.items() if count == 1]
@@ -251,8 +251,8 @@ class ExecCatalog:
 
     @cached_property
     def _may_ask(self) -> bool:
-        servers_may_ask = any(one.may_ask for one in self.servers)
-        return servers_may_ask or any(one.tool.may_ask for one in self._entries.values())
+        servers_may_ask = any(server.may_ask for server in self.servers)
+        return servers_may_ask or any(server.tool.may_ask for server in self._entries.values())
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this id: of the catalog, or of a server."""
@@ -405,32 +405,32 @@ class ExecCatalog:
         server_texts = "\n".join(f"{server.owner} {server.digest}" for server in self.servers)
         return hashlib.sha256(server_texts.encode()).hexdigest()[:32]
 
-    async def list_servers(self, given: Mapping[str, Any] | None = None) -> None:
+    async def list_servers(self, invocation_data: Mapping[str, Any] | None = None) -> None:
         """List the servers that have not been listed yet. What fails is left out.
 
-        Raises as `require_servers` for a program that goes on, of which ``given`` is what it was given.
+        Raises as `require_servers` for a program that goes on, of which ``invocation_data`` is what it was given.
         """
         import asyncio
 
         seconds = self._options.waits_ms / 2000  # the program is to have some of its time
         await asyncio.gather(*(server.list(seconds) for server in self.servers if not server.is_listed))
-        self.require_servers(given)
+        self.require_servers(invocation_data)
 
-    def require_same(self, given: Mapping[str, Any] | None) -> None:
+    def require_same(self, invocation_data: Mapping[str, Any] | None) -> None:
         """Refuse a program that was begun over another catalog. Raises `CodeModeProtocolError`."""
-        if given is self.invocation_data:
+        if invocation_data is self.invocation_data:
             return
-        if given is not None and given.get(_CATALOG_KEY) != self.invocation_data[_CATALOG_KEY]:
+        if invocation_data is not None and invocation_data.get(_CATALOG_KEY) != self.invocation_data[_CATALOG_KEY]:
             raise _catalog_changed_error("the catalog has changed")
         if all(server.is_listed for server in self.servers):
-            self.require_servers(given)
+            self.require_servers(invocation_data)
 
-    def require_servers(self, given: Mapping[str, Any] | None) -> None:
+    def require_servers(self, invocation_data: Mapping[str, Any] | None) -> None:
         """Refuse a program that was begun over other servers, or other tools of theirs, as far as they are listed.
 
         Raises `CodeModeProtocolError`.
         """
-        started_digest = None if given is None else given.get(SERVERS_DIGEST)
+        started_digest = None if invocation_data is None else invocation_data.get(SERVERS_DIGEST)
         if started_digest is None or started_digest == self.servers_digest:
             return
         missing = [server.name for server in self.servers if not server.is_listed]

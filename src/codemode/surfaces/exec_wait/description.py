@@ -73,10 +73,10 @@ def describe_exec(
 
 
 def _describe_servers(servers: Sequence[str]) -> str:
-    shown_names = [f"MCP.{server}" for server in servers[:_MAX_SERVERS]]
-    more_text = f" and {len(servers) - len(shown_names)} more" if len(servers) > len(shown_names) else ""
+    listed_names = [f"MCP.{server}" for server in servers[:_MAX_SERVERS]]
+    more_text = f" and {len(servers) - len(listed_names)} more" if len(servers) > len(listed_names) else ""
     return (
-        f"MCP servers: {', '.join(shown_names)}{more_text}. Their tools are called as"
+        f"MCP servers: {', '.join(listed_names)}{more_text}. Their tools are called as"
         " `await MCP.<server>.<tool>(input)` with one object. `await API.list()`"
         " names the files that declare them, `await API.read(path)` gives one, and"
         " `await MCP.<server>.$api(tool, {schema: true})` the declaration of a single tool."

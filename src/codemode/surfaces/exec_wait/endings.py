@@ -29,7 +29,7 @@ from ...host.cancellation import kept_from_cancelling
 from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure
 from .catalog import PairContext
-from .results import format_output, format_pending_calls, waiting_result
+from .results import build_waiting_result, format_output, format_pending_calls
 from .run_texts import ResultFactory
 from .runs import RunRegistry
 from .waiting_run import ABORTED as RUN_ABORTED
@@ -53,12 +53,12 @@ ALREADY_RESUMED = "the program has gone on already, and waits: call wait with th
 class RunSettler:
     """Takes a run from an outcome to the result of the call that has brought it about."""
 
-    def __init__(self, setup: PairContext, runs: RunRegistry, words: ResultFactory) -> None:
+    def __init__(self, setup: PairContext, runs: RunRegistry, result_factory: ResultFactory) -> None:
         self._options = setup.options
         self._max_model_characters = setup.settings.model_output.max_model_characters
         self._stored = setup.stored
         self._runs = runs
-        self._result_factory = words
+        self._result_factory = result_factory
 
     async def settle(
         self,
@@ -106,7 +106,7 @@ class RunSettler:
     async def store_result(self, run: ProgramRun, result: dict[str, Any]) -> dict[str, Any]:
         """Write the result for whoever waits for it elsewhere, where the run is kept, and return it."""
         if self._stored is not None:
-            run.call_on_own_loop(run.cancel_lease_renewal)
+            run.call_on_loop(run.cancel_lease_renewal)
             if run.lease is not None:
                 await (self._stored.give_back(run) if run.is_released else self._stored.settle(run, result))
         return result
@@ -120,7 +120,7 @@ class RunSettler:
         if self._stored is None or run.lease is None:
             self._runs.end(run, FAILED)
             return self._result_factory.build_failure(store_away_text(error), RUNTIME_UNAVAILABLE, output, telemetry)
-        run.call_on_own_loop(run.cancel_lease_renewal)
+        run.call_on_loop(run.cancel_lease_renewal)
         self._runs.forget(run)
         await self._stored.give_back(run)
         if error.details.get("is_lost"):
@@ -151,7 +151,7 @@ class RunSettler:
             if not await self._store_suspended(self._stored, run, rest, outcome):
                 await execution.abort(_CONTINUED_ELSEWHERE)
                 self._runs.forget(run)
-                run.call_on_own_loop(run.cancel_lease_renewal)
+                run.call_on_loop(run.cancel_lease_renewal)
                 return self._result_factory.build_failure(
                     _CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry
                 )
@@ -166,7 +166,7 @@ class RunSettler:
             )
         for_person = self._options.approvals == "park"
         pending = format_pending_calls(rest.pending, for_person=for_person)
-        return waiting_result(run.run_id, rest.reason, pending, output, telemetry)
+        return build_waiting_result(run.run_id, rest.reason, pending, output, telemetry)
 
     async def _store_suspended(self, stored: StoredRuns, run: ProgramRun, rest: AtRest, outcome: RunOutcome) -> bool:
         """Keep a run at rest in the store, if that can be. False: it is somebody else's by now."""
@@ -183,7 +183,7 @@ class RunSettler:
                 from .stored import to_run_id
 
                 self._runs.rename(run, to_run_id(run.lease.record.id))
-            run.call_on_own_loop(lambda: _start_lease_renewal(stored, run))
+            run.call_on_loop(lambda: _start_lease_renewal(stored, run))
         return True
 
     async def _settle_interrupt(self, run: ProgramRun, outcome: RunOutcome, interrupt: Interrupt) -> Any:
@@ -203,7 +203,7 @@ class RunSettler:
             return await self.store_result(
                 run, self._result_factory.build_abort_result(run, output, telemetry, aborted)
             )
-        run.call_on_own_loop(run.cancel_lease_renewal)
+        run.call_on_loop(run.cancel_lease_renewal)
         try:
             run_id = await self._stored.park(run, interrupt)
         except Exception as error:  # noqa: BLE001 - a store may be host code
@@ -227,7 +227,7 @@ class RunSettler:
             for request in interrupt.requests
         ]
         result = self._result_factory.add_approval_note(
-            waiting_result(run_id, "pending_tools", calls, output, telemetry)
+            build_waiting_result(run_id, "pending_tools", calls, output, telemetry)
         )
         return result if is_parked else interrupt
 

@@ -135,7 +135,7 @@ def to_camel_case(name: str) -> str:
 def assign_server_names(owners: Iterable[str]) -> dict[str, str]:
     """Return what each server is called in programs, by its owner's name."""
     taken: set[str] = set()
-    return {owner: _unused_name(to_camel_case(safe_name(owner)), taken, frozenset()) for owner in owners}
+    return {owner: _choose_unused_name(to_camel_case(safe_name(owner)), taken, frozenset()) for owner in owners}
 
 
 def assign_tool_names(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -145,7 +145,7 @@ def assign_tool_names(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     # What is an identifier already is found under it, whatever the others become.
     identifiers_first = sorted(ordered, key=lambda name: to_camel_case(safe_name(name)) != name)
     primary_names = {
-        name: _unused_name(to_camel_case(safe_name(name)), taken, SERVER_MEMBERS) for name in identifiers_first
+        name: _choose_unused_name(to_camel_case(safe_name(name)), taken, SERVER_MEMBERS) for name in identifiers_first
     }
     identifiers: dict[str, tuple[str, ...]] = {}
     for name in ordered:
@@ -158,7 +158,7 @@ def assign_tool_names(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return identifiers
 
 
-def _unused_name(name: str, taken: set[str], reserved: frozenset[str]) -> str:
+def _choose_unused_name(name: str, taken: set[str], reserved: frozenset[str]) -> str:
     unused, number = name, 2
     while unused in taken or unused in reserved or unused in INHERITED_NAMES:
         unused, number = f"{name}{number}", number + 1
@@ -493,9 +493,9 @@ def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
 
 def declare_mcp_server(server: McpServer, tools: Sequence[ServerTool]) -> str:
     """Return a server with these tools as TypeScript, as many as one file may hold; the others are named."""
-    shown_tools, other_tools = _split_by_size([renamed(tool.tool, tool.names[0]) for tool in tools])
-    calls, aliases = call_types(shown_tools)
-    members = [f"{jsdoc(tool_doc(tool))}{tool.name}{call};" for tool, call in zip(shown_tools, calls, strict=True)]
+    fitting_tools, other_tools = _split_by_size([renamed(tool.tool, tool.names[0]) for tool in tools])
+    calls, aliases = call_types(fitting_tools)
+    members = [f"{jsdoc(tool_doc(tool))}{tool.name}{call};" for tool, call in zip(fitting_tools, calls, strict=True)]
     members += [f"// {tool.name}: see $api({tool.name!r})" for tool in other_tools]
     members += [_RESOURCES] if server.has_resources else []
     members += [_PROMPTS] if server.has_prompts else []

@@ -25,20 +25,20 @@ class InvalidConfigError(ValueError):
     code = INVALID_CONFIG
 
 
-def _clamp_integer(value: Any, path: str, least: int, most: int) -> int:
+def _clamp_integer(value: Any, path: str, minimum: int, maximum: int) -> int:
     if type(value) is not int:
         raise InvalidConfigError(f"{path} must be an integer, got {value!r}")
-    return min(max(value, least), most)
+    return min(max(value, minimum), maximum)
 
 
-def _clamped_field(default: int, minimum: int, maximum: int) -> Any:
-    return field(default=default, metadata={"check": partial(_clamp_integer, least=minimum, most=maximum)})
+def _bounded_field(default: int, minimum: int, maximum: int) -> Any:
+    return field(default=default, metadata={"check": partial(_clamp_integer, minimum=minimum, maximum=maximum)})
 
 
-def _choice_field(default: str, *words: str) -> Any:
+def _choice_field(default: str, *choices: str) -> Any:
     def check(value: Any, path: str) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise InvalidConfigError(f"{path} must be {' or '.join(map(repr, words))}, got {value!r}")
+        if not isinstance(value, str) or value not in choices:
+            raise InvalidConfigError(f"{path} must be {' or '.join(map(repr, choices))}, got {value!r}")
         return value
 
     return field(default=default, metadata={"check": check})
@@ -90,19 +90,19 @@ class ExecWaitOptions(OptionPart):
     runtime: str = _choice_field("quickjs", "quickjs", "quickjs-wasi")
     mode: str = _choice_field("only", "only")
     languages: tuple[str, ...] = field(default=LANGUAGES, metadata={"check": _check_languages})
-    timeout_ms: int = _clamped_field(10_000, 100, 60_000)
-    memory_limit_bytes: int = _clamped_field(64 * MIB, MIB, MAX_HEAP_BYTES)
-    max_output_bytes: int = _clamped_field(64 * _KIB, _KIB, 10 * MIB)
-    max_snapshot_bytes: int = _clamped_field(10 * MIB, _KIB, 256 * MIB)
-    max_pending_tool_calls: int = _clamped_field(16, 1, 128)
-    snapshot_ttl_seconds: int = _clamped_field(900, 1, 86_400)
-    search_default_limit: int = _clamped_field(8, 1, 50)
-    max_search_limit: int = _clamped_field(50, 1, 50)
+    timeout_ms: int = _bounded_field(10_000, 100, 60_000)
+    memory_limit_bytes: int = _bounded_field(64 * MIB, MIB, MAX_HEAP_BYTES)
+    max_output_bytes: int = _bounded_field(64 * _KIB, _KIB, 10 * MIB)
+    max_snapshot_bytes: int = _bounded_field(10 * MIB, _KIB, 256 * MIB)
+    max_pending_tool_calls: int = _bounded_field(16, 1, 128)
+    snapshot_ttl_seconds: int = _bounded_field(900, 1, 86_400)
+    search_default_limit: int = _bounded_field(8, 1, 50)
+    max_search_limit: int = _bounded_field(50, 1, 50)
     wait_timeout_ms: int | None = _optional_field(_check_wait_timeout)
-    max_tool_calls: int = _clamped_field(4_096, 1, 100_000)
-    max_waiting_runs: int = _clamped_field(64, 1, 10_000)
+    max_tool_calls: int = _bounded_field(4_096, 1, 100_000)
+    max_waiting_runs: int = _bounded_field(64, 1, 10_000)
     max_waiting_runs_per_conversation: int | None = _optional_field(_check_run_limit)
-    max_warm_runs: int = _clamped_field(4, 0, 64)
+    max_warm_runs: int = _bounded_field(4, 0, 64)
     approvals: Literal["interrupt", "park"] = _choice_field("interrupt", "interrupt", "park")
     host_error_detail: Literal["hidden", "message"] = _choice_field("hidden", "hidden", "message")
 
@@ -181,7 +181,7 @@ class ToolKinds:
     tool_kind: str
     languages: tuple[str, ...] = ()
 
-    def fixed_metadata(self) -> dict[str, str]:
+    def static_metadata(self) -> dict[str, str]:
         """Return what holds for every call. The input is of the language that one without any is in."""
         if not self.languages:
             return {TOOL_KIND: self.tool_kind}
@@ -191,7 +191,7 @@ class ToolKinds:
         """Return what holds for a call with this input; no kind of input where it names a language there is not."""
         language = value.get("language") if is_mapping(value) else None
         if not self.languages or language is None:
-            return self.fixed_metadata()
+            return self.static_metadata()
         input_kind = {TOOL_INPUT_KIND: language} if isinstance(language, str) and language in self.languages else {}
         return {TOOL_KIND: self.tool_kind, **input_kind}
 

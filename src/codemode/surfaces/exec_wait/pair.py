@@ -96,7 +96,7 @@ class PairTool:
 
         A framework's plugin puts it into the metadata of its tool.
         """
-        return self._kinds.fixed_metadata()
+        return self._kinds.static_metadata()
 
     def metadata_of(self, input: Any) -> dict[str, str]:  # noqa: A002 - the name that every framework uses
         """Return `metadata` of one call: ``toolInputKind`` is the language that its input says, when there is one."""

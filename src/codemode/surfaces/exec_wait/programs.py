@@ -208,7 +208,7 @@ class ProgramRunner:
         if execution.is_resting:
             self.runs.suspend_again(run)
             return
-        run.call_on_own_loop(run.cancel_lease_renewal)
+        run.call_on_loop(run.cancel_lease_renewal)
         if run.lease is not None:  # from where it was kept others go on, as soon as nobody holds it
             self.runs.forget(run)
             return
@@ -227,7 +227,7 @@ class ProgramRunner:
             return False
         if not run.execution.is_lost and (run.state != WAITING or run.execution.is_resting):
             return False
-        run.call_on_own_loop(run.cancel_lease_renewal)
+        run.call_on_loop(run.cancel_lease_renewal)
         await stored.give_back(run)
         self.runs.forget(run)
         return True
@@ -239,7 +239,7 @@ class ProgramRunner:
             raise unknown_run_error(run_id)
         if run.execution is not None and run.execution.is_lost and self.runs.end_orphaned(run):
             raise InvalidInputError("wait: the event loop of this run is closed, and its calls with it", ABORTED)
-        if self.runs.take(run):
+        if self.runs.try_take(run):
             return run
         if run.state == EXPIRED:
             raise InvalidInputError(f"wait: {run.end_message or self._expired_text(None)}", SNAPSHOT_EXPIRED)
@@ -296,7 +296,7 @@ class ProgramRunner:
             return
         run.abort_reason, run.is_released = reason, releases_records and self._stored is not None
         execution, run.end_message = run.execution, aborted_text(reason, None)
-        run.call_on_own_loop(run.cancel_start)
+        run.call_on_loop(run.cancel_start)
         self.runs.end(run, RUN_ABORTED)
         error = None if execution is None else await self._stop_execution(run, execution, reason)
         self.runs.set_end_message(run, aborted_text(reason, error))
@@ -304,7 +304,7 @@ class ProgramRunner:
 
     async def _stop_execution(self, run: ProgramRun, execution: RestingRun, reason: str) -> CodeModeError | None:
         """End a run that has no place any more; return how it failed, with its calls, where that is known."""
-        run.call_on_own_loop(run.cancel_lease_renewal)
+        run.call_on_loop(run.cancel_lease_renewal)
         if execution.is_lost:
             drop_worker(execution)
             return None

@@ -118,10 +118,10 @@ def unknown_run_error(run_id: str) -> InvalidInputError:
     return InvalidInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
 
 
-def _check_fields(value: Any, known_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
+def _check_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
     if not is_mapping(value):
         raise InvalidInputError(f"{usage}, an object")
-    unknown: list[Any] = [key for key in value if key not in known_fields]  # of a host's own mapping anything
+    unknown: list[Any] = [key for key in value if key not in allowed_fields]  # of a host's own mapping anything
     if unknown:
         shown = (
             repr(key[:_MAX_QUOTED_CHARACTERS]) if isinstance(key, str) else "a key that is no text"
@@ -173,12 +173,12 @@ def _add_output_and_telemetry(
     return {**result, **({"output": output} if output else {}), "telemetry": telemetry}
 
 
-def completed_result(value: Any, output: list[dict[str, Any]], telemetry: dict[str, Any]) -> dict[str, Any]:
+def build_completed_result(value: Any, output: list[dict[str, Any]], telemetry: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a program that has ended."""
     return _add_output_and_telemetry({"status": "completed", "value": value}, output, telemetry)
 
 
-def waiting_result(
+def build_waiting_result(
     run_id: str, reason: str, pending: list[dict[str, str]], output: list[dict[str, Any]], telemetry: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the result of a program at rest."""
@@ -188,7 +188,7 @@ def waiting_result(
     )
 
 
-def failed_result(
+def build_failed_result(
     message: str, code: str, telemetry: dict[str, Any], output: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Return the result of what went wrong."""

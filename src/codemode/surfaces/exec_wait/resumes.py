@@ -35,7 +35,7 @@ from ...stores.errors import AlreadyDecidedError, RecordExpiredError, RecordWith
 from ...trace.failures import log_failure
 from .catalog import PairContext
 from .endings import RunSettler, count_yields, has_no_worker, is_store_failure
-from .results import InvalidInputError, RecordedResults, waiting_result
+from .results import InvalidInputError, RecordedResults, build_waiting_result
 from .run_texts import ResultFactory
 from .runs import NoCapacityError, RunRegistry
 from .waiting_run import ABORTED as RUN_ABORTED
@@ -114,13 +114,15 @@ _RETRY_SECONDS = 0.2
 class ProgramResumer:
     """Goes on with programs that waited for a person: by the answers of their host, or by what a store says of them."""
 
-    def __init__(self, setup: PairContext, runs: RunRegistry, endings: RunSettler, words: ResultFactory) -> None:
+    def __init__(
+        self, setup: PairContext, runs: RunRegistry, endings: RunSettler, result_factory: ResultFactory
+    ) -> None:
         self._setup = setup
         self._options = setup.options
         self._stored = setup.stored
         self._runs = runs
         self._settler = endings
-        self._result_factory = words
+        self._result_factory = result_factory
         self._stored_programs = StoredPrograms(setup, runs)
         self._recorded_results = RecordedResults(setup.options.snapshot_ttl_seconds)
 
@@ -277,13 +279,15 @@ _STATE_BY_CODE = {ABORTED: RUN_ABORTED, SNAPSHOT_EXPIRED: EXPIRED}
 class RemoteRuns:
     """What wait does for runs that are not in this process."""
 
-    def __init__(self, setup: PairContext, runs: RunRegistry, endings: RunSettler, words: ResultFactory) -> None:
+    def __init__(
+        self, setup: PairContext, runs: RunRegistry, endings: RunSettler, result_factory: ResultFactory
+    ) -> None:
         self._setup = setup
         self._options = setup.options
         self._counts = setup.counts
         self._runs = runs
         self._settler = endings
-        self._result_factory = words
+        self._result_factory = result_factory
         self._stored_programs = StoredPrograms(setup, runs)
 
     async def wait(self, stored: StoredRuns, run_id: str, call: CallContext) -> Any:
@@ -292,7 +296,7 @@ class RemoteRuns:
 
         scope = call.conversation_id or ""
         try:
-            found = await stored.take(run_id, scope, self._options.waits_ms)
+            found = await stored.claim_run(run_id, scope, self._options.waits_ms)
         except InvalidInputError as refused:
             self._runs.unpark(run_id, _STATE_BY_CODE.get(refused.code, FAILED))
             raise
@@ -369,7 +373,7 @@ class RemoteRuns:
         ]
         reason = "pending_tools" if pending else mapping_or_empty(record.payload).get(REASON_KEY)
         telemetry = self._result_factory.build_telemetry()
-        result = waiting_result(run_id, "yield" if reason == "yield" else "pending_tools", pending, [], telemetry)
+        result = build_waiting_result(run_id, "yield" if reason == "yield" else "pending_tools", pending, [], telemetry)
         # All may be decided, and whoever went on with it first could not.
         needs_person = is_of_person and any(request.state == "waiting" for request in record.requests)
         return self._result_factory.add_approval_note(result) if needs_person else {**result, "note": _HELD_ELSEWHERE}

@@ -32,7 +32,7 @@ from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure, message_of
 from ...trace.public_message import first_line
 from .catalog import PairContext, ServerUnavailableError
-from .results import completed_result, failed_result, format_output
+from .results import build_completed_result, build_failed_result, format_output
 from .waiting_run import ProgramRun, build_telemetry
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ResultFactory:
         value, max_characters = outcome.value, self._max_model_characters
         if max_characters is not None and self.is_large(outcome):
             value = await told_of_large(outcome, max_characters, location)
-        return completed_result(value, output, telemetry)
+        return build_completed_result(value, output, telemetry)
 
     def is_large(self, outcome: RunOutcome) -> bool:
         """Tell whether a model is not shown the value whole."""
@@ -118,7 +118,7 @@ class ResultFactory:
         if code in CAPS:
             self._counts.count_limit(code)
             result_telemetry["cap"] = code
-        return failed_result(message, code, result_telemetry, output)
+        return build_failed_result(message, code, result_telemetry, output)
 
     def build_abort_result(
         self,
@@ -175,12 +175,12 @@ class ResultFactory:
         """Return the ids of the tools that a program has called, and count those calls that are new."""
         if outcome.ledger is not None and not outcome.ledger.entries:
             return []
-        call_counts = Counter(run.tool_ids_by_path.get(name, name) for name in _called_names(outcome))
+        call_counts = Counter(run.tool_ids_by_path.get(name, name) for name in _list_called_names(outcome))
         # What a program calls that there is not is text of its own.
-        known_calls = {name: count for name, count in call_counts.items() if name in self._catalog}
-        if known_calls:
-            self._counts.add_tool_calls(known_calls, run)
-        return [*known_calls]
+        calls_in_catalog = {name: count for name, count in call_counts.items() if name in self._catalog}
+        if calls_in_catalog:
+            self._counts.add_tool_calls(calls_in_catalog, run)
+        return [*calls_in_catalog]
 
 
 def _count_run_events(run: ProgramRun, outcome: RunOutcome) -> dict[str, int]:
@@ -192,7 +192,7 @@ def _count_run_events(run: ProgramRun, outcome: RunOutcome) -> dict[str, int]:
     return counts
 
 
-def _called_names(outcome: RunOutcome) -> list[str]:
+def _list_called_names(outcome: RunOutcome) -> list[str]:
     if outcome.ledger is None:
         return [call["name"] for call in outcome.calls]
     return [entry.name for entry in outcome.ledger.entries]

@@ -87,7 +87,7 @@ class RunRegistry:
                 self._runs[run_id] = run
             self._parked.pop(run_id, None)
         if previous is not None:
-            previous.call_on_own_loop(previous.cancel_timers)
+            previous.call_on_loop(previous.cancel_timers)
 
     def forget(self, run: ProgramRun) -> None:
         """Forget a run that is somebody else's from now on, and give its place back."""
@@ -95,7 +95,7 @@ class RunRegistry:
             self._unregister(run)
             if run.is_active:
                 self._record_end(run, COMPLETED)
-        run.call_on_own_loop(run.cancel_timers)
+        run.call_on_loop(run.cancel_timers)
 
     def park(self, run: ProgramRun, run_id: str, asked_tools: tuple[str, ...], expires_at_ms: int) -> None:
         """Note that a run waits for a person, in a store: it is seen until it expires, and has no place any more."""
@@ -110,8 +110,8 @@ class RunRegistry:
             if oldest is not None:
                 del self._runs[oldest.run_id]
         if oldest is not None:
-            oldest.call_on_own_loop(oldest.cancel_timers)
-        parked.call_on_own_loop(lambda: self._set_expiry(parked))
+            oldest.call_on_loop(oldest.cancel_timers)
+        parked.call_on_loop(lambda: self._set_expiry(parked))
 
     def park_interrupt(self, run: ProgramRun, run_id: str, interrupt: Interrupt) -> None:
         """Note that a run waits for what this interrupt asks a person."""
@@ -125,7 +125,7 @@ class RunRegistry:
             if run is None or not run.is_waiting_for_person:
                 return
             self._end_parked(run, state)
-        run.call_on_own_loop(run.cancel_timers)
+        run.call_on_loop(run.cancel_timers)
 
     def find(self, run_id: str) -> ProgramRun | None:
         """Return the run of an id, whatever has become of it."""
@@ -168,20 +168,20 @@ class RunRegistry:
             for run in parked:
                 del self._runs[run.run_id]
         for run in parked:
-            run.call_on_own_loop(run.cancel_timers)
+            run.call_on_loop(run.cancel_timers)
 
     def list_infos(self, scope: str) -> tuple[RunInfo, ...]:
         """Return what is told of the runs of a scope."""
         return tuple(run.to_info() for run in self.list_scope(scope))
 
-    def take(self, run: ProgramRun) -> bool:
+    def try_take(self, run: ProgramRun) -> bool:
         """Tell whether this caller may go on with a run, which then is nobody else's."""
         with self._lock:
             if run.state != WAITING:
                 return False
             run.state = RUNNING
             run.expires_at_ms = None
-        run.call_on_own_loop(run.cancel_timers)
+        run.call_on_loop(run.cancel_timers)
         return True
 
     def suspend(self, run: ProgramRun, execution: RestingRun, reason: str | None, size: int) -> bool:
@@ -196,7 +196,7 @@ class RunRegistry:
             run.expires_at_ms = now_ms() + ttl * 1000
             keeps_worker = self._may_stay_warm(run)
         self._counts.add("rests", run=run)
-        run.call_on_own_loop(lambda: self._set_timers(run, execution, ttl, keeps_worker=keeps_worker))
+        run.call_on_loop(lambda: self._set_timers(run, execution, ttl, keeps_worker=keeps_worker))
         return True
 
     def _may_stay_warm(self, run: ProgramRun) -> bool:
@@ -219,7 +219,7 @@ class RunRegistry:
                 return False
             self._record_end(run, state)
         if run.suspension_count:  # before its first rest it has none
-            run.call_on_own_loop(run.cancel_timers)
+            run.call_on_loop(run.cancel_timers)
         return True
 
     def set_end_message(self, run: ProgramRun, text: str) -> None:

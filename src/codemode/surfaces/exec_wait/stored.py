@@ -24,7 +24,7 @@ from ...stores.leases import create_owner_name
 from ...stores.records import LEASE_MS
 from ...stores.resume_outcome import finish_writing
 from .options import PROFILE_NAME
-from .results import RUN_ID, InvalidInputError, failed_result, unknown_run_error
+from .results import RUN_ID, InvalidInputError, build_failed_result, unknown_run_error
 from .waiting_run import RUN_PREFIX, ProgramRun
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class StoredRuns:
 
     # -- by whoever waits elsewhere
 
-    async def take(self, run_id: str, scope: str, waits_ms: int) -> Lease | Mapping[str, Any] | Record:
+    async def claim_run(self, run_id: str, scope: str, waits_ms: int) -> Lease | Mapping[str, Any] | Record:
         """Return a lease of the run to go on with, the result that it has come to, or the record of one that waits on.
 
         Raises `InvalidInputError` for a run that is not this scope's, or is no more.
@@ -193,7 +193,7 @@ class StoredRuns:
         expires_at_ms = mapping_or_empty(lease.record.payload).get(_EXPIRES_KEY)
         if lease.record.state != "resting" or type(expires_at_ms) is not int or expires_at_ms > now_ms():
             return lease
-        await finish_writing(self._store.settle(lease, failed_result(_EXPIRED_TEXT, SNAPSHOT_EXPIRED, {})))
+        await finish_writing(self._store.settle(lease, build_failed_result(_EXPIRED_TEXT, SNAPSHOT_EXPIRED, {})))
         raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)
 
     async def claim_answered(self, interrupt: Interrupt, answers: Mapping[str, Any], scope: str) -> Lease | None:

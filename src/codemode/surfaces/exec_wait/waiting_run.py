@@ -83,15 +83,15 @@ class UsageCounts:
     def add_tool_calls(self, ids: Mapping[str, int], run: ProgramRun) -> None:
         """Count the calls that a run has made by now, by the ids of their tools."""
         with self._lock:
-            known_counts = run.calls_by_tool
+            counted_before = run.calls_by_tool
             new = {
-                name: count - known_counts.get(name, 0)
+                name: count - counted_before.get(name, 0)
                 for name, count in ids.items()
-                if count > known_counts.get(name, 0)
+                if count > counted_before.get(name, 0)
             }
             self._counts["call"] += sum(new.values())
             self._called_tools.update(new)
-            known_counts.update({name: ids[name] for name in new})
+            counted_before.update({name: ids[name] for name in new})
         for name, count in new.items():
             if self._record_metric is not None:
                 self._record_metric("exec_wait.tool_calls", count, {"gen_ai.tool.name": name})
@@ -168,16 +168,16 @@ def log_result(run: ProgramRun, result: Any) -> None:
 def build_telemetry(
     visible: tuple[str, ...],
     by_source: Mapping[str, int],
-    called: list[str],
-    rests: int,
+    called_tools: list[str],
+    suspension_count: int,
     counts: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return what a result tells of its run: names and numbers. Of counts those that are not 0."""
     return {
         "visibleTools": list(visible),
         "catalog": {"size": sum(by_source.values()), "bySource": dict(by_source)},
-        "calledTools": called,
-        "rests": rests,
+        "calledTools": called_tools,
+        "rests": suspension_count,
         "counts": {name: count for name, count in counts.items() if count and name in _REPORTED_COUNTERS},
     }
 
@@ -272,7 +272,7 @@ class ProgramRun:
         pending = () if self.execution is None or self.state != WAITING else self.execution.pending
         return any(call.status == "running" for call in pending)
 
-    def call_on_own_loop(self, work: Callable[[], Any]) -> None:
+    def call_on_loop(self, work: Callable[[], Any]) -> None:
         """Do something on the loop that it lives on: now, or as soon as that can; nothing once the loop is closed."""
         loop = self.loop
         if loop is None or loop.is_closed():

@@ -214,9 +214,11 @@ class ModuleRegistry:
             if name == "default":
                 hint = f"Write import * as server from {_quote(fact.specifier)}."
             else:
-                own_exports = ", ".join(sorted(_EXPORTS.get(fact.specifier, ())))
+                builtin_exports = ", ".join(sorted(_EXPORTS.get(fact.specifier, ())))
                 else_hint = (
-                    f"It has {own_exports}." if own_exports else "Import @codemode/discovery and look the tool up."
+                    f"It has {builtin_exports}."
+                    if builtin_exports
+                    else "Import @codemode/discovery and look the tool up."
                 )
                 hint = suggestions.hint(name, exports, "Import {}.", else_hint)
             message = f"{_quote(fact.specifier)} has no export {_quote(name)}"
@@ -260,9 +262,9 @@ class ModuleRegistry:
         return None if matching_path is None else f"Import {to_specifier(matching_path)}."
 
     def _get_exports(self, specifier: str) -> frozenset[str] | None:
-        own_exports = _EXPORTS.get(specifier)
-        if own_exports is not None:
-            return own_exports
+        builtin_exports = _EXPORTS.get(specifier)
+        if builtin_exports is not None:
+            return builtin_exports
         exports = self._exports.get(specifier)
         if exports is None:
             server = self._servers.get(to_server_path(specifier) or "")

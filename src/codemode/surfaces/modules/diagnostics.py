@@ -73,10 +73,10 @@ _MAX_REDACTED_CHARACTERS = 1 << 20
 _MAX_CODE_CHARACTERS = 100
 
 
-def create_error_wording(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> Words:
+def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> Words:
     """Return what words errors. ``find`` gives a tool by its qualified name."""
 
-    def words(error: CodeModeError, kind: str, name: str, is_raised: bool) -> Mapping[str, Any]:
+    def format_error(error: CodeModeError, kind: str, name: str, is_raised: bool) -> Mapping[str, Any]:
         path, _, tool_name = name.partition(".") if kind == "tool" else ("", "", name)
         error_class, code, hint = _classify(error, is_raised=is_raised)
         fields: dict[str, Any] = {
@@ -98,7 +98,7 @@ def create_error_wording(find: Callable[[str], ModuleTool | None], secrets: tupl
         fields |= _redact_fields(fields, secrets)
         return {**fields, "hint": error_hint or _format_hint(hint, fields)}
 
-    return words
+    return format_error
 
 
 def get_class_and_code(error: CodeModeError, *, is_raised: bool) -> tuple[str, str]:
@@ -262,8 +262,8 @@ def _diagnose(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | Non
             _diagnose_problem({})
         ]
     if kind == "value":
-        name, thrown_message = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
-        if (exhaustion := _find_exhaustion(error, name, thrown_message, policy, None)) is not None:
+        name, exception_message = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
+        if (exhaustion := _find_exhaustion(error, name, exception_message, policy, None)) is not None:
             return [exhaustion]
     limit, maximum = str(error.details.get("limit")), error.details.get("max")
     message = format_message(
@@ -312,7 +312,7 @@ def _diagnose_problem(value: Any) -> Diagnostic:
 
 def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
     details, call = error.details, mapping_or_empty(error.details.get("call"))
-    fields = call or _thrown_fields(details)
+    fields = call or _get_thrown_fields(details)
     error_class = string_or_empty(fields.get("class"))
     error_class = error_class if error_class in CLASSES else ""
     name = error_class or string_or_empty(details.get("name"))
@@ -325,18 +325,18 @@ def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnos
         return {**result, "hint": string_or_empty(fields.get("hint")) or result.get("hint", "")}
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
     saved_place = find_saved_place(details)
-    own_hint = thrown_hint(name, message) if saved_place is None else saved_place.hint
+    default_hint = thrown_hint(name, message) if saved_place is None else saved_place.hint
     return diagnostic(
         "error",
         IMPORT_FAILURE if is_import else MODULE_WORDING["error"].code,
         (f"{name}: {message}" if name else message) + ("" if saved_place is None else f" ({saved_place})"),
-        hint=string_or_empty(fields.get("hint")) or string_or_empty(details.get("hint")) or own_hint,
+        hint=string_or_empty(fields.get("hint")) or string_or_empty(details.get("hint")) or default_hint,
         path=string_or_empty(fields.get("path")) or position,
         error_class=error_class,
     )
 
 
-def _thrown_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_thrown_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the public fields of an error of ours that the program itself has thrown."""
     error_class, fields = details.get("error_class"), details.get("fields")
     return {**fields, "class": error_class} if is_object(fields) else {"class": error_class}
@@ -346,16 +346,17 @@ def _add_calls(diagnostics: list[Diagnostic], error: CodeModeError) -> list[Diag
     """Return the diagnostics of an error, the first with what the program had called, and one of calls cut off."""
     recovery = error.recovery
     requested_names = None if recovery is None else [request.tool_name for request in recovery.requests]
-    unknown_calls = [call for call in error.calls if call["status"] == "unknown" and call["is_started"]]
+    unsettled_calls = [call for call in error.calls if call["status"] == "unknown" and call["is_started"]]
     cut_off = [
-        unknown_call
-        for unknown_call in unknown_calls
-        if not unknown_call.get("reads_only") and (requested_names is None or unknown_call["name"] in requested_names)
+        unsettled_call
+        for unsettled_call in unsettled_calls
+        if not unsettled_call.get("reads_only")
+        and (requested_names is None or unsettled_call["name"] in requested_names)
     ]
     last_call = mapping_or_empty(error.details.get("call"))
     last_call_name = f"{last_call.get('serverId')}.{last_call.get('toolName')}"
     if lines := describe_calls(
-        call for call in drop_last_failure(error.calls, last_call_name) if call not in unknown_calls
+        call for call in drop_last_failure(error.calls, last_call_name) if call not in unsettled_calls
     ):
         diagnostics[0]["message"] = "\n".join([clipped(diagnostics[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
     if cut_off:

@@ -133,7 +133,7 @@ _Candidates = Sequence[_Candidate]
 
 def build_search_index(servers: _Servers, before: ToolIndex | None = None) -> ToolIndex:
     """Return what `call_discovery` searches for these servers. Of what ``before`` has, nothing is indexed again."""
-    named = ((one.tool.name, one.tool) for server in servers for one in server.tools)
+    named = ((tool.tool.name, tool.tool) for server in servers for tool in server.tools)
     return ToolIndex(named) if before is None else before.updated(named)
 
 
@@ -196,13 +196,18 @@ def unknown_tool_error(servers: _Servers, server: ListedServer, name: str) -> Co
     """Return the error for a name that a server has not, with the nearest that it has, or the server that has it."""
     shown = name[:_MAX_NAME_CHARACTERS]
     similar = nearest_names(
-        shown, dict.fromkeys(known for one in server.tools for known in (one.tool_name, one.export_name))
+        shown, dict.fromkeys(known for other in server.tools for known in (other.tool_name, other.export_name))
     )
-    elsewhere = next((one.path for one in servers if one is not server and _find_by_name(one, name)), None)
+    other_server_path = next(
+        (other.path for other in servers if other is not server and _find_by_name(other, name)), None
+    )
     suggestion = f" Did you mean {_join_alternatives(similar)}?" if similar else ""
     hint = f'Use "{similar[0][:_MAX_NAME_CHARACTERS]}".' if similar else "Find tools by what they do with searchTools."
-    if elsewhere is not None:
-        suggestion, hint = f' Server "{elsewhere}" has a tool of that name.', f'Use the server "{elsewhere}".'
+    if other_server_path is not None:
+        suggestion, hint = (
+            f' Server "{other_server_path}" has a tool of that name.',
+            f'Use the server "{other_server_path}".',
+        )
     message = f'Server "{server.path}" has no tool "{shown}"{server.explain_left_out(shown)}.{suggestion}'
     return _not_found_error("unknown_tool", message, server_id=server.path, tool_name=shown, nearest=similar, hint=hint)
 
@@ -312,11 +317,11 @@ def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query
 
     Whose tool fits best is the servers' own word: one that copies a tool would take the place of the original.
     """
-    words = set(_WORD.findall(query.lower()))
+    query_words = set(_WORD.findall(query.lower()))
     result = list(matches)
     for at, (server_of_tool, tool) in enumerate(matches):
         for server in servers:
-            if server is server_of_tool or words.issuperset(_WORD.findall(server_of_tool.path)):
+            if server is server_of_tool or query_words.issuperset(_WORD.findall(server_of_tool.path)):
                 break
             if (
                 tool.tool_name in server.names
@@ -351,9 +356,11 @@ def _find_other_servers(servers: _Servers, matches: Sequence[_Candidate]) -> dic
     other_servers: dict[str, dict[str, list[str]]] = {}
     for server in servers:
         for name in server.names.intersection(matches_by_name):
-            tools_elsewhere = [tool for server_of_tool, tool in matches_by_name[name] if server_of_tool is not server]
-            other = _find_by_name(server, name) if tools_elsewhere else None
-            for tool in tools_elsewhere:
+            tools_of_other_servers = [
+                tool for server_of_tool, tool in matches_by_name[name] if server_of_tool is not server
+            ]
+            other = _find_by_name(server, name) if tools_of_other_servers else None
+            for tool in tools_of_other_servers:
                 if other is not None and _is_same_tool(other, tool):
                     other_servers.setdefault(tool.tool.name, {"alsoIn": []})["alsoIn"].append(server.path)
     return other_servers

@@ -89,7 +89,7 @@ def to_server_path(specifier: str) -> str | None:
     return specifier[len(SERVERS_PREFIX) :] if specifier.startswith(SERVERS_PREFIX) else None
 
 
-def qualified_name(path: str, tool_name: str) -> str:
+def to_qualified_name(path: str, tool_name: str) -> str:
     """Return the name by which a run knows a tool. A path has no dot."""
     return f"{path}.{tool_name}"
 
@@ -325,7 +325,7 @@ def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: LeftOut)
     callable_names = [name for name in tools if _can_be_called(path, name, left_out)]
     exports = assign_export_names(callable_names)
     return tuple(
-        ModuleTool(name, export, ServerTool(tools[name], qualified_name(path, name)))
+        ModuleTool(name, export, ServerTool(tools[name], to_qualified_name(path, name)))
         for name, export in exports.items()
     )
 
@@ -370,7 +370,7 @@ def _can_be_called(path: str, name: str, left_out: LeftOut) -> bool:
         is_text = False
     else:
         is_text = True
-    if is_text and len(qualified_name(path, name)) <= MAX_CALLED_CHARACTERS:
+    if is_text and len(to_qualified_name(path, name)) <= MAX_CALLED_CHARACTERS:
         return True
     left_out.add("no program could call it by its name", entry_label({"name": name}, 1))
     return False

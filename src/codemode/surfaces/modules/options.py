@@ -90,8 +90,8 @@ def reconcile_limits(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimit
         default, ceiling = getattr(limits, option), getattr(ceilings, option)
         if limits.says(option) and ceilings.says(option) and default > ceiling:
             raise ValueError(f"limits.{option} must be at most ceilings.{option} ({ceiling}), got {default}")
-        sets_own_ceiling = limits.says(option) and not ceilings.says(option)
-        maximums[option] = default if sets_own_ceiling else ceiling
+        sets_ceiling = limits.says(option) and not ceilings.says(option)
+        maximums[option] = default if sets_ceiling else ceiling
         defaults[option] = min(default, maximums[option])
     return RunLimits(**defaults), RunCeilings(**maximums)
 
@@ -206,7 +206,7 @@ _GUEST = GuestFace(wrapper="module", globals=GLOBALS, console="stable", limit_na
 _RULES = StaticRules(checks_tools=False, analysis_ms=_ANALYSIS_MS)
 
 
-def create_profile(limits: RunLimits, words: Words) -> Profile:
+def create_profile(limits: RunLimits, format_error: Words) -> Profile:
     """Return the profile of a run with these limits, which a pause of it keeps."""
     return Profile(
         name=PROFILE_NAME,
@@ -215,13 +215,13 @@ def create_profile(limits: RunLimits, words: Words) -> Profile:
         request_kinds=frozenset({"tool", "catalog", "timer"}),
         limits=limits.to_policy(),
         static_rules=_RULES,
-        host_errors=HostErrors(in_spans=False, words=words),
+        host_errors=HostErrors(in_spans=False, words=format_error),
         unawaited="abandon",
         tells_of_runs=True,
         parameters=limits.non_default_values(),
-        restored=partial(_restore_profile, words=words),
+        restored=partial(_restore_profile, format_error=format_error),
     )
 
 
-def _restore_profile(parameters: Mapping[str, Any], words: Words) -> Profile:
-    return create_profile(RunLimits.of(parameters), words)
+def _restore_profile(parameters: Mapping[str, Any], format_error: Words) -> Profile:
+    return create_profile(RunLimits.of(parameters), format_error)

@@ -93,8 +93,8 @@ class RunTool(SyncForms):
         library_text = "" if self.library is None else self.library.describe("@codemode/saved")
         if not library_text:
             return self._descriptions.read(max_characters).text
-        max_own_characters = None if max_characters is None else max(max_characters - len(library_text) - 2, 0)
-        return f"{self._descriptions.read(max_own_characters).text}\n\n{library_text}"
+        max_text_characters = None if max_characters is None else max(max_characters - len(library_text) - 2, 0)
+        return f"{self._descriptions.read(max_text_characters).text}\n\n{library_text}"
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -158,8 +158,8 @@ class RunTool(SyncForms):
         Unknown ids mean nothing. What cannot be listed is logged, and told to programs that import it.
         """
         wanted_ids = None if server_ids is None else frozenset(server_ids)
-        sources = (one for one in self._servers.sources if wanted_ids is None or one.server_id in wanted_ids)
-        await self._servers.list(one for one in sources if not one.is_current)
+        sources = (source for source in self._servers.sources if wanted_ids is None or source.server_id in wanted_ids)
+        await self._servers.list(source for source in sources if not source.is_current)
 
     async def load(self) -> None:
         """Do what the first run does before its program starts: a worker boots, what runs programs is imported.

@@ -27,7 +27,7 @@ from .diagnostics import (
     add_language_hint,
     build_diagnostics,
     build_response,
-    create_error_wording,
+    create_error_formatter,
     diagnose_error,
     redact_diagnostics,
 )
@@ -220,12 +220,12 @@ class RunCatalog:
     def given_for(self, facts: Facts | None) -> Mapping[str, Any]:
         """Return the modules that a program imports, and what a pause of it must not forget."""
         module = self._read_facts(facts)
-        given = dict(self._current.given_for(facts, module))
+        data = dict(self._current.given_for(facts, module))
         if self.notes:
-            given[NOTES_KEY] = list(self.notes)
-        if homes := self._identities.get_all() if module.wants_all else self._identities.get_for(module.paths):
-            given[IDENTITIES_KEY] = homes
-        return given
+            data[NOTES_KEY] = list(self.notes)
+        if identities := self._identities.get_all() if module.wants_all else self._identities.get_for(module.paths):
+            data[IDENTITIES_KEY] = identities
+        return data
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return what is certainly wrong with what a program imports and calls."""
@@ -271,8 +271,8 @@ class RunCatalog:
         """Return what to say of servers whose tools are others by now than this run has."""
         notes: list[Diagnostic] = []
         for source in self._named_sources:
-            own_server = self._current.server(source.path)
-            if own_server is not None and _has_changed(source, own_server):
+            server_in_use = self._current.server(source.path)
+            if server_in_use is not None and _has_changed(source, server_in_use):
                 notes.append(_tools_changed_note(source.path, "while the program ran: the next run has the new ones"))
         return notes
 
@@ -325,10 +325,10 @@ class RunCatalog:
             ]
 
 
-def _has_changed(source: ServerSource, own_server: ListedServer) -> bool:
+def _has_changed(source: ServerSource, server_in_use: ListedServer) -> bool:
     """Tell whether a server has other tools than those by now, or says that it will have when it is listed."""
     listed = source.listed
-    if listed is not own_server and (listed is None or build_meta(listed) != build_meta(own_server)):
+    if listed is not server_in_use and (listed is None or build_meta(listed) != build_meta(server_in_use)):
         return True
     return source.failure is None and not source.is_unchanged
 
@@ -376,8 +376,8 @@ class ModuleExecutor:
         # A limit that a request may name is its own, or that of the run options.
         policy = settings.execution_policy.without(*HOST_NAMES.values())
         self._settings = settings.having(execution_policy=policy)
-        self._wording = create_error_wording(self._find, options.secrets)
-        self._profile = create_profile(options.limits, self._wording)
+        self._format_error = create_error_formatter(self._find, options.secrets)
+        self._profile = create_profile(options.limits, self._format_error)
         # Of requests that name no limits; put together once.
         self._default_settings = self._settings.under(self._profile.limits)
 
@@ -404,7 +404,7 @@ class ModuleExecutor:
     async def _run(self, request: RunRequest, outer: OuterCall) -> Any:
         notes, capabilities = await self._connect(request) if request.capabilities else (list(request.notes), [])
         limits = request.limits or self._options.limits
-        profile = self._profile if request.limits is None else create_profile(limits, self._wording)
+        profile = self._profile if request.limits is None else create_profile(limits, self._format_error)
         # A run of the same text over the very catalog is not compared with it again.
         servers = self._servers
         view = (

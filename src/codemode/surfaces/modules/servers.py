@@ -152,11 +152,11 @@ class ServerSource:
         """List the tools, or wait for whoever does, unless they are known; ``force`` even then. A failure is kept."""
         while force or not self.is_current:
             with self._lock:
-                listing, own_listing = self._current_listing, None
+                listing, new_listing = self._current_listing, None
                 if listing is None:
-                    listing = own_listing = self._current_listing = Future()
-            if own_listing is not None:
-                task = asyncio.get_running_loop().create_task(self._perform(own_listing))
+                    listing = new_listing = self._current_listing = Future()
+            if new_listing is not None:
+                task = asyncio.get_running_loop().create_task(self._perform(new_listing))
                 self._tasks.add(task)  # which the loop itself would forget
                 task.add_done_callback(self._tasks.discard)
             try:
