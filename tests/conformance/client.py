@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx2
 from codemode_gateway import UpstreamHooks, connect, load_config
-from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.oauth.login_manager import SignIns
 from codemode_gateway.oauth.settings import SignInError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -101,7 +101,7 @@ async def main(url: str, folder: Path) -> None:
         entry["codemode"] = {"auth": auth_of(scenario, known, issuer)}
     config = load_config({"mcpServers": {NAME: entry}}, state_folder=folder)
     assert not config.problems, config.problems
-    secrets = Secrets(config.secrets)
+    secrets = SecretRedactor(config.secrets)
     async with SignIns(config, secrets=secrets, open_browser=follow) as sign_ins:
         hooks = UpstreamHooks(sign_in=sign_ins.hook(), asked=asked)
         for _ in range(MOST_SIGN_INS):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from codemode_gateway import load_config
-from codemode_gateway.client_configs.importing import CLIENTS, Machine, found
+from codemode_gateway.client_configs.importing import CLIENTS, ClientEnvironment, list_client_files
 from codemode_gateway.config import codemode_section
-from codemode_gateway.config.loader import CONTAINERS
+from codemode_gateway.config.loader import SERVER_CONTAINER_KEYS
 from codemode_gateway.config.substitution import Variables
 
 from codemode.surfaces.modules.options import WIRE_NAMES
@@ -39,11 +39,11 @@ def section(name: str) -> str:
 
 def test_every_key_of_ours_is_there():
     known = {
-        *codemode_section.SERVER,
-        *codemode_section.TOP,
-        *codemode_section.SIGN_IN,
-        *codemode_section.DOWNSTREAM,
-        *codemode_section.CLIENT,
+        *codemode_section.SERVER_CHECKS,
+        *codemode_section.SECTION_CHECKS,
+        *codemode_section.SIGN_IN_CHECKS,
+        *codemode_section.AUTH_CHECKS,
+        *codemode_section.CLIENT_CHECKS,
         *WIRE_NAMES.values(),
     }
     said = {
@@ -56,7 +56,7 @@ def test_every_key_of_ours_is_there():
 
 
 def test_every_place_of_servers_is_there():
-    assert all(f"`{key}`" in section("The file") for key in CONTAINERS)
+    assert all(f"`{key}`" in section("The file") for key in SERVER_CONTAINER_KEYS)
 
 
 def test_every_variable_of_the_table_is_known(monkeypatch: pytest.MonkeyPatch):
@@ -89,7 +89,7 @@ def test_a_message_of_the_page_is_what_is_said(mark: str):
 
 def test_every_client_is_there_with_its_key():
     for client in CLIENTS:
-        file = found(client, Machine({"HOME": "/h"}, "linux"))[0]
+        file = list_client_files(client, ClientEnvironment({"HOME": "/h"}, "linux"))[0]
         assert file.path.name in section("The files of clients")
         assert f"`{file.keys[0]}`" in section("The files of clients")
 

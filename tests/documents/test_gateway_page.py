@@ -83,7 +83,10 @@ def rows() -> set[str]:
 
 
 def test_every_key_of_a_configuration_has_a_row():
-    assert set(codemode_section.SHARED) | set(codemode_section.SERVER) | set(codemode_section.TOP) <= rows()
+    assert (
+        set(codemode_section.SHARED_CHECKS) | set(codemode_section.SERVER_CHECKS) | set(codemode_section.SECTION_CHECKS)
+        <= rows()
+    )
 
 
 def test_every_client_that_can_be_taken_over_has_a_row():

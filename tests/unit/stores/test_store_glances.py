@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 
 import pytest
-from codemode_gateway.approvals.pending_store import Keeping
+from codemode_gateway.approvals.pending_store import PendingStore
 from codemode_gateway.gateway.principals import Principal
 from stored_pauses import paused
 from test_store_contract import decided, through
@@ -25,7 +25,7 @@ OPEN = ("pending", "resuming", "resting")
 
 
 class Tool:
-    def program(self, code):
+    def program_digest(self, code):
         return code
 
 
@@ -122,18 +122,18 @@ def test_where_a_look_would_wait_or_fails_the_list_is_asked(tmp_path):
 
 def test_a_program_that_waits_is_found_whether_or_not_a_look_can_tell(make):
     async def scenario(store):
-        keeping = Keeping(lambda: store, Principal("acme"), "x", Tool(), "", 200)
-        assert await keeping.waits("code") is None
+        keeping = PendingStore(lambda: store, Principal("acme"), "x", Tool(), "", 200)
+        assert await keeping.find_open_run("code") is None
         at = {"tenant": "acme", "app": "x", "labels": {"program": "code"}}
         record_id = await store.put(paused("a"), **at)
         for _ in range(2):
-            found = await keeping.waits("code")
+            found = await keeping.find_open_run("code")
             assert found is not None
             assert found.id == record_id
-        assert await keeping.waits("other") is None
+        assert await keeping.find_open_run("other") is None
         await decided(store, "a")
-        assert (await keeping.waits("code")).id == record_id
+        assert (await keeping.find_open_run("code")).id == record_id
         await store.withdraw(record_id, actor="ana")
-        assert await keeping.waits("code") is None
+        assert await keeping.find_open_run("code") is None
 
     through(make, scenario)

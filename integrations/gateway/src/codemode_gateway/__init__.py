@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from codemode.host.imports import late_names
 
 if TYPE_CHECKING:
-    from .config.loader import load_config, watched
+    from .config.loader import load_config, watch_config
     from .config.model import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
     from .config.patterns import matches
     from .config.places import state_folder
@@ -39,14 +39,14 @@ __all__ = [
     "logout",
     "matches",
     "state_folder",
-    "watched",
+    "watch_config",
 ]
 
 # Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
     "config.patterns": "matches",
     "config.places": "state_folder",
-    "config.loader": "load_config watched",
+    "config.loader": "load_config watch_config",
     "config.model": "ConfigError ConfigProblem GatewayConfig GatewaySettings ServerConfig",
     "gateway.gateway": "Gateway",
     "gateway.options": "GatewayOptions",

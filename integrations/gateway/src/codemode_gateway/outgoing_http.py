@@ -16,8 +16,8 @@ def tls_context() -> ssl.SSLContext:
 
 
 MAX_REDIRECTS = 5
-_KEEP_METHOD = (307, 308)
-_MOVED = (301, 302)
+_METHOD_KEEPING_STATUSES = (307, 308)
+_MOVED_STATUSES = (301, 302)
 _MAX_URL_CHARACTERS = 200
 
 
@@ -25,7 +25,7 @@ class RefusedRedirectError(Exception):
     """A redirect is not followed. The message names its target, the reason, and what to do."""
 
 
-async def send_following(
+async def send_following_redirects(
     send: Callable[[httpx2.Request], Awaitable[httpx2.Response]],
     request: httpx2.Request,
     on_redirect: Callable[[httpx2.URL, httpx2.URL], object] = lambda _from, _to: None,
@@ -63,25 +63,29 @@ def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx
     except httpx2.InvalidURL:
         raise RefusedRedirectError("it redirects to what is no URL") from None
     where = describe_url(target)
-    if not stays_with(url, target) or (target.userinfo and target.userinfo != url.userinfo):
-        raise RefusedRedirectError(_why_refused(url, target, where))
-    is_kept = status in _KEEP_METHOD or request.method == "GET" or (status in _MOVED and target.scheme != url.scheme)
+    if not is_trusted_redirect(url, target) or (target.userinfo and target.userinfo != url.userinfo):
+        raise RefusedRedirectError(_describe_refusal(url, target, where))
+    is_kept = (
+        status in _METHOD_KEEPING_STATUSES
+        or request.method == "GET"
+        or (status in _MOVED_STATUSES and target.scheme != url.scheme)
+    )
     if not is_kept:
         raise RefusedRedirectError(
             f"it redirects to {where} with the status {status}, after which a request has no body: write that URL as"
             " url of the server's entry"
         )
-    return retarget(request, target)
+    return copy_request_to(request, target)
 
 
-def stays_with(url: httpx2.URL, target: httpx2.URL) -> bool:
+def is_trusted_redirect(url: httpx2.URL, target: httpx2.URL) -> bool:
     """Tell whether what may be sent to ``url`` may go to ``target``: its origin, or from http to https its host."""
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
     return (url.scheme, target.scheme) == ("http", "https") and url.host == target.host
 
 
-def retarget(request: httpx2.Request, target: httpx2.URL) -> httpx2.Request:
+def copy_request_to(request: httpx2.Request, target: httpx2.URL) -> httpx2.Request:
     """Return the request with its headers and its body, for another URL."""
     headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
     return httpx2.Request(
@@ -94,7 +98,7 @@ def describe_url(url: httpx2.URL) -> str:
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_URL_CHARACTERS]
 
 
-def _why_refused(url: httpx2.URL, target: httpx2.URL, where: str) -> str:
+def _describe_refusal(url: httpx2.URL, target: httpx2.URL, where: str) -> str:
     if url.host == target.host and url.scheme == "https" and target.scheme == "http":
         secured = describe_url(target.copy_with(scheme="https", port=url.port))
         return (

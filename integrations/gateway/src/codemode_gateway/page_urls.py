@@ -10,8 +10,8 @@ import idna
 
 MAX_URL_CHARACTERS = 8_192
 
-_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
-_BRACKETED = re.compile(r"\[[^\[\]]*\](:[0-9]*)?")
+_HOST_PATTERN = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
+_BRACKETED_HOST = re.compile(r"\[[^\[\]]*\](:[0-9]*)?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
@@ -19,7 +19,7 @@ class PageURLError(ValueError):
     """A URL that no person is asked to open; the text says why."""
 
 
-def page_host(url: object) -> str:
+def get_page_host(url: object) -> str:
     """Return the host that a browser opens for ``url``, in lower case and as punycode.
 
     Raises `PageURLError` for everything that a reader and a browser may take for different hosts: backslashes, user
@@ -39,23 +39,23 @@ def page_host(url: object) -> str:
     if "@" in parts.netloc:
         raise PageURLError("must have no user name or password in front of the host")
     if "[" not in parts.netloc:
-        return _name(host)
+        return _normalize_host_name(host)
     # Python before 3.11.8 reads the address out of `evil.example[::1]` too.
-    if _BRACKETED.fullmatch(parts.netloc) is None:
+    if _BRACKETED_HOST.fullmatch(parts.netloc) is None:
         raise PageURLError("must have a host that every browser reads alike")
-    return f"[{_ipv6(host)}]"
+    return f"[{_normalize_ipv6(host)}]"
 
 
-def is_page(url: object) -> bool:
+def is_page_url(url: object) -> bool:
     """Return whether a person may be asked to open ``url``."""
     try:
-        page_host(url)
+        get_page_host(url)
     except PageURLError:
         return False
     return True
 
 
-def _ipv6(host: str) -> str:
+def _normalize_ipv6(host: str) -> str:
     try:
         address = ipaddress.IPv6Address(host)
     except ValueError:
@@ -65,12 +65,12 @@ def _ipv6(host: str) -> str:
     return address.compressed
 
 
-def _name(host: str) -> str:
+def _normalize_host_name(host: str) -> str:
     try:
         name = host if host.isascii() else idna.encode(host, uts46=True).decode("ascii")
     except idna.IDNAError:
         raise PageURLError("must have a host that every browser reads alike") from None
-    if _HOST.fullmatch(name) is None:
+    if _HOST_PATTERN.fullmatch(name) is None:
         raise PageURLError("must have a host that every browser reads alike")
     # A browser reads a host whose last label is a number as an IPv4 address, in octal and hexadecimal too.
     if _NUMBER.fullmatch(name.rstrip(".").rpartition(".")[2]):

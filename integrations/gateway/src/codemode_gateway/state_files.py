@@ -18,7 +18,7 @@ from codemode.host.threads import Errands
 _HAS_OWNERS = hasattr(os, "getuid")
 
 
-def not_private(found: os.stat_result) -> str | None:
+def find_privacy_problem(found: os.stat_result) -> str | None:
     """Return why a file may be somebody else's doing, or known to them, with the way out; None where it is not."""
     if not stat.S_ISREG(found.st_mode):
         return "it is no regular file: remove it"
@@ -29,7 +29,7 @@ def not_private(found: os.stat_result) -> str | None:
     return None
 
 
-def folder_not_private(found: os.stat_result) -> str | None:
+def find_folder_privacy_problem(found: os.stat_result) -> str | None:
     """Return why others may put files into a folder, with the way out; None where they may not."""
     if _HAS_OWNERS and found.st_uid not in (os.getuid(), 0):
         return "its folder belongs to another user: name one of your own (XDG_STATE_HOME)"
@@ -40,9 +40,9 @@ def folder_not_private(found: os.stat_result) -> str | None:
 
 UNUSED_SECONDS = 90 * 86_400.0
 """So long nobody has used what is removed: users who are gone, and configurations that nobody has any more."""
-_BETWEEN_SECONDS = 86_400.0
+_CLEANUP_INTERVAL_SECONDS = 86_400.0
 _log = logging.getLogger("codemode.mcp")
-_looked: dict[Path, float] = {}
+_last_cleanups: dict[Path, float] = {}
 
 
 def is_unused(found: os.stat_result, seconds: float = UNUSED_SECONDS) -> bool:
@@ -56,30 +56,30 @@ def note_use(path: Path) -> None:
     Once a day is enough: each time is a write.
     """
     with suppress(OSError):
-        if is_unused(path.lstat(), _BETWEEN_SECONDS):
+        if is_unused(path.lstat(), _CLEANUP_INTERVAL_SECONDS):
             os.utime(path)
 
 
-def look_soon(folder: Path, remove: Callable[[Path], None]) -> None:
+def schedule_cleanup(folder: Path, remove: Callable[[Path], None]) -> None:
     """Have ``remove`` look through the folder in a thread, once a day in each process that adds to it.
 
     What adds to a folder so keeps it from growing for ever. Nobody waits for it, and what cannot be removed stays.
     """
     now = time.monotonic()
-    if now - _looked.get(folder, -_BETWEEN_SECONDS) < _BETWEEN_SECONDS:
+    if now - _last_cleanups.get(folder, -_CLEANUP_INTERVAL_SECONDS) < _CLEANUP_INTERVAL_SECONDS:
         return
-    _looked[folder] = now
+    _last_cleanups[folder] = now
 
-    def look() -> None:
+    def clean_up() -> None:
         try:
             remove(folder)
         except OSError as error:
             _log.info("unused files of %s cannot be removed: %s", folder, error.strerror)
 
-    Errands("codemode-unused", 1, idle_seconds=0).send(look)
+    Errands("codemode-unused", 1, idle_seconds=0).send(clean_up)
 
 
-_BUSY_SECONDS = 5.0
+_LOCK_TIMEOUT_SECONDS = 5.0
 _MAX_BYTES = 512 << 20
 
 
@@ -113,20 +113,20 @@ class PrivateTables:
         try:
             if self._memory is not None:
                 with self._lock, self._memory:
-                    yield self._made(self._memory)
+                    yield self._create_tables(self._memory)
                 return
-            with closing(_connection(self._path or Path(), writes=writes)) as file, file:
-                yield self._made(file)
+            with closing(_connect(self._path or Path(), writes=writes)) as file, file:
+                yield self._create_tables(file)
         except sqlite3.Error as error:
             raise OSError(f"{self._path} cannot be used: {error}") from error
 
-    def _made(self, file: sqlite3.Connection) -> sqlite3.Connection:
+    def _create_tables(self, file: sqlite3.Connection) -> sqlite3.Connection:
         for statement in self._statements:
             file.execute(statement)
         return file
 
 
-def _connection(path: Path, *, writes: bool) -> sqlite3.Connection:
+def _connect(path: Path, *, writes: bool) -> sqlite3.Connection:
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -136,18 +136,18 @@ def _connection(path: Path, *, writes: bool) -> sqlite3.Connection:
         with suppress(FileExistsError):  # and never through a link
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         found = path.lstat()
-    problem = not_private(found) or folder_not_private(path.parent.stat())
+    problem = find_privacy_problem(found) or find_folder_privacy_problem(path.parent.stat())
     if problem is None and found.st_size > _MAX_BYTES:
         problem = "it is too large: remove it"
     if problem is not None:
         raise OSError(f"{path} is not used: {problem}")
-    return sqlite3.connect(path, timeout=_BUSY_SECONDS)
+    return sqlite3.connect(path, timeout=_LOCK_TIMEOUT_SECONDS)
 
 
-TABLE = "CREATE TABLE IF NOT EXISTS principals (name TEXT PRIMARY KEY, day INTEGER NOT NULL) WITHOUT ROWID"
+PRINCIPALS_TABLE = "CREATE TABLE IF NOT EXISTS principals (name TEXT PRIMARY KEY, day INTEGER NOT NULL) WITHOUT ROWID"
 """One of the statements of a file whose other tables have a column ``principal``."""
 _DAY_SECONDS = 86_400
-_GONE = "SELECT name FROM principals WHERE day < ?"
+_INACTIVE_PRINCIPALS = "SELECT name FROM principals WHERE day < ?"
 
 
 def today() -> int:
@@ -155,7 +155,7 @@ def today() -> int:
     return int(time.time()) // _DAY_SECONDS
 
 
-def is_noted(file: sqlite3.Connection, principal: str) -> bool:
+def is_use_noted(file: sqlite3.Connection, principal: str) -> bool:
     """Tell whether it is kept already that a principal is there today."""
     found = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, today()))
     return found.fetchone() is not None
@@ -171,5 +171,5 @@ def note_table_use(file: sqlite3.Connection, principal: str, *tables: str) -> No
     file.execute("INSERT OR REPLACE INTO principals VALUES (?, ?)", (principal, today()))
     before = (today() - int(UNUSED_SECONDS) // _DAY_SECONDS,)
     for table in tables:
-        file.execute(f"DELETE FROM {table} WHERE principal IN ({_GONE})", before)
-    file.execute(f"DELETE FROM principals WHERE name IN ({_GONE})", before)
+        file.execute(f"DELETE FROM {table} WHERE principal IN ({_INACTIVE_PRINCIPALS})", before)
+    file.execute(f"DELETE FROM principals WHERE name IN ({_INACTIVE_PRINCIPALS})", before)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway.approvals.remembered import Remembered
+from codemode_gateway.approvals.remembered import RememberedAnswers
 from codemode_gateway.cli import approvals as mcp_approvals
 from codemode_gateway.cli import setup as mcp_terminal
 from controlling_terminal import Person, PersonHere
@@ -87,8 +87,8 @@ class Waiting:
 
     def remembered(self) -> list[Any]:
         """Return what always holds, as the gateways of the folder read it."""
-        found = Remembered(self.path.parent).always()
-        return [(one.principal, one.server, one.tool, one.definition) for one in found]
+        found = RememberedAnswers(self.path.parent).list_always()
+        return [(one.principal, one.server, one.tool, one.definition_digest) for one in found]
 
     def decided(self) -> list[Any]:
         """Return the decisions that the store has, in the order of the calls."""
@@ -265,7 +265,7 @@ def test_what_another_has_decided_meanwhile_stands_and_is_told_with_the_way_out(
 def test_nobody_is_asked_about_what_was_decided_while_it_was_looked_up(
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ):
-    listed = mcp_approvals._all_waiting
+    listed = mcp_approvals._list_waiting
 
     async def decided_then(store: Any) -> Any:
         found = await listed(store)
@@ -274,8 +274,8 @@ def test_nobody_is_asked_about_what_was_decided_while_it_was_looked_up(
 
     async def found() -> None:
         async with SqliteInterruptStore(waiting.path) as store:
-            await mcp_approvals._found(store, argparse.Namespace(id=waiting.record_id, config=None))
+            await mcp_approvals._find_calls(store, argparse.Namespace(id=waiting.record_id, config=None))
 
-    monkeypatch.setattr(mcp_approvals, "_all_waiting", decided_then)
+    monkeypatch.setattr(mcp_approvals, "_list_waiting", decided_then)
     with pytest.raises(UsageError, match=r"nothing waits under .*lists what does"):
         asyncio.run(found())

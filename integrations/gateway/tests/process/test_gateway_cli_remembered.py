@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from approval_world import accept, answer_of
-from codemode_gateway.approvals.remembered import FILE, KnownTool, Remembered
+from codemode_gateway.approvals.remembered import FILE_NAME, RememberedAnswers, ToolIdentity
 from gateway_clients import client_over_stdio
 from in_loop import in_loop
 from mcp_servers.configured import quick
@@ -35,14 +35,14 @@ class Kept:
         config = folder / "mcp.json"
         config.write_text(json.dumps({"mcpServers": {"shop": {"command": "none"}}}))
         self._arguments = ["mcp", "--config", str(config), "approvals"]
-        self.remembered = Remembered(self.state)
+        self.remembered = RememberedAnswers(self.state)
         for user, server, tool in (
             ("local", "shop", "refund"),
             ("local", "shop", HIDES),
             ("local", "mail", "send"),
             ("ana", "desk", "close"),
         ):
-            self.remembered.answered_elsewhere(user, "", KnownTool(server, tool, "as it was"), "always")
+            self.remembered.record_outside_answer(user, "", ToolIdentity(server, tool, "as it was"), "always")
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a subcommand of ``approvals``: its code, and what it has said."""
@@ -54,7 +54,7 @@ class Kept:
     @property
     def left(self) -> list[tuple[str, str, str]]:
         """What always holds, as gateways of the folder read it."""
-        return [(one.principal, one.server, one.tool) for one in self.remembered.always()]
+        return [(one.principal, one.server, one.tool) for one in self.remembered.list_always()]
 
 
 @pytest.fixture
@@ -94,11 +94,11 @@ def test_where_nothing_is_remembered_it_is_told(kept: Kept, has_file: bool):
         for user, server in (("local", "shop"), ("local", "mail"), ("ana", "desk")):
             assert kept.run("forget", server, "--user", user)[0] == 0
     else:
-        (kept.state / FILE).unlink()
+        (kept.state / FILE_NAME).unlink()
     assert kept.run("remembered") == (0, "no answer is remembered\n", "")
     assert json.loads(kept.run("remembered", "--json")[1]) == {"remembered": []}
     assert kept.run("forget", "shop")[0] == 2
-    assert (kept.state / FILE).exists() == has_file
+    assert (kept.state / FILE_NAME).exists() == has_file
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_what_is_not_remembered_is_told_with_what_was_meant(kept: Kept, argument
 
 @pytest.mark.parametrize("action", [["forget", "shop"], *full_only(["remembered"])], ids=" ".join)
 def test_a_file_that_others_may_have_written_is_named(kept: Kept, action: list[str]):
-    (kept.state / FILE).chmod(0o666)
+    (kept.state / FILE_NAME).chmod(0o666)
     code, out, err = kept.run(*action)
-    assert (code, out, f"{FILE} is not used" in err) == (2, "", True)
+    assert (code, out, f"{FILE_NAME} is not used" in err) == (2, "", True)
 
 
 @in_loop

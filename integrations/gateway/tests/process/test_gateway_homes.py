@@ -97,7 +97,7 @@ def test_a_client_that_is_not_to_be_asked_answers_nothing_that_it_was_asked_befo
 
 def test_what_was_not_asked_in_a_call_is_not_answered_by_it():
     async def scenario() -> None:
-        page = {"wait_ms": 0, "url": lambda record: f"https://gate/{record}"}
+        page = {"wait_ms": 0, "page_url": lambda record: f"https://gate/{record}"}
         async with hosts(by_console=True, **page) as (shop, store, host), asked_client_of(host) as client:
             first = await begun(client, ONE)
             record = await kept(store)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, connect, load_config
-from codemode_gateway.config.patterns import asks
+from codemode_gateway.config.patterns import needs_approval
 
 from codemode import create_code_mode_tool, create_modules_tool
 from codemode.cli import main
@@ -181,7 +181,10 @@ def test_an_entry_is_read_with_variables_secrets_and_a_careful_policy(tmp_path: 
     def tool(**hints: Any) -> Any:
         return types.Tool(name="t", input_schema={}, annotations=types.ToolAnnotations(**hints))
 
-    assert [asks(found, tool(read_only_hint=True)), asks(found, tool(idempotent_hint=True))] == [False, True]
+    assert [needs_approval(found, tool(read_only_hint=True)), needs_approval(found, tool(idempotent_hint=True))] == [
+        False,
+        True,
+    ]
 
 
 def test_an_entry_that_is_an_api_and_a_server_is_refused(tmp_path: Path):

@@ -8,7 +8,12 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
-from codemode_gateway.approvals.remembered import KnownTool, Remembered, approval_hook, definition_of
+from codemode_gateway.approvals.remembered import (
+    RememberedAnswers,
+    ToolIdentity,
+    compute_definition_digest,
+    create_approval_hook,
+)
 from codemode_gateway.gateway.principals import LOCAL, CallOrigin
 from in_loop import in_loop
 from suite import full_only
@@ -34,8 +39,8 @@ def server(folder: Path, **settings: Any) -> ServerConfig:
     return ServerConfig("s", "stdio", command=sys.executable, args=(str(SCRIPT), str(folder)), **settings)
 
 
-async def ran(config: ServerConfig, folder: Path, code: str, remembered: Remembered) -> Any:
-    hooks = UpstreamHooks(approval=approval_hook(remembered))
+async def ran(config: ServerConfig, folder: Path, code: str, remembered: RememberedAnswers) -> Any:
+    hooks = UpstreamHooks(approval=create_approval_hook(remembered))
     async with connect(GatewayConfig((config,)), hooks=hooks, cache_folder=folder / "lists") as connected:
         tool = create_modules_tool(
             connected, settings={"approval": {"mode": "interrupt"}, "continuation": {"keys": "k" * 32}}
@@ -52,7 +57,7 @@ def calls(folder: Path) -> list[str]:
 @pytest.mark.parametrize("after", [DESTROYS, SAYS_NOTHING, {"readOnlyHint": True, "destructiveHint": True}])
 @pytest.mark.parametrize("policy", ["declared", *full_only("writes")])
 def test_a_list_kept_from_before_spares_no_question_that_its_server_would_not(tmp_path, after, policy):
-    remembered = Remembered()
+    remembered = RememberedAnswers()
 
     async def work():
         config = server(tmp_path, approval=policy)
@@ -71,7 +76,7 @@ def test_a_server_that_changes_while_a_program_runs_spares_no_question_from_then
     async def work():
         says(tmp_path, "tools.json", READS)
         says(tmp_path, "after.json", DESTROYS)
-        response = await ran(server(tmp_path), tmp_path, CHANGE, Remembered())
+        response = await ran(server(tmp_path), tmp_path, CHANGE, RememberedAnswers())
         assert [one["code"] for one in response["diagnostics"]][-1] == "TOOLS_CHANGED"
         assert calls(tmp_path) == []
 
@@ -83,14 +88,14 @@ def test_what_holds_always_is_of_the_tool_as_its_server_has_it_now(tmp_path, pol
     async def work():
         config = server(tmp_path, approval=policy)
         says(tmp_path, "tools.json", DESTROYS)
-        remembered = Remembered(tmp_path)
+        remembered = RememberedAnswers(tmp_path)
         told = await ran(config, tmp_path, WIPE, remembered)
-        known = remembered.shown(told.requests[0].tool_call_id)
+        known = remembered.get_displayed_tool(told.requests[0].tool_call_id)
         assert known is not None
         await remembered.remember(LOCAL, known, "always")
-        assert (await ran(config, tmp_path, WIPE, Remembered(tmp_path)))["result"] == "done"
+        assert (await ran(config, tmp_path, WIPE, RememberedAnswers(tmp_path)))["result"] == "done"
         says(tmp_path, "tools.json", DESTROYS, "Wipes all that there is.")
-        asked = await ran(config, tmp_path, WIPE, Remembered(tmp_path))
+        asked = await ran(config, tmp_path, WIPE, RememberedAnswers(tmp_path))
         assert asked.requests[0].tool_name == "s.wipe"
         assert len(calls(tmp_path)) == 1
 
@@ -101,9 +106,9 @@ def test_where_nobody_is_asked_whatever_a_server_says_it_is_not_asked_either(tmp
     async def work():
         config = server(tmp_path, approval="never")
         says(tmp_path, "tools.json", READS)
-        await ran(config, tmp_path, WIPE, Remembered())
+        await ran(config, tmp_path, WIPE, RememberedAnswers())
         says(tmp_path, "tools.json", DESTROYS)
-        assert (await ran(config, tmp_path, WIPE, Remembered()))["result"] == "done"
+        assert (await ran(config, tmp_path, WIPE, RememberedAnswers()))["result"] == "done"
 
     within(work())
 
@@ -112,7 +117,7 @@ def test_where_nobody_is_asked_whatever_a_server_says_it_is_not_asked_either(tmp
 async def test_one_server_under_another_configuration_is_another_server(tmp_path):
     tool = types.Tool(name="wipe", input_schema={"type": "object"}, annotations=types.ToolAnnotations())
     config = server(tmp_path)
-    remembered = Remembered(tmp_path)
+    remembered = RememberedAnswers(tmp_path)
     others = [
         ServerConfig("s", "stdio", command="other", args=config.args),
         ServerConfig("s", "stdio", command=config.command, args=(*config.args, "/")),
@@ -123,16 +128,16 @@ async def test_one_server_under_another_configuration_is_another_server(tmp_path
     ]
     asks = [await _question(remembered, one, tool) for one in [config, *others]]
     assert all(asks)
-    known = remembered.shown("call")
-    assert known == KnownTool("s", "wipe", definition_of(tool, others[-1]))
+    known = remembered.get_displayed_tool("call")
+    assert known == ToolIdentity("s", "wipe", compute_definition_digest(tool, others[-1]))
     await remembered.remember(LOCAL, known, "always")
     assert [await _question(remembered, one, tool) for one in [config, *others]] == [True] * 6 + [False]
 
 
-async def _question(remembered: Remembered, config: ServerConfig, tool: types.Tool) -> bool:
+async def _question(remembered: RememberedAnswers, config: ServerConfig, tool: types.Tool) -> bool:
     class Context:
         context = CallOrigin(LOCAL, "one")
         tool_call_id = "call"
 
-    needs: Any = approval_hook(remembered)(config, tool)
+    needs: Any = create_approval_hook(remembered)(config, tool)
     return await needs({}, Context())

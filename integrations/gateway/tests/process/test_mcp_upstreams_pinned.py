@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
-from codemode_gateway.approvals.remembered import Remembered, approval_hook
-from codemode_gateway.config.model import Pinning
+from codemode_gateway.approvals.remembered import RememberedAnswers, create_approval_hook
+from codemode_gateway.config.model import PinMode
 from codemode_gateway.gateway.principals import LOCAL, CallOrigin
 from codemode_gateway.tool_history.tool_pins import Pins
 from waiting import within
@@ -55,7 +55,7 @@ KEY = base64.b64encode(os.urandom(32)).decode()
 CODE = 'import { send } from "@codemode/servers/s";\nglobalThis.__codemode_result__ = await send({});'
 
 
-def server(folder: Path, *, announces: bool = True, pin: Pinning = "block", approval: Any = "never") -> ServerConfig:
+def server(folder: Path, *, announces: bool = True, pin: PinMode = "block", approval: Any = "never") -> ServerConfig:
     arguments = ("-c", SERVER, str(folder), "announces" if announces else "silent")
     return ServerConfig("s", "stdio", command=sys.executable, args=arguments, pin=pin, approval=approval)
 
@@ -73,7 +73,10 @@ def logged(folder: Path, line: str) -> int:
 def connected(folder: Path, config: ServerConfig) -> Any:
     pins = Pins(folder)
     hooks = UpstreamHooks(
-        listed=pins.listed, notes=pins.notes, changes=pins.changes, approval=approval_hook(Remembered(folder))
+        listed=pins.listed,
+        notes=pins.notes,
+        changes=pins.changes,
+        approval=create_approval_hook(RememberedAnswers(folder)),
     )
     return connect(GatewayConfig((config,)), hooks=hooks, cache_folder=folder / "lists")
 

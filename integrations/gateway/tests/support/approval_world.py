@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import mcp_types as types
-from codemode_gateway.approvals.approval_flow import Asking
-from codemode_gateway.approvals.pending_store import Resuming, RunsOf
-from codemode_gateway.approvals.remembered import Remembered, approval_hook
+from codemode_gateway.approvals.approval_flow import ApprovalFlow
+from codemode_gateway.approvals.pending_store import PrincipalRuns, StoredRunResumer
+from codemode_gateway.approvals.remembered import RememberedAnswers, create_approval_hook
 from codemode_gateway.config.model import GatewaySettings, ServerConfig
 from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client
@@ -80,8 +80,8 @@ class Shop:
         await asyncio.Event().wait()
         raise AssertionError
 
-    def server(self, config: ServerConfig, remembered: Remembered) -> ModuleServer:
-        hook = approval_hook(remembered)
+    def server(self, config: ServerConfig, remembered: RememberedAnswers) -> ModuleServer:
+        hook = create_approval_hook(remembered)
         does: Mapping[str, Callable[..., Any]] = {"refund": self._refund, "stock": self.stock, "lose": self._lose}
         made = [
             Tool(
@@ -105,7 +105,7 @@ class Host:
         store: Any,
         *,
         principal: Principal = LOCAL,
-        remembered: Remembered | None = None,
+        remembered: RememberedAnswers | None = None,
         wait_ms: int = 60_000,
         keys: str = KEY,
         limits: Mapping[str, Any] | None = None,
@@ -116,7 +116,7 @@ class Host:
         max_waiting: int = 200,
         **options: Any,
     ) -> None:
-        self.remembered = remembered or Remembered()
+        self.remembered = remembered or RememberedAnswers()
         config = ServerConfig("shop", "stdio", approval_wait_ms=wait_ms)
         continuation: dict[str, Any] = {"keys": keys, "guard": store.guard, "max_age_ms": 86_400_000}
         if journal:
@@ -127,14 +127,14 @@ class Host:
             settings={"approval": {"mode": "interrupt"}, "continuation": continuation},
             pool=pool,
         )
-        self.resuming = Resuming(lambda: store, self._runs_of)
-        self.asking = Asking(
+        self.resuming = StoredRunResumer(lambda: store, self._runs_of)
+        self.asking = ApprovalFlow(
             self.run_tool,
             GatewaySettings(max_waiting=max_waiting),
             lambda: store,
             principal,
             self.remembered,
-            goes_on=self.resuming.start,
+            start_resuming=self.resuming.start,
             servers=[config],
             **options,
         )
@@ -142,7 +142,7 @@ class Host:
         self.server: Server[Any] = Server("gateway", on_list_tools=self._list, on_call_tool=self._call)
 
     @asynccontextmanager
-    async def _runs_of(self, principal: Principal) -> AsyncGenerator[RunsOf]:
+    async def _runs_of(self, principal: Principal) -> AsyncGenerator[PrincipalRuns]:
         assert principal == Principal(self.asking.principal.id)
         yield self.asking.runs
 
@@ -152,7 +152,9 @@ class Host:
     async def _call(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
         if self._over_http:  # as far as a request tells it
             ctx = replace(ctx, request=SimpleNamespace(scope={}))
-        answer = await self.asking.run(ctx, params, params.arguments or {}, by_console=self._by_console)
+        answer = await self.asking.handle_call(
+            ctx, params, params.arguments or {}, is_asked_in_console=self._by_console
+        )
         if isinstance(answer, RunResponse):
             return types.CallToolResult(content=[], structured_content=dict(answer))
         return answer

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from codemode_gateway.config import config_file
-from codemode_gateway.config.config_file import MAX_DEPTH, JsonError, Node, read_jsonc
+from codemode_gateway.config.config_file import MAX_DEPTH, JsonError, JsonNode, parse_jsonc
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -34,10 +34,10 @@ def test_comments_at_any_place_change_nothing(value: object, data: st.DataObject
         is_last_of_some = token in ("}", "]") and index and tokens[index - 1] not in ("{", "[")
         comma = "," + data.draw(BETWEEN) if is_last_of_some and data.draw(st.booleans()) else ""
         text += comma + token + data.draw(BETWEEN)
-    assert read_jsonc(text).root.plain() == value
+    assert parse_jsonc(text).root.to_python() == value
 
 
-def nodes(node: Node) -> list[Node]:
+def nodes(node: JsonNode) -> list[JsonNode]:
     inner = [*node.items, *(one.node for one in node.members)]
     return [node, *(found for one in inner for found in nodes(one))]
 
@@ -45,15 +45,15 @@ def nodes(node: Node) -> list[Node]:
 @given(VALUES, st.sampled_from([None, 2, "\t"]))
 def test_each_node_knows_its_place(value: object, indent: int | str | None):
     text = json.dumps(value, indent=indent)
-    for node in nodes(read_jsonc(text).root):
-        assert json.loads(text[node.start : node.end]) == node.plain()
+    for node in nodes(parse_jsonc(text).root):
+        assert json.loads(text[node.start : node.end]) == node.to_python()
         assert all(json.loads(TOKENS.match(text, one.start)[0]) == one.key for one in node.members)  # type: ignore[index]
 
 
 @given(st.text(alphabet='{}[],:"\\/*\n ab1-.e\x00é', max_size=40))
 def test_no_text_breaks_the_reader(text: str):
     try:
-        found = read_jsonc(text).root.plain()
+        found = parse_jsonc(text).root.to_python()
     except JsonError as mistake:
         assert mistake.line >= 1
         assert mistake.column >= 1
@@ -63,7 +63,7 @@ def test_no_text_breaks_the_reader(text: str):
 
 @given(st.text())
 def test_what_json_takes_is_taken(text: str):
-    assert read_jsonc(json.dumps({text: text})).root.plain() == {text: text}
+    assert parse_jsonc(json.dumps({text: text})).root.to_python() == {text: text}
 
 
 @each_row(
@@ -95,32 +95,32 @@ def test_what_json_takes_is_taken(text: str):
 )
 def test_a_mistake_names_its_place(text: str, line: int, column: int, says: str):
     with pytest.raises(JsonError) as caught:
-        read_jsonc(text)
+        parse_jsonc(text)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert says in str(caught.value)
 
 
 def test_depth_is_bounded():
-    assert read_jsonc("[" * MAX_DEPTH + "]" * MAX_DEPTH).root.kind == "array"
+    assert parse_jsonc("[" * MAX_DEPTH + "]" * MAX_DEPTH).root.kind == "array"
     for text in ("[" * (MAX_DEPTH + 1), '{"a":' * 100_000, "[" * 1_000_000):
         with pytest.raises(JsonError, match="nested more than"):
-            read_jsonc(text)
+            parse_jsonc(text)
 
 
 def test_a_key_that_stands_twice_is_told_with_both_lines():
-    found = read_jsonc('{\n"a": 1,\n"b": {"c": 1,\n"c": 2},\n"\\u0061": 3}')
-    assert [(one.line, "first on line" in str(one)) for one in found.doubts] == [(4, True), (5, True)]
-    assert found.root.plain() == {"a": 3, "b": {"c": 2}}
+    found = parse_jsonc('{\n"a": 1,\n"b": {"c": 1,\n"c": 2},\n"\\u0061": 3}')
+    assert [(one.line, "first on line" in str(one)) for one in found.warnings] == [(4, True), (5, True)]
+    assert found.root.to_python() == {"a": 3, "b": {"c": 2}}
 
 
 def test_half_a_character_is_told_and_read():
-    found = read_jsonc('{\n"a": "\\ud83d\\ude00 \\ud83d"}')
-    assert [(one.line, one.column) for one in found.doubts] == [(2, 6)]
-    assert found.root.plain() == {"a": "😀 \ud83d"}
+    found = parse_jsonc('{\n"a": "\\ud83d\\ude00 \\ud83d"}')
+    assert [(one.line, one.column) for one in found.warnings] == [(2, 6)]
+    assert found.root.to_python() == {"a": "😀 \ud83d"}
 
 
 def test_more_values_than_anybody_writes_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(config_file, "MAX_VALUES", 100)
-    assert read_jsonc(json.dumps(list(range(99)))).root.kind == "array"
+    assert parse_jsonc(json.dumps(list(range(99)))).root.kind == "array"
     with pytest.raises(JsonError, match="more than 100 values"):
-        read_jsonc(json.dumps(list(range(100))))
+        parse_jsonc(json.dumps(list(range(100))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codemode_gateway import ServerConfig, load_config
-from codemode_gateway.config.patterns import patterns_of, unmatched_notes
+from codemode_gateway.config.patterns import describe_unmatched_patterns, get_patterns
 
 
 def servers(top: dict[str, Any], **entries: Any) -> dict[str, ServerConfig]:
@@ -30,16 +30,16 @@ def test_each_pattern_that_matches_no_tool_is_named_by_its_key_with_the_nearest_
     config = servers({}, one={"codemode": {"approval": {"Read": "never", "*": "always"}, "tools": {"allow": ["wr*"]}}})[
         "one"
     ]
-    assert unmatched_notes(patterns_of(config), {"read", "write", "reads"}) == [
+    assert describe_unmatched_patterns(get_patterns(config), {"read", "write", "reads"}) == [
         'approval: "Read" matches no tool; did you mean "read"?'
     ]
-    assert unmatched_notes(patterns_of(config), {"x"}) == [
+    assert describe_unmatched_patterns(get_patterns(config), {"x"}) == [
         'approval: "Read" matches no tool',
         'tools.allow: "wr*" matches no tool',
     ]
 
 
 def test_of_many_patterns_that_match_nothing_some_are_named_and_the_others_counted():
-    notes = unmatched_notes({"tools.deny": tuple(f"none_{at}" for at in range(1_000))}, {"a"})
+    notes = describe_unmatched_patterns({"tools.deny": tuple(f"none_{at}" for at in range(1_000))}, {"a"})
     assert len(notes) == 9
     assert notes[-1] == "992 more patterns match no tool"

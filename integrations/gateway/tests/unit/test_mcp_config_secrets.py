@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, ServerConfig, load_config, matches
-from codemode_gateway.config.secret_detection import is_secret_form, is_secret_name
+from codemode_gateway.config.secret_detection import is_secret_name, is_secret_value
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -61,7 +61,7 @@ def test_a_name_says_nothing(name: str):
         "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----", "Bearer abcdefghijk",
     ])  # fmt: skip
 def test_a_form_says_so(value: str):
-    assert is_secret_form(value)
+    assert is_secret_value(value)
     assert value in secrets_of({"command": "x", "env": {"PLAIN": value}})
 
 
@@ -70,7 +70,7 @@ def test_a_form_says_so(value: str):
      "some-very-long-hyphenated-name-of-a-thing", "@modelcontextprotocol/server-filesystem", "1234567890", "true", "",
      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1"])  # fmt: skip
 def test_a_form_says_nothing(value: str):
-    assert not is_secret_form(value)
+    assert not is_secret_value(value)
     assert secrets_of({"command": "x", "env": {"PLAIN": value}}) == set()
 
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from codemode_gateway import load_config, state_folder
-from codemode_gateway.config.config_file import MistakeError
-from codemode_gateway.config.substitution import Variables, input_variable
+from codemode_gateway.config.config_file import ConfigFieldError
+from codemode_gateway.config.substitution import Variables, get_input_variable
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -74,7 +74,7 @@ def test_each_form(text: str, expected: str):
     ],
 )
 def test_what_has_no_value_says_what_to_do(text: str, says: str):
-    with pytest.raises(MistakeError) as caught:
+    with pytest.raises(ConfigFieldError) as caught:
         filled(text, keyring=lambda _service, _name: None)
     assert says in caught.value.message
     assert caught.value.path == "here"
@@ -97,7 +97,7 @@ def test_no_value_is_expanded_again(environ: dict[str, str]):
 def test_no_text_breaks_it(text: str):
     try:
         found = Variables({"A": "a"}, Path(), inputs={"x": "y"}).expand(text, "here", set())
-    except MistakeError:
+    except ConfigFieldError:
         return
     if "${" not in text:
         assert found == text
@@ -105,7 +105,7 @@ def test_no_text_breaks_it(text: str):
 
 @pytest.mark.parametrize(("name", "variable"), [("api-key", "API_KEY"), ("a.b c", "A_B_C"), ("K1", "K1"), ("é", "_")])
 def test_the_environment_variable_of_an_input(name: str, variable: str):
-    assert input_variable(name) == f"CODEMODE_INPUT_{variable}"
+    assert get_input_variable(name) == f"CODEMODE_INPUT_{variable}"
 
 
 def test_inputs_come_first_from_whoever_loads_then_from_the_environment_then_from_the_file():

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from codemode_gateway import ConfigError, GatewayConfig, load_config, watched
+from codemode_gateway import ConfigError, GatewayConfig, load_config, watch_config
 
 BOUND = 60
 
@@ -51,8 +51,8 @@ class Watch:
         await self._looks.acquire()
 
     async def run(self, since: GatewayConfig | None) -> None:
-        how = {"environ": {}, "told": lambda problem: self.told.append(str(problem)), "pause": self.pause}
-        async for config in watched(self.file, since=since, **how):  # type: ignore[arg-type]
+        how = {"environ": {}, "on_error": lambda problem: self.told.append(str(problem)), "pause": self.pause}
+        async for config in watch_config(self.file, since=since, **how):  # type: ignore[arg-type]
             self.found.append(names(config))
 
     async def look(self, times: int = 2) -> None:
@@ -192,7 +192,7 @@ def test_the_loop_is_free_while_a_file_is_read(tmp_path: Path):
             looks.set()
             await asyncio.Event().wait()
 
-        stream = watched(file.with_name("pipe"), told=told.append, pause=pause)
+        stream = watch_config(file.with_name("pipe"), on_error=told.append, pause=pause)
         task = asyncio.ensure_future(anext(stream))
         await asyncio.wait_for(looks.wait(), BOUND)
         task.cancel()
@@ -211,7 +211,7 @@ def test_a_file_of_variables_is_watched_too_before_it_is_there_as_well(tmp_path:
         write(file, said)
 
         async def seen() -> None:
-            async for config in watched(file, environ={}, pause=watch.pause):
+            async for config in watch_config(file, environ={}, pause=watch.pause):
                 values.extend([one.env.get("A") for one in config.servers if one.name == "b"] or [None])
 
         watch = Watch(file)

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, load_config
-from codemode_gateway.client_configs.importing import Imported, Machine, found, imported
-from codemode_gateway.client_configs.text_files import added, servers_of
+from codemode_gateway.client_configs.importing import (
+    ClientEnvironment,
+    ImportedServers,
+    import_servers,
+    list_client_files,
+)
+from codemode_gateway.client_configs.text_files import add_server, parse_config_servers
 from suite import each_row
 
 from codemode.cli import main
@@ -17,12 +22,14 @@ from codemode.cli import main
 ONE = {"command": "one"}
 
 
-def taken(tmp_path: Path, client: str, said: Any, folder: Path | None = None, project: Path | None = None) -> Imported:
-    machine = Machine({"HOME": str(tmp_path)}, "linux", project)
-    path = found(client, machine)[0].path
+def taken(
+    tmp_path: Path, client: str, said: Any, folder: Path | None = None, project: Path | None = None
+) -> ImportedServers:
+    machine = ClientEnvironment({"HOME": str(tmp_path)}, "linux", project)
+    path = list_client_files(client, machine)[0].path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(said if isinstance(said, str) else json.dumps(said))
-    return imported(client, machine, folder=folder)
+    return import_servers(client, machine, folder=folder)
 
 
 def kept_for(*folders: Path, **own: Any) -> dict[str, Any]:
@@ -107,9 +114,9 @@ def test_a_list_of_servers_without_names_is_a_mistake_with_its_place():
 
 def test_a_server_of_any_known_key_is_not_added_again():
     text = json.dumps({"mcp": {"x": ONE}, "mcpServers": {}})
-    assert list(servers_of(text)) == ["x"]
+    assert list(parse_config_servers(text)) == ["x"]
     with pytest.raises(ConfigError, match="there is a server"):
-        added(text, "x", ONE)
+        add_server(text, "x", ONE)
 
 
 def test_the_command_takes_what_is_kept_for_the_folder_it_is_started_in(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway.config import redaction
-from codemode_gateway.config.redaction import HIDDEN, Secrets
+from codemode_gateway.config.redaction import REPLACEMENT, SecretRedactor
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,9 +33,9 @@ def secret(number: int) -> str:
     return f"token-{number:05}-of-somebody"
 
 
-def assert_hidden(secrets: Secrets, numbers: range | list[int]) -> None:
-    said = secrets.text(" ".join(secret(number) for number in numbers))
-    assert said == " ".join(HIDDEN for _ in numbers)
+def assert_hidden(secrets: SecretRedactor, numbers: range | list[int]) -> None:
+    said = secrets.redact_text(" ".join(secret(number) for number in numbers))
+    assert said == " ".join(REPLACEMENT for _ in numbers)
 
 
 STEP = st.sampled_from(["few", "many", "merge", "again"])
@@ -45,9 +45,9 @@ STEP = st.sampled_from(["few", "many", "merge", "again"])
 def test_whatever_comes_in_whatever_order_is_found_at_once_and_stays_so(fixed: int, steps: list[tuple[str, int]]):
     later = Later()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(redaction, "_MOST_FRESH", 3)
+        patched.setattr(redaction, "_MAX_RECENT", 3)
         patched.setattr(redaction.Errands, "send", lambda errands, work: later.send(errands, work))
-        secrets, count = Secrets(map(secret, range(fixed))), fixed
+        secrets, count = SecretRedactor(map(secret, range(fixed))), fixed
         for step, number in steps:
             if step == "merge":
                 later.happens()
@@ -60,30 +60,30 @@ def test_whatever_comes_in_whatever_order_is_found_at_once_and_stays_so(fixed: i
                     assert_hidden(secrets, several)
                 count += number
             assert_hidden(secrets, range(count))
-            assert secret(count) in secrets.text(secret(count))
+            assert secret(count) in secrets.redact_text(secret(count))
         later.happens()
         assert_hidden(secrets, range(count))
-        assert len(secrets._layers.looked_for.searches) <= 2
+        assert len(secrets._index.search_set.searches) <= 2
 
 
 def test_what_comes_while_all_is_put_together_is_not_lost(monkeypatch: pytest.MonkeyPatch):
     """Also where as many come meanwhile as begin another layer, and where one is forgotten and comes again."""
-    monkeypatch.setattr(redaction, "_MOST_FRESH", 3)
-    later, real = Later(), redaction.forms_of
+    monkeypatch.setattr(redaction, "_MAX_RECENT", 3)
+    later, real = Later(), redaction.create_search_texts
     monkeypatch.setattr(redaction.Errands, "send", lambda errands, work: later.send(errands, work))
-    secrets = Secrets()
+    secrets = SecretRedactor()
     for number in range(8):
         secrets.add(secret(number), owner="one" if number == 0 else "")
 
     def forms_of(texts: Any) -> Any:
         found = real(texts)
-        monkeypatch.setattr(redaction, "forms_of", real)
+        monkeypatch.setattr(redaction, "create_search_texts", real)
         secrets.add(*map(secret, range(100, 116)), owner="one")  # of whom only 16 are kept
         secrets.add(secret(0), owner="one")
         secrets.add(secret(20))
         return found
 
-    monkeypatch.setattr(redaction, "forms_of", forms_of)
+    monkeypatch.setattr(redaction, "create_search_texts", forms_of)
     later.happens()
     assert_hidden(secrets, [*range(8), 20, *range(101, 116)])
 
@@ -92,20 +92,20 @@ def test_nobody_who_brings_one_puts_all_of_them_together(monkeypatch: pytest.Mon
     made: list[tuple[int, bool]] = []
     is_merged, here = threading.Event(), threading.get_ident()
 
-    class Search(redaction.Search):
+    class Search(redaction.SecretSearch):
         def __init__(self, texts: Mapping[str, bool]) -> None:
             made.append((len(texts), threading.get_ident() == here))
             super().__init__(texts)
             if not made[-1][1]:
                 is_merged.set()
 
-    secrets = Secrets(map(secret, range(1_000)))
-    monkeypatch.setattr(redaction, "Search", Search)
+    secrets = SecretRedactor(map(secret, range(1_000)))
+    monkeypatch.setattr(redaction, "SecretSearch", Search)
     for number in range(1_000, 1_100):
         secrets.add(secret(number))
         assert_hidden(secrets, [number])
     assert is_merged.wait(BOUND)
-    a_few = len(redaction.forms_of(map(secret, range(40))))
+    a_few = len(redaction.create_search_texts(map(secret, range(40))))
     assert max(size for size, is_here in made if is_here) <= a_few
     assert max(size for size, is_here in made if not is_here) > 10 * a_few
     assert_hidden(secrets, range(1_100))

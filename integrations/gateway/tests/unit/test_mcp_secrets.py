@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from codemode_gateway.config import redaction
 from codemode_gateway.config import redaction as secrets_of_config
-from codemode_gateway.config.redaction import HIDDEN, Secrets
+from codemode_gateway.config.redaction import REPLACEMENT, SecretRedactor
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -69,8 +69,8 @@ def leaks(text: str, secret: str, encode: str) -> bool:
 @pytest.mark.parametrize("encode", ENCODINGS)
 @given(before=UNLIKE, after=UNLIKE)
 def test_a_secret_is_taken_out_in_every_form(encode: str, before: str, after: str):
-    found = Secrets([SECRET]).text(f"{before}{ENCODINGS[encode](SECRET)}{after}")
-    assert HIDDEN in found
+    found = SecretRedactor([SECRET]).redact_text(f"{before}{ENCODINGS[encode](SECRET)}{after}")
+    assert REPLACEMENT in found
     assert found.startswith(before)
     assert not leaks(found, SECRET, encode)
 
@@ -82,8 +82,8 @@ def test_a_secret_is_taken_out_in_every_form(encode: str, before: str, after: st
 def test_any_secret_is_taken_out_in_every_form(encode: str, secret: str):
     if secret != secret.strip():
         secret = f"x{secret}x"
-    found = Secrets([secret]).text(f"({ENCODINGS[encode](secret)})")
-    assert HIDDEN in found
+    found = SecretRedactor([secret]).redact_text(f"({ENCODINGS[encode](secret)})")
+    assert REPLACEMENT in found
     assert secret not in found
 
 
@@ -92,9 +92,9 @@ def test_any_secret_is_taken_out_in_every_form(encode: str, secret: str):
     text=st.text("abc%\\+u0041&;=", max_size=300),
 )
 def test_no_secret_is_left_and_where_there_is_none_nothing_changes(texts: list[str], text: str):
-    found = Secrets(texts).text(text)
-    assert not any(one.strip() in piece for one in texts for piece in found.split(HIDDEN))
-    if HIDDEN not in found:
+    found = SecretRedactor(texts).redact_text(text)
+    assert not any(one.strip() in piece for one in texts for piece in found.split(REPLACEMENT))
+    if REPLACEMENT not in found:
         assert found is text
 
 
@@ -108,77 +108,77 @@ def test_what_is_hidden_is_what_any_of_them_covers(texts: list[str], text: str):
     expected = "".join("#" if hidden else character for character, hidden in zip(text, covered, strict=True))
     while "##" in expected:
         expected = expected.replace("##", "#")
-    assert Secrets(texts).text(text).replace(HIDDEN, "#").replace("##", "#") == expected
+    assert SecretRedactor(texts).redact_text(text).replace(REPLACEMENT, "#").replace("##", "#") == expected
 
 
 def test_short_ones_leave_ordinary_words_whole():
-    secrets = Secrets(["pass", "on", "", "4711"])
+    secrets = SecretRedactor(["pass", "on", "", "4711"])
     text = "a passenger passes on, bypassing compass 47110 and x4711"
-    assert secrets.text(text) == text
-    assert secrets.text("with pass: 4711, PIN=4711.") == f"with {HIDDEN}: {HIDDEN}, PIN={HIDDEN}."
+    assert secrets.redact_text(text) == text
+    assert secrets.redact_text("with pass: 4711, PIN=4711.") == f"with {REPLACEMENT}: {REPLACEMENT}, PIN={REPLACEMENT}."
 
 
 def test_parts_of_headers_and_keys_are_secret_alone():
     credentials = base64.b64encode(b"me:hunter2-hunter2").decode()
     key = "-----BEGIN KEY-----\n" + "A1b2C3d4E5f6G7h8I9j0K\n" * 2 + "-----END KEY-----\n"
-    secrets = Secrets(["Bearer abcdefgh12345678", f"Basic {credentials}", key])
-    assert secrets.text("abcdefgh12345678") == HIDDEN
-    assert secrets.text("hunter2-hunter2") == HIDDEN
-    assert secrets.text("line 2: A1b2C3d4E5f6G7h8I9j0K") == f"line 2: {HIDDEN}"
-    assert secrets.text("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
-    assert secrets.text("Bearer of news, Basic facts") == "Bearer of news, Basic facts"
+    secrets = SecretRedactor(["Bearer abcdefgh12345678", f"Basic {credentials}", key])
+    assert secrets.redact_text("abcdefgh12345678") == REPLACEMENT
+    assert secrets.redact_text("hunter2-hunter2") == REPLACEMENT
+    assert secrets.redact_text("line 2: A1b2C3d4E5f6G7h8I9j0K") == f"line 2: {REPLACEMENT}"
+    assert secrets.redact_text("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
+    assert secrets.redact_text("Bearer of news, Basic facts") == "Bearer of news, Basic facts"
 
 
 def test_values_are_cleaned_in_keys_numbers_and_depths():
-    secrets = Secrets(["hunter2-hunter2", "hunter3-hunter3", "1234567890"])
+    secrets = SecretRedactor(["hunter2-hunter2", "hunter3-hunter3", "1234567890"])
     value = {
         "hunter2-hunter2": 1,
         "hunter3-hunter3": 2,
-        HIDDEN: 3,
+        REPLACEMENT: 3,
         "list": [True, None, 1.5, 1234567890, -5, ("hunter2-hunter2",)],
         "n": 12345678901,
     }
-    assert secrets.value(value) == {
-        f"{HIDDEN} 2": 1,
-        f"{HIDDEN} 3": 2,
-        HIDDEN: 3,
-        "list": [True, None, 1.5, HIDDEN, -5, [HIDDEN]],
-        "n": f"{HIDDEN}1",
+    assert secrets.redact(value) == {
+        f"{REPLACEMENT} 2": 1,
+        f"{REPLACEMENT} 3": 2,
+        REPLACEMENT: 3,
+        "list": [True, None, 1.5, REPLACEMENT, -5, [REPLACEMENT]],
+        "n": f"{REPLACEMENT}1",
     }
     deep: object = "hunter2-hunter2"
     for _ in range(5_000):
         deep = [deep]
-    found = secrets.value(deep)
+    found = secrets.redact(deep)
     while isinstance(found, list):
         found = found[0]
-    assert found == HIDDEN
+    assert found == REPLACEMENT
 
 
 def test_without_secrets_nothing_is_copied():
     value = {"a": [1, "b"]}
-    assert Secrets().value(value) is value
-    assert Secrets(["abc"]).value(value) is value
+    assert SecretRedactor().redact(value) is value
+    assert SecretRedactor(["abc"]).redact(value) is value
 
 
-def looks_of(secrets: Secrets, text: str) -> int:
+def looks_of(secrets: SecretRedactor, text: str) -> int:
     """Count the places of a text that are looked at closely."""
     looks = 0
-    real = redaction.Search._at
+    real = redaction.SecretSearch._match_at
 
-    def counted(search: redaction.Search, text: str, start: int) -> str | None:
+    def counted(search: redaction.SecretSearch, text: str, start: int) -> str | None:
         nonlocal looks
         looks += 1
         return real(search, text, start)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(redaction.Search, "_at", counted)
-        secrets.text(text)
+        patched.setattr(redaction.SecretSearch, "_match_at", counted)
+        secrets.redact_text(text)
     return looks
 
 
 @each_row("text", ["sk-live-", "%25", "\\u005c", "abcdefghi ", "c2stbGl2"])
 def test_as_many_places_are_looked_at_whatever_the_number_of_secrets(text: str):
-    few, many = (Secrets(f"sk-live-{n:04}" + "x" * (n % 40) for n in range(count)) for count in (1, 1_000))
+    few, many = (SecretRedactor(f"sk-live-{n:04}" + "x" * (n % 40) for n in range(count)) for count in (1, 1_000))
     length = 30_000 // len(text)
     once, thrice = (looks_of(many, text * times) for times in (length, 3 * length))
     assert thrice <= 3.1 * once + 20
@@ -186,29 +186,31 @@ def test_as_many_places_are_looked_at_whatever_the_number_of_secrets(text: str):
 
 
 def test_large_values_leave_the_loop(monkeypatch: pytest.MonkeyPatch):
-    secrets, seen = Secrets(["hunter2-hunter2"]), set[bool]()
-    real = Secrets.value
+    secrets, seen = SecretRedactor(["hunter2-hunter2"]), set[bool]()
+    real = SecretRedactor.redact
     here = threading.current_thread()
     monkeypatch.setattr(
-        Secrets, "value", lambda self, value: (seen.add(threading.current_thread() is here), real(self, value))[1]
+        SecretRedactor,
+        "redact",
+        lambda self, value: (seen.add(threading.current_thread() is here), real(self, value))[1],
     )
     value = {"x": ["y" * 1_000] * 3_000 + ["hunter2-hunter2"]}
-    assert asyncio.run(secrets.off_loop(value))["x"][-1] == HIDDEN
+    assert asyncio.run(secrets.redact_off_loop(value))["x"][-1] == REPLACEMENT
     assert seen == {False}
 
 
 def test_tokens_are_added_while_it_is_in_use():
-    secrets = Secrets(["hunter2-hunter2"])
-    assert "fresh-token-1" in secrets.text("fresh-token-1")
+    secrets = SecretRedactor(["hunter2-hunter2"])
+    assert "fresh-token-1" in secrets.redact_text("fresh-token-1")
     secrets.add("fresh-token-1")
     secrets.add("fresh-token-1", "hunter2-hunter2")
-    assert secrets.text("fresh-token-1 hunter2-hunter2") == f"{HIDDEN} {HIDDEN}"
+    assert secrets.redact_text("fresh-token-1 hunter2-hunter2") == f"{REPLACEMENT} {REPLACEMENT}"
     assert "hunter2" not in repr(secrets)
     assert "fresh" not in repr(secrets)
 
 
 def test_logs_are_cleaned_whoever_listens(caplog: pytest.LogCaptureFixture):
-    secrets = Secrets(["hunter2-hunter2"])
+    secrets = SecretRedactor(["hunter2-hunter2"])
 
     def log(name: str) -> None:
         try:
@@ -216,12 +218,12 @@ def test_logs_are_cleaned_whoever_listens(caplog: pytest.LogCaptureFixture):
         except ValueError:
             logging.getLogger(name).exception("at %s", "hunter2-hunter2", stack_info=True)
 
-    with secrets.guarding_logs():
+    with secrets.redact_logs():
         for name in ("mcp.client.auth.some_late_module", "codemode.mcp", "httpx2", "client.of_the_sdk"):
             log(name)
     assert "hunter2" not in caplog.text
-    assert caplog.text.count(f"at {HIDDEN}") == 4
-    assert caplog.text.count(f"ValueError: in {HIDDEN}") == 4
+    assert caplog.text.count(f"at {REPLACEMENT}") == 4
+    assert caplog.text.count(f"ValueError: in {REPLACEMENT}") == 4
     log("mcp")
     assert "hunter2-hunter2" in caplog.text
 
@@ -229,7 +231,7 @@ def test_logs_are_cleaned_whoever_listens(caplog: pytest.LogCaptureFixture):
 def test_a_filter_cleans_arguments_tracebacks_and_what_was_added(caplog: pytest.LogCaptureFixture):
     record = logging.LogRecord("x", logging.INFO, "f", 1, "%s and %d", ("hunter2-hunter2", "no number"), None)
     record.extra = {"deep": ["hunter2-hunter2"]}
-    assert Secrets(["hunter2-hunter2"]).of_logs().filter(record)
+    assert SecretRedactor(["hunter2-hunter2"]).create_log_filter().filter(record)
     assert "hunter2" not in str(record.__dict__)
     assert record.getMessage() == "%s and %d"
 
@@ -237,7 +239,7 @@ def test_a_filter_cleans_arguments_tracebacks_and_what_was_added(caplog: pytest.
 @pytest.mark.parametrize("turn", [list, reversed])
 def test_guards_of_logs_may_end_in_any_order(turn: Callable[[list[Any]], Iterable[Any]], caplog: Any):
     before = logging.getLogRecordFactory()
-    guards = [Secrets([letter * 8]).guarding_logs() for letter in "ab"]
+    guards = [SecretRedactor([letter * 8]).redact_logs() for letter in "ab"]
     try:
         for guard in guards:
             guard.__enter__()
@@ -247,34 +249,34 @@ def test_guards_of_logs_may_end_in_any_order(turn: Callable[[list[Any]], Iterabl
         logging.getLogger("mcp").error("aaaaaaaa bbbbbbbb")
     finally:
         logging.setLogRecordFactory(before)
-    assert caplog.messages == [f"{HIDDEN} {HIDDEN}", "aaaaaaaa bbbbbbbb"]
+    assert caplog.messages == [f"{REPLACEMENT} {REPLACEMENT}", "aaaaaaaa bbbbbbbb"]
 
 
 def test_whoever_has_new_tokens_all_the_time_drives_out_their_own_alone():
-    secrets = Secrets()
+    secrets = SecretRedactor()
     secrets.add("client-secret-1")
     secrets.add("quiet-token-1", owner="quiet")
     for number in range(50):
         secrets.add(f"loud-token-{number}-end", owner="loud")
-    told = secrets.text("client-secret-1 quiet-token-1 loud-token-49-end loud-token-34-end loud-token-33-end")
+    told = secrets.redact_text("client-secret-1 quiet-token-1 loud-token-49-end loud-token-34-end loud-token-33-end")
     assert told == "[secret] [secret] [secret] [secret] loud-token-33-end"
 
 
 def test_a_token_that_is_given_again_is_the_last_one():
-    secrets = Secrets()
+    secrets = SecretRedactor()
     more = [f"more-token-{number}" for number in range(15)]
     for text in ("first-token-1", *more, "first-token-1", "another-token-1"):
         secrets.add(text, owner="one")
-    assert secrets.text("first-token-1 more-token-0") == "[secret] more-token-0"
+    assert secrets.redact_text("first-token-1 more-token-0") == "[secret] more-token-0"
 
 
 def test_what_many_owners_have_is_bounded_and_the_configurations_stays(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(secrets_of_config, "_MOST_ADDED", 40)
-    monkeypatch.setattr(redaction, "_MOST_FRESH", 100)  # what is forgotten is so at once
-    secrets = Secrets()
+    monkeypatch.setattr(secrets_of_config, "_MAX_ADDED", 40)
+    monkeypatch.setattr(redaction, "_MAX_RECENT", 100)  # what is forgotten is so at once
+    secrets = SecretRedactor()
     secrets.add("client-secret-1")
     for owner in range(30):
         secrets.add(f"token-{owner}-a-end", f"token-{owner}-b-end", owner=str(owner))
     assert repr(secrets) == "<Secrets: 41>"
-    told = secrets.text("client-secret-1 token-29-a-end token-10-a-end token-9-b-end")
+    told = secrets.redact_text("client-secret-1 token-29-a-end token-10-a-end token-9-b-end")
     assert told == "[secret] [secret] [secret] token-9-b-end"

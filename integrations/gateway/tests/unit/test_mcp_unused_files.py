@@ -14,7 +14,7 @@ from codemode_gateway import state_files
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.oauth import token_store
 from codemode_gateway.oauth.token_store import try_lock
-from codemode_gateway.state_files import UNUSED_SECONDS, look_soon
+from codemode_gateway.state_files import UNUSED_SECONDS, schedule_cleanup
 from codemode_gateway.upstreams import tool_listing
 from codemode_gateway.upstreams.tool_listing import ListCache, Listing
 
@@ -27,7 +27,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="an open file is removed")
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look when a test says so, and not in a thread."""
-    monkeypatch.setattr(state_files, "_looked", {})
+    monkeypatch.setattr(state_files, "_last_cleanups", {})
     monkeypatch.setattr(state_files.Errands, "send", lambda _self, work: work())
 
 
@@ -56,7 +56,7 @@ def test_lists_of_users_who_are_gone_are_removed_when_another_is_written(tmp_pat
     own = [unused(tmp_path / name) for name in ("notes.json", f"{'a' * 63}.json", ".hidden", f".{'a' * 64}.x.y")]
     unused(gone)
     unused(stays, UNUSED_SECONDS - 3_600)
-    state_files._looked.clear()
+    state_files._last_cleanups.clear()
     new = written(tmp_path, "new")
     assert there(tmp_path) == {one.name for one in (stays, new, *own)}
     assert left.name not in there(tmp_path)
@@ -72,17 +72,17 @@ def test_a_list_that_somebody_reads_stays(tmp_path: Path):
 def test_a_folder_is_looked_through_once_a_day_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     looked: list[Path] = []
     for _ in range(3):
-        look_soon(tmp_path, looked.append)
+        schedule_cleanup(tmp_path, looked.append)
     assert looked == [tmp_path]
     later = time.monotonic() + 90_000
     monkeypatch.setattr(state_files.time, "monotonic", lambda: later)
-    look_soon(tmp_path, looked.append)
+    schedule_cleanup(tmp_path, looked.append)
     assert looked == [tmp_path, tmp_path]
 
 
 def test_a_folder_that_cannot_be_looked_through_costs_nothing_else(tmp_path: Path):
-    look_soon(tmp_path / "nowhere", token_store.remove_unused)
-    look_soon(tmp_path / "nowhere else", tool_listing.remove_unused)
+    schedule_cleanup(tmp_path / "nowhere", token_store.remove_unused)
+    schedule_cleanup(tmp_path / "nowhere else", tool_listing.remove_unused)
 
 
 def test_locks_of_users_who_are_gone_are_removed_when_another_is_taken_and_tokens_stay(tmp_path: Path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from codemode_gateway.page_urls import PageURLError, is_page, page_host
+from codemode_gateway.page_urls import PageURLError, get_page_host, is_page_url
 
 SHOWN = {
     "https://accounts.example/o?next=https://evil.example/@x": "accounts.example",
@@ -52,12 +52,12 @@ REFUSED = [
 
 def test_page_host_names_the_host_as_a_browser_reads_it():
     for url, host in SHOWN.items():
-        assert page_host(url) == host, url
-        assert is_page(url), url
+        assert get_page_host(url) == host, url
+        assert is_page_url(url), url
 
 
 def test_ambiguous_urls_are_refused_with_a_reason():
-    assert [url for url in REFUSED if is_page(url)] == []
+    assert [url for url in REFUSED if is_page_url(url)] == []
     for url in REFUSED:
         with pytest.raises(PageURLError, match="must"):
-            page_host(url)
+            get_page_host(url)

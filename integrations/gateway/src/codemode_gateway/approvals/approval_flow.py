@@ -26,48 +26,48 @@ from codemode.surfaces.modules.run_tool import RunTool
 from codemode.trace.visible_text import one_line
 
 from ..config.model import GatewaySettings, ServerConfig
-from ..config.places import COMMAND
+from ..config.places import GATEWAY_COMMAND
 from ..gateway.options import APP_NAME
 from ..gateway.principals import CallOrigin, Principal
-from .pending_store import Keeping, ReportSteps, Resuming, RunsOf
+from .pending_store import PendingStore, PrincipalRuns, ReportSteps, StoredRunResumer
 from .question_batch import (
     MAX_STATE_CHARACTERS,
-    Bundles,
-    ClientFacts,
-    Leg,
+    ApprovalQuestions,
+    AskChannel,
+    BatchAnswers,
+    ClientCall,
+    ClientCapabilities,
     Pause,
-    Said,
     SealedState,
-    Way,
-    asked_in_session,
-    can_be_shown,
-    elicitation,
-    shown_in_session,
-    to_page,
-    way_of,
+    ask_in_session,
+    can_be_asked,
+    choose_ask_channel,
+    create_elicitation,
+    create_page_elicitation,
+    show_page_in_session,
 )
 from .questions import (
-    OTHER_KEYS,
+    UNKNOWN_KEY_MESSAGE,
     Question,
-    bad_request,
-    not_resumed,
-    store_away,
-    too_many_waiting,
-    unknown_run,
-    waiting,
-    waiting_of,
+    bad_request_response,
+    not_resumed_response,
+    store_unavailable_response,
+    too_many_waiting_response,
+    unknown_run_response,
+    waiting_field,
+    waiting_response,
 )
-from .remembered import Remembered
+from .remembered import RememberedAnswers
 
 # Nothing that a model writes decides: answers come from the client's person, or from the store.
 
-Answer = RunResponse | types.InputRequiredResult
-_ASK_SECONDS = 600.0
+ToolReply = RunResponse | types.InputRequiredResult
+_ASK_TIMEOUT_SECONDS = 600.0
 _MAX_NAMES_CHARACTERS = 500
 _log = logging.getLogger("codemode.mcp")
 
 
-def facts_of(ctx: Any, *, by_console: bool = False) -> ClientFacts:
+def read_client_capabilities(ctx: Any, *, is_asked_in_console: bool = False) -> ClientCapabilities:
     """Return what is known of the client of a request, ``ctx`` being the SDK's ``ServerRequestContext``."""
     capabilities = ctx.session.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
@@ -77,10 +77,10 @@ def facts_of(ctx: Any, *, by_console: bool = False) -> ClientFacts:
     is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     # A pipe is one client's; over HTTP nothing but a session tells one client of a user from the others.
     has_session = not is_modern or getattr(ctx, "request", None) is None
-    return ClientFacts(is_modern, form, url, ctx.session.can_send_request, by_console, has_session)
+    return ClientCapabilities(is_modern, form, url, ctx.session.can_send_request, is_asked_in_console, has_session)
 
 
-class Asking:
+class ApprovalFlow:
     """Runs and resumes programs of one principal, and asks people about calls that wait.
 
     ``store`` gives the store, which is opened when something is first kept. ``url`` gives the page on which people
@@ -95,291 +95,336 @@ class Asking:
         settings: GatewaySettings,
         store: Callable[[], InterruptStore],
         principal: Principal,
-        remembered: Remembered,
+        remembered: RememberedAnswers,
         *,
-        goes_on: Callable[[], Awaitable[None]] | None = None,
+        start_resuming: Callable[[], Awaitable[None]] | None = None,
         servers: Sequence[ServerConfig] = (),
-        url: Callable[[str], str | None] | None = None,
-        command: str = COMMAND,
+        page_url: Callable[[str], str | None] | None = None,
+        command: str = GATEWAY_COMMAND,
         app: str = APP_NAME,
-        ask_seconds: float = _ASK_SECONDS,
+        ask_timeout_seconds: float = _ASK_TIMEOUT_SECONDS,
         report_steps: ReportSteps = lambda _outer_id: nullcontext(),
     ) -> None:
         self.principal = principal
         self._run_tool = run_tool
         self._wait_ms = settings.approval_wait_ms
-        self._most_waiting = settings.max_waiting
-        self._waits = {one.name: one.approval_wait_ms for one in servers if one.approval_wait_ms is not None}
-        self._page: Callable[[str], str | None] = url or (lambda _record_id: None)
+        self._max_waiting = settings.max_waiting
+        self._server_wait_ms = {
+            server.name: server.approval_wait_ms for server in servers if server.approval_wait_ms is not None
+        }
+        self._page_url: Callable[[str], str | None] = page_url or (lambda _record_id: None)
         self._command = command
-        self._ask_seconds = ask_seconds
+        self._ask_timeout_seconds = ask_timeout_seconds
         self._report_steps = report_steps
-        self.runs = RunsOf(run_tool, principal, report_steps)
-        self._own = Resuming(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
-        self._goes_on = goes_on or self._own.start
-        self._keeping = Keeping(
-            store, principal, app, self.runs, remembered.session_of(principal), settings.max_waiting
+        self.runs = PrincipalRuns(run_tool, principal, report_steps)
+        self._own_resumer = StoredRunResumer(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
+        self._start_resuming = start_resuming or self._own_resumer.start
+        self._pending_store = PendingStore(
+            store, principal, app, self.runs, remembered.compute_session_digest(principal), settings.max_waiting
         )
-        self._bundles = Bundles(self.runs, remembered, principal)
-        self._state = SealedState(run_tool.settings.continuation, principal)
+        self._questions = ApprovalQuestions(self.runs, remembered, principal)
+        self._sealed_state = SealedState(run_tool.settings.continuation, principal)
 
-    async def run(
+    async def handle_call(
         self,
         ctx: Any,
         params: types.CallToolRequestParams,
         arguments: Mapping[str, Any],
         *,
         origin: CallOrigin | None = None,
-        by_console: bool = False,
-    ) -> Answer:
+        is_asked_in_console: bool = False,
+    ) -> ToolReply:
         """Serve one call of the tool: begin a program, go on with one, or tell what became of one (``resume``).
 
         ``ctx`` is the SDK's context of the request. ``by_console``: the operator says that this client is not asked.
         """
-        made = origin or CallOrigin(self.principal, secrets.token_hex(16), ctx.session)
-        leg = Leg(ctx, facts_of(ctx, by_console=by_console), arguments, made)
+        call_origin = origin or CallOrigin(self.principal, secrets.token_hex(16), ctx.session)
+        client_call = ClientCall(
+            ctx, read_client_capabilities(ctx, is_asked_in_console=is_asked_in_console), arguments, call_origin
+        )
         try:
-            return await self._served(leg, params)
+            return await self._start_or_resume(client_call, params)
         except StoreUnavailableError:
-            return store_away()
+            return store_unavailable_response()
         except CodeModeProtocolError as error:
-            return not_resumed(OTHER_KEYS if error.details.get("unknown_key") else error.message)
+            return not_resumed_response(UNKNOWN_KEY_MESSAGE if error.details.get("unknown_key") else error.message)
 
     async def aclose(self) -> None:
         """Go on with nothing more by itself, and wait a while for what runs."""
-        await self._own.aclose()
+        await self._own_resumer.aclose()
 
-    async def _served(self, leg: Leg, params: types.CallToolRequestParams) -> Answer:
-        code, resume = leg.arguments.get("code"), leg.arguments.get("resume")
+    async def _start_or_resume(self, client_call: ClientCall, params: types.CallToolRequestParams) -> ToolReply:
+        code, resume = client_call.arguments.get("code"), client_call.arguments.get("resume")
         if resume is not None and (code or not isinstance(resume, str)):
-            said = "code and resume exclude each other" if code else "resume must be a string"
-            return bad_request(said, "/resume")
-        leg.code = code if isinstance(code, str) else ""
+            message = "code and resume exclude each other" if code else "resume must be a string"
+            return bad_request_response(message, "/resume")
+        client_call.code = code if isinstance(code, str) else ""
         if params.request_state is not None:
-            return await self._second(leg, params.request_state, params.input_responses or {})
+            return await self._continue_retry(client_call, params.request_state, params.input_responses or {})
         if isinstance(resume, str):
-            record = await self._keeping.record(resume)
-            return unknown_run() if record is None else await self._kept(leg, record)
-        if leg.code and self._run_tool.may_ask:
-            await self._goes_on()  # with what was decided before this gateway began, too
-            if (same := await self._keeping.waits(leg.code)) is not None:
-                return await self._kept(leg, same)
-            if await self._keeping.is_full():
-                return too_many_waiting(self._most_waiting, self._command)
-        leg.is_new = True
-        call = CallContext(tool_call_id=leg.origin.outer_id, context=leg.origin, conversation_id=self.principal.id)
-        with self._report_steps(leg.origin.outer_id):
-            outcome = await self._run_tool.execute(leg.arguments, call)
-        return await self._gone_on(leg, outcome)
+            record = await self._pending_store.find_record(resume)
+            return unknown_run_response() if record is None else await self._follow_record(client_call, record)
+        if client_call.code and self._run_tool.may_ask:
+            await self._start_resuming()  # with what was decided before this gateway began, too
+            if (open_record := await self._pending_store.find_open_run(client_call.code)) is not None:
+                return await self._follow_record(client_call, open_record)
+            if await self._pending_store.is_full():
+                return too_many_waiting_response(self._max_waiting, self._command)
+        client_call.is_new = True
+        call_context = CallContext(
+            tool_call_id=client_call.origin.outer_id, context=client_call.origin, conversation_id=self.principal.id
+        )
+        with self._report_steps(client_call.origin.outer_id):
+            outcome = await self._run_tool.execute(client_call.arguments, call_context)
+        return await self._ask_until_finished(client_call, outcome)
 
-    async def _second(self, leg: Leg, request_state: str, responses: Mapping[str, Any]) -> Answer:
-        state = await self._state.opened(request_state, leg.arguments)
-        leg.take(state)
+    async def _continue_retry(
+        self, client_call: ClientCall, request_state: str, responses: Mapping[str, Any]
+    ) -> ToolReply:
+        state = await self._sealed_state.unseal(request_state, client_call.arguments)
+        client_call.restore(state)
         # What was not asked in this call is not answered by it, nor by a client that is not to be asked.
-        responses = {key: one for key, one in responses.items() if key in leg.said and not leg.facts.by_console}
+        responses = {
+            key: response
+            for key, response in responses.items()
+            if key in client_call.notes and not client_call.client.is_asked_in_console
+        }
         if "record" not in state:
             interrupt = Interrupt.from_dict(state.get("interrupt"))
-            return await self._gone_on(leg, await self._answered(leg, interrupt, responses))
-        record = await self._keeping.record(state["record"])
+            return await self._ask_until_finished(
+                client_call, await self._apply_answers(client_call, interrupt, responses)
+            )
+        record = await self._pending_store.find_record(state["record"])
         if record is None:
-            return unknown_run()
-        return await self._kept(leg, record, responses)
+            return unknown_run_response()
+        return await self._follow_record(client_call, record, responses)
 
-    async def _gone_on(self, leg: Leg, outcome: Any) -> Answer:
+    async def _ask_until_finished(self, client_call: ClientCall, outcome: Any) -> ToolReply:
         """Ask about what waits until nothing does, or until the question has left this call."""
         while isinstance(outcome, Interrupt):
-            questions = self._bundles.questions(outcome, leg.said)
-            hidden = [one for one in questions if not can_be_shown(one, url=leg.facts.url)]
-            if hidden:
-                declined = {one.interrupt_id: {"action": "decline"} for one in hidden}
-                outcome = await self._with_answers(leg, outcome, Said(declined))
+            questions = self._questions.build(outcome, client_call.notes)
+            not_askable = [
+                question for question in questions if not can_be_asked(question, url=client_call.client.can_open_pages)
+            ]
+            if not_askable:
+                declined = {question.interrupt_id: {"action": "decline"} for question in not_askable}
+                outcome = await self._resume_with_answers(client_call, outcome, BatchAnswers(declined))
                 continue
-            way = self._way(leg, questions)
-            approvals_asked(way, len(questions))
-            if way == "session":
-                outcome = await self._in_session(leg, outcome, questions)
-            elif way == "retry":
-                return await self._retry(leg, outcome, questions)
+            channel = self._choose_channel(client_call, questions)
+            approvals_asked(channel, len(questions))
+            if channel == "session":
+                outcome = await self._ask_in_session(client_call, outcome, questions)
+            elif channel == "retry":
+                return await self._ask_by_retry(client_call, outcome, questions)
             else:
-                return await self._left_to_store(leg, outcome, questions)
+                return await self._ask_in_store(client_call, outcome, questions)
         if isinstance(outcome, Record):
-            return await self._kept(leg, outcome)
+            return await self._follow_record(client_call, outcome)
         recovery = outcome.recovery
-        return outcome if recovery is None else await self._ended(leg, outcome, recovery)
+        return outcome if recovery is None else await self._save_interrupted(client_call, outcome, recovery)
 
-    async def _in_session(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> Any:
+    async def _ask_in_session(self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]) -> Any:
         try:
             with approvals_waiting("session", len(questions)):
-                responses = await asked_in_session(leg, questions, self._ask_seconds)
+                responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
         except asyncio.CancelledError:
-            if not _is_cancelled_by_client(leg):  # it has left: people may still decide
-                await self._left(leg, interrupt, questions)
+            if not _is_cancelled_by_client(client_call):  # it has left: people may still decide
+                await self._save_for_departed_client(client_call, interrupt, questions)
             raise
         if len(responses) < len(questions):
-            leg.facts = replace(leg.facts, has_channel=False)
-        leg.pause += 1
-        return await self._answered(leg, interrupt, responses)
+            client_call.client = replace(client_call.client, can_receive_requests=False)
+        client_call.pause += 1
+        return await self._apply_answers(client_call, interrupt, responses)
 
-    async def _answered(self, leg: Leg, interrupt: Interrupt, responses: Mapping[str, Any]) -> Any:
+    async def _apply_answers(self, client_call: ClientCall, interrupt: Interrupt, responses: Mapping[str, Any]) -> Any:
         """Go on with what was answered. What was answered to no use, or not at all, waits as before."""
-        leg.is_new = False
-        said = await self._bundles.read(leg, self._bundles.questions(interrupt, leg.said), responses)
-        if said.left:
-            leg.facts = replace(leg.facts, by_console=True)
-        if not said.resolutions:
+        client_call.is_new = False
+        answers = await self._questions.read_answers(
+            client_call, self._questions.build(interrupt, client_call.notes), responses
+        )
+        if answers.has_unanswered_outcome:
+            client_call.client = replace(client_call.client, is_asked_in_console=True)
+        if not answers.resolutions:
             return interrupt
         try:
-            return await self._with_answers(leg, interrupt, said)
+            return await self._resume_with_answers(client_call, interrupt, answers)
         except CodeModeProtocolError as error:
-            await self._bundles.forget(said)
-            if not self._bundles.blame(leg, said, error):
+            await self._questions.forget(answers)
+            if not self._questions.note_refused_edits(client_call, answers, error):
                 raise
             return interrupt
 
-    async def _with_answers(self, leg: Leg, interrupt: Interrupt, said: Said) -> Any:
+    async def _resume_with_answers(self, client_call: ClientCall, interrupt: Interrupt, answers: BatchAnswers) -> Any:
         """Go on with answers. Where no worker is free that is left to the store, which goes on once there is one.
 
         So is what is cut off because the client has left: what was approved may have been under way.
         """
         try:
-            outcome = await self.runs.go_on(interrupt, said.resolutions, leg.origin)
+            outcome = await self.runs.resume_with_answers(interrupt, answers.resolutions, client_call.origin)
         except asyncio.CancelledError as cancelled:
-            way_on = getattr(cancelled.__cause__, "recovery", None)
-            if isinstance(way_on, Interrupt) and not _is_cancelled_by_client(leg):
-                await self._left(leg, way_on, self._bundles.questions(way_on))
+            recovery = getattr(cancelled.__cause__, "recovery", None)
+            if isinstance(recovery, Interrupt) and not _is_cancelled_by_client(client_call):
+                await self._save_for_departed_client(client_call, recovery, self._questions.build(recovery))
             raise
         if not isinstance(outcome, RunResponse) or not isinstance(outcome.exception, CodeModeConcurrencyError):
             return outcome
-        record_id = await self._keep(leg, interrupt, self._bundles.questions(interrupt, leg.said))
-        await self._written(said)
-        return await self._keeping.record(record_id) or interrupt
+        record_id = await self._save_pause(client_call, interrupt, self._questions.build(interrupt, client_call.notes))
+        await self._save_decisions(answers)
+        return await self._pending_store.find_record(record_id) or interrupt
 
-    async def _written(self, said: Said) -> None:
+    async def _save_decisions(self, answers: BatchAnswers) -> None:
         try:
-            await self._keeping.decide(said.resolutions)
+            await self._pending_store.decide(answers.resolutions)
         except (StoreUnavailableError, AnswerRefusedError):
             raise
         except StoreError:  # somebody was faster: what they said stands
-            await self._bundles.forget(said)
+            await self._questions.forget(answers)
 
-    async def _retry(self, leg: Leg, pause: Pause, questions: list[Question]) -> Answer:
-        for one in questions:
-            leg.note(one.interrupt_id, definition=one.definition)
-        leg.keep(one.interrupt_id for one in questions)
-        going_on = {"record": pause.id} if isinstance(pause, Record) else {"interrupt": pause.to_dict()}
-        text = await self._state.sealed(leg.state(going_on), leg.arguments)
-        if len(text) > MAX_STATE_CHARACTERS and isinstance(pause, Interrupt):
-            record_id = await self._keep(leg, pause, questions)
-            text = await self._state.sealed(leg.state({"record": record_id}), leg.arguments)
-        requests = {one.interrupt_id: elicitation(one, leg) for one in questions}
-        return types.InputRequiredResult(input_requests={**requests}, request_state=text)
+    async def _ask_by_retry(self, client_call: ClientCall, pause: Pause, questions: list[Question]) -> ToolReply:
+        for question in questions:
+            client_call.note(question.interrupt_id, definition=question.definition_digest)
+        client_call.prune_notes(question.interrupt_id for question in questions)
+        pause_state = {"record": pause.id} if isinstance(pause, Record) else {"interrupt": pause.to_dict()}
+        sealed_state = await self._sealed_state.seal(client_call.to_state(pause_state), client_call.arguments)
+        if len(sealed_state) > MAX_STATE_CHARACTERS and isinstance(pause, Interrupt):
+            record_id = await self._save_pause(client_call, pause, questions)
+            sealed_state = await self._sealed_state.seal(
+                client_call.to_state({"record": record_id}), client_call.arguments
+            )
+        requests = {question.interrupt_id: create_elicitation(question, client_call) for question in questions}
+        return types.InputRequiredResult(input_requests={**requests}, request_state=sealed_state)
 
-    async def _left_to_store(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> Answer:
+    async def _ask_in_store(
+        self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
+    ) -> ToolReply:
         # The same program may have been sent more than once before any of them waited: one of them is enough.
-        record_id = await self._keep(leg, interrupt, questions, is_new=leg.is_new)
-        return await self._waited(leg, record_id, {one.server for one in questions})
+        record_id = await self._save_pause(client_call, interrupt, questions, is_new=client_call.is_new)
+        return await self._wait_for_decision(client_call, record_id, {question.server for question in questions})
 
-    async def _kept(self, leg: Leg, record: Record, responses: Mapping[str, Any] | None = None) -> Answer:
+    async def _follow_record(
+        self, client_call: ClientCall, record: Record, responses: Mapping[str, Any] | None = None
+    ) -> ToolReply:
         """Go on with a run that is in the store: ask about it where the client can, and wait for what it comes to."""
-        leg.code = record.source or leg.code
-        await self._goes_on()
+        client_call.code = record.source or client_call.code
+        await self._start_resuming()
         while True:
-            ended = await self._keeping.ended(record)
-            if ended is not None:
-                return ended
+            response = await self._pending_store.get_final_response(record)
+            if response is not None:
+                return response
             questions = [
-                one for one in self._bundles.questions(record, leg.said) if can_be_shown(one, url=leg.facts.url)
+                question
+                for question in self._questions.build(record, client_call.notes)
+                if can_be_asked(question, url=client_call.client.can_open_pages)
             ]
-            way = self._way(leg, questions) if questions else "store"
-            if responses is None and way == "retry":
-                return await self._retry(leg, record, questions)
-            if responses is None and way == "session":
+            channel = self._choose_channel(client_call, questions) if questions else "store"
+            if responses is None and channel == "retry":
+                return await self._ask_by_retry(client_call, record, questions)
+            if responses is None and channel == "session":
                 with approvals_waiting("session", len(questions)):
-                    responses = await asked_in_session(leg, questions, self._ask_seconds)
-                leg.pause += 1
+                    responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
+                client_call.pause += 1
                 if len(responses) < len(questions):
-                    leg.facts = replace(leg.facts, has_channel=False)
+                    client_call.client = replace(client_call.client, can_receive_requests=False)
             if responses is None or not questions:
-                return await self._waited(leg, record.id, self._bundles.servers(record))
-            said, responses = await self._decided(leg, questions, responses), None
-            if said.resolutions:
-                found = await self._keeping.followed(record.id, self._ask_seconds * 1000, record.version)
-                if not isinstance(found, Record):
-                    return found or unknown_run()
-                record = found
+                return await self._wait_for_decision(client_call, record.id, self._questions.get_server_ids(record))
+            answers, responses = await self._save_answers(client_call, questions, responses), None
+            if answers.resolutions:
+                outcome = await self._pending_store.wait_for_end(
+                    record.id, self._ask_timeout_seconds * 1000, record.version
+                )
+                if not isinstance(outcome, Record):
+                    return outcome or unknown_run_response()
+                record = outcome
 
-    async def _decided(self, leg: Leg, questions: list[Question], responses: Mapping[str, Any]) -> Said:
-        said = await self._bundles.read(leg, questions, responses)
-        if said.left:
-            leg.facts = replace(leg.facts, by_console=True)
-        if said.resolutions:
+    async def _save_answers(
+        self, client_call: ClientCall, questions: list[Question], responses: Mapping[str, Any]
+    ) -> BatchAnswers:
+        answers = await self._questions.read_answers(client_call, questions, responses)
+        if answers.has_unanswered_outcome:
+            client_call.client = replace(client_call.client, is_asked_in_console=True)
+        if answers.resolutions:
             try:
-                await self._written(said)
+                await self._save_decisions(answers)
             except AnswerRefusedError as error:
-                await self._bundles.forget(said)
-                self._bundles.blame(leg, said, error)
-                said.resolutions = {}
-        return said
+                await self._questions.forget(answers)
+                self._questions.note_refused_edits(client_call, answers, error)
+                answers.resolutions = {}
+        return answers
 
-    async def _ended(self, leg: Leg, response: RunResponse, recovery: object) -> RunResponse:
+    async def _save_interrupted(self, client_call: ClientCall, response: RunResponse, recovery: object) -> RunResponse:
         """Keep what was cut off, so that it can go on once people have said what happened."""
-        if not isinstance(recovery, Interrupt) or not (recovery.requests or _is_under_way(response)):
+        if not isinstance(recovery, Interrupt) or not (recovery.requests or _has_started_calls(response)):
             return response
-        questions = self._bundles.questions(recovery)
-        record_id = await self._keep(leg, recovery, questions)
-        record = await self._keeping.record(record_id)
+        questions = self._questions.build(recovery)
+        record_id = await self._save_pause(client_call, recovery, questions)
+        record = await self._pending_store.find_record(record_id)
         if record is not None:
-            response["waiting"] = waiting_of(record_id, questions, record.expires_at_ms, self._page(record_id))
+            response["waiting"] = waiting_field(record_id, questions, record.expires_at_ms, self._page_url(record_id))
         return response
 
-    async def _keep(self, leg: Leg, interrupt: Interrupt, questions: list[Question], *, is_new: bool = False) -> str:
-        record_id = await self._keeping.keep(
-            interrupt, questions, leg.code, has_session=leg.facts.has_session, is_new=is_new
+    async def _save_pause(
+        self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question], *, is_new: bool = False
+    ) -> str:
+        record_id = await self._pending_store.save(
+            interrupt, questions, client_call.code, has_session=client_call.client.has_session, is_new=is_new
         )
-        await self._goes_on()
+        await self._start_resuming()
         return record_id
 
-    async def _left(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> None:
+    async def _save_for_departed_client(
+        self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
+    ) -> None:
         """Keep a run whose client is gone: of what cannot be kept, the log alone is left to tell."""
 
-        async def kept() -> None:
+        async def save() -> None:
             try:
-                await self._keep(leg, interrupt, questions)
+                await self._save_pause(client_call, interrupt, questions)
             except Exception:  # noqa: BLE001 - whatever it is, the client can no longer be told
-                names = ", ".join(dict.fromkeys(f"{one.server}.{one.tool}" for one in questions)) or "its calls"
-                said = one_line(names, _MAX_NAMES_CHARACTERS)
-                _log.exception("a client left, and its program cannot be kept: nobody is asked about %s", said)
+                call_names = (
+                    ", ".join(dict.fromkeys(f"{question.server}.{question.tool}" for question in questions))
+                    or "its calls"
+                )
+                displayed_names = one_line(call_names, _MAX_NAMES_CHARACTERS)
+                _log.exception(
+                    "a client left, and its program cannot be kept: nobody is asked about %s", displayed_names
+                )
 
-        await to_its_end(kept())
+        await to_its_end(save())
 
-    async def _waited(self, leg: Leg, record_id: str, servers: set[str]) -> Answer:
+    async def _wait_for_decision(self, client_call: ClientCall, record_id: str, servers: set[str]) -> ToolReply:
         """Wait as long as the servers say, and answer what there is then. Meanwhile the client may show the page."""
-        page = self._page(record_id)
-        if page and leg.facts.url and leg.facts.is_modern and not leg.has_page:
-            leg.has_page = True
-            text = await self._state.sealed(leg.state({"record": record_id}), leg.arguments)
-            return types.InputRequiredResult(input_requests={record_id: to_page(page, record_id)}, request_state=text)
-        wait_ms = min([self._waits.get(one, self._wait_ms) for one in servers], default=self._wait_ms)
-        async with shown_in_session(leg, page, record_id):
+        page_url = self._page_url(record_id)
+        if page_url and client_call.client.can_open_pages and client_call.client.is_modern and not client_call.has_page:
+            client_call.has_page = True
+            sealed_state = await self._sealed_state.seal(
+                client_call.to_state({"record": record_id}), client_call.arguments
+            )
+            return types.InputRequiredResult(
+                input_requests={record_id: create_page_elicitation(page_url, record_id)}, request_state=sealed_state
+            )
+        wait_ms = min([self._server_wait_ms.get(server, self._wait_ms) for server in servers], default=self._wait_ms)
+        async with show_page_in_session(client_call, page_url, record_id):
             with approvals_waiting("store", 1):
-                found = await self._keeping.followed(record_id, wait_ms)
-        if not isinstance(found, Record):
-            return found or unknown_run()
-        questions, stuck = self._bundles.questions(found), found.not_resumable
-        return waiting(record_id, questions, found.expires_at_ms, page, stuck, command=self._command)
+                outcome = await self._pending_store.wait_for_end(record_id, wait_ms)
+        if not isinstance(outcome, Record):
+            return outcome or unknown_run_response()
+        questions, not_resumable = self._questions.build(outcome), outcome.not_resumable
+        return waiting_response(
+            record_id, questions, outcome.expires_at_ms, page_url, not_resumable, command=self._command
+        )
 
-    def _way(self, leg: Leg, questions: list[Question]) -> Way:
-        forms = any(one.kind != "sign-in" for one in questions)
-        return way_of(leg.facts, leg.pause, needs="form" if forms else "url")
+    def _choose_channel(self, client_call: ClientCall, questions: list[Question]) -> AskChannel:
+        needs_form = any(question.kind != "sign-in" for question in questions)
+        return choose_ask_channel(client_call.client, client_call.pause, needs="form" if needs_form else "url")
 
 
-def _is_under_way(response: RunResponse) -> bool:
+def _has_started_calls(response: RunResponse) -> bool:
     """Tell whether calls were cut off that are made again by themselves."""
     calls = getattr(response.exception, "calls", ())
-    return any(one.get("status") == "unknown" and one.get("is_started") for one in calls)
+    return any(call.get("status") == "unknown" and call.get("is_started") for call in calls)
 
 
-def _is_cancelled_by_client(leg: Leg) -> bool:
+def _is_cancelled_by_client(client_call: ClientCall) -> bool:
     """Tell whether the client has taken its call back, and not left."""
-    asked = getattr(getattr(leg.ctx.session, "_request_outbound", None), "cancel_requested", None)
-    return asked is not None and asked.is_set()
+    cancel_requested = getattr(getattr(client_call.ctx.session, "_request_outbound", None), "cancel_requested", None)
+    return cancel_requested is not None and cancel_requested.is_set()

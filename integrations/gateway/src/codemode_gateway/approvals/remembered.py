@@ -24,17 +24,17 @@ from codemode.host.clock import now_ms
 from codemode.host.threads import off_loop
 
 from ..config.model import ServerConfig
-from ..config.patterns import asks
+from ..config.patterns import needs_approval
 from ..gateway.principals import Principal, origin_of
 from ..state_files import PrivateTables
 from ..upstreams.hooks import NeedsApproval
 
 Scope = Literal["session", "always"]
 
-FILE = "remembered.sqlite"
-_MOST_SHOWN = 10_000
-_MOST_IN_SESSIONS = 10_000
-_TABLE = (
+FILE_NAME = "remembered.sqlite"
+_MAX_DISPLAYED_TOOLS = 10_000
+_MAX_SESSION_ANSWERS = 10_000
+_ALWAYS_TABLE = (
     "CREATE TABLE IF NOT EXISTS remembered (principal TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL,"
     " definition TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY (principal, server, tool)) WITHOUT ROWID"
 )
@@ -45,7 +45,7 @@ _SESSIONS_TABLE = (
 )
 _REMEMBER = "INSERT OR REPLACE INTO remembered VALUES (?, ?, ?, ?, ?)"
 _REMEMBER_IN_SESSION = "INSERT OR REPLACE INTO remembered_in_sessions VALUES (?, ?, ?, ?, ?)"
-_SESSION_MS = 30 * 24 * 3_600_000
+_SESSION_ANSWER_MS = 30 * 24 * 3_600_000
 """For so long what holds for a session is kept in the file: longer than any lasts whose gateway was killed."""
 
 _FORGET_SESSION = "DELETE FROM remembered_in_sessions WHERE session = ?"
@@ -53,12 +53,12 @@ _log = logging.getLogger("codemode.mcp")
 
 
 @dataclass(frozen=True)
-class KnownTool:
+class ToolIdentity:
     """One tool as it was shown: ``definition`` is the digest of its name, description, schemas and annotations."""
 
     server: str
     tool: str
-    definition: str
+    definition_digest: str
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class RememberedAnswer:
     principal: str
     server: str
     tool: str
-    definition: str
+    definition_digest: str
     at_ms: int
 
 
-class Remembered:
+class RememberedAnswers:
     """What is remembered of the answers of all principals. ``folder`` None keeps all of it in memory alone.
 
     Where its file cannot be read everything is asked; where it cannot be written an answer holds for its session. The
@@ -81,65 +81,65 @@ class Remembered:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._file = None if folder is None else PrivateTables(folder / FILE, _TABLE, _SESSIONS_TABLE)
-        self._own = secrets.token_hex(16)
-        self._sessions: OrderedDict[tuple[Principal, KnownTool], None] = OrderedDict()
-        self._shown: OrderedDict[str, KnownTool] = OrderedDict()
+        self._file = None if folder is None else PrivateTables(folder / FILE_NAME, _ALWAYS_TABLE, _SESSIONS_TABLE)
+        self._gateway_id = secrets.token_hex(16)
+        self._session_answers: OrderedDict[tuple[Principal, ToolIdentity], None] = OrderedDict()
+        self._displayed_tools: OrderedDict[str, ToolIdentity] = OrderedDict()
 
-    async def allows(self, principal: Principal, tool: KnownTool) -> bool:
+    async def allows(self, principal: Principal, tool: ToolIdentity) -> bool:
         """Tell whether calls of this very tool were allowed for longer than one call."""
-        if (principal, tool) in self._sessions:
+        if (principal, tool) in self._session_answers:
             return True
         if self._file is None:
             return False
-        return tool.definition in await off_loop(partial(self._definitions, principal, tool))
+        return tool.definition_digest in await off_loop(partial(self._read_definition_digests, principal, tool))
 
-    def session_of(self, principal: Principal) -> str:
+    def compute_session_digest(self, principal: Principal) -> str:
         """Return what names a session of this gateway to those who answer elsewhere; it tells nobody its id."""
-        said = canonical_json([self._own, principal.id, principal.session])
-        return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
+        identity = canonical_json([self._gateway_id, principal.id, principal.session])
+        return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
 
-    def answered_elsewhere(self, principal_id: str, session: str, tool: KnownTool, scope: Scope) -> None:
+    def record_outside_answer(self, principal_id: str, session: str, tool: ToolIdentity, scope: Scope) -> None:
         """Keep an answer that was given beside a gateway, for its session (see `session_of`) or always.
 
         Raises `OSError` where it cannot be kept.
         """
         if scope == "always":
-            self._write(_REMEMBER, principal_id, tool.server, tool.tool, tool.definition, now_ms())
+            self._write(_REMEMBER, principal_id, tool.server, tool.tool, tool.definition_digest, now_ms())
         else:
-            self._write("DELETE FROM remembered_in_sessions WHERE at_ms < ?", now_ms() - _SESSION_MS)
-            self._write(_REMEMBER_IN_SESSION, session, tool.server, tool.tool, tool.definition, now_ms())
+            self._write("DELETE FROM remembered_in_sessions WHERE at_ms < ?", now_ms() - _SESSION_ANSWER_MS)
+            self._write(_REMEMBER_IN_SESSION, session, tool.server, tool.tool, tool.definition_digest, now_ms())
 
-    async def remember(self, principal: Principal, tool: KnownTool, scope: Scope) -> None:
+    async def remember(self, principal: Principal, tool: ToolIdentity, scope: Scope) -> None:
         """Keep an answer: for as long as this session lasts, or always."""
-        if scope == "always" and await self._written(principal, tool):
+        if scope == "always" and await self._save_always(principal, tool):
             return
-        self._sessions[principal, tool] = None
-        while len(self._sessions) > _MOST_IN_SESSIONS:
-            self._sessions.popitem(last=False)
+        self._session_answers[principal, tool] = None
+        while len(self._session_answers) > _MAX_SESSION_ANSWERS:
+            self._session_answers.popitem(last=False)
 
-    async def forget(self, principal: Principal, tool: KnownTool) -> None:
+    async def forget(self, principal: Principal, tool: ToolIdentity) -> None:
         """Take back what was remembered of one tool. Raises `OSError`."""
-        self._sessions.pop((principal, tool), None)
+        self._session_answers.pop((principal, tool), None)
         if self._file is not None:
             await off_loop(partial(self.revoke, principal.id, tool.server, tool.tool))
 
     async def end_session(self, principal: Principal) -> None:
         """Forget what holds for a session that is over."""
-        for key in [key for key in self._sessions if key[0] == principal]:
-            del self._sessions[key]
+        for key in [key for key in self._session_answers if key[0] == principal]:
+            del self._session_answers[key]
         if self._file is not None:
-            forget = partial(self._rows, _FORGET_SESSION, self.session_of(principal))
+            forget_rows = partial(self._query, _FORGET_SESSION, self.compute_session_digest(principal))
             with suppress(OSError):  # nobody has that session any more
-                await off_loop(forget)
+                await off_loop(forget_rows)
 
-    def always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
+    def list_always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
         """Return the answers that always hold, of one principal or of all. Raises `OSError` for an unreadable file."""
         statement = (
             "SELECT principal, server, tool, definition, at_ms FROM remembered"
             " WHERE principal = COALESCE(?, principal) ORDER BY principal, server, tool"
         )
-        return tuple(RememberedAnswer(*row) for row in self._rows(statement, principal_id))
+        return tuple(RememberedAnswer(*row) for row in self._query(statement, principal_id))
 
     def revoke(self, principal_id: str, server: str, tool: str | None = None) -> int:
         """Forget what always holds of one tool, or of all tools of a server; return how many answers that were.
@@ -147,36 +147,38 @@ class Remembered:
         Gateways that run ask again at once. What holds for their sessions stays. Raises `OSError`.
         """
         statement = "DELETE FROM remembered WHERE principal = ? AND server = ? AND tool = COALESCE(?, tool) RETURNING 1"
-        return len(self._rows(statement, principal_id, server, tool))
+        return len(self._query(statement, principal_id, server, tool))
 
-    def was_shown(self, tool_call_id: str, tool: KnownTool) -> None:
+    def note_displayed_tool(self, tool_call_id: str, tool: ToolIdentity) -> None:
         """Keep for a while which definition of a tool it is that a call waits for."""
-        self._shown[tool_call_id] = tool
-        while len(self._shown) > _MOST_SHOWN:
-            self._shown.popitem(last=False)
+        self._displayed_tools[tool_call_id] = tool
+        while len(self._displayed_tools) > _MAX_DISPLAYED_TOOLS:
+            self._displayed_tools.popitem(last=False)
 
-    def shown(self, tool_call_id: str) -> KnownTool | None:
+    def get_displayed_tool(self, tool_call_id: str) -> ToolIdentity | None:
         """Return the tool of a call about which a person is asked, as it was then; None where that is not known."""
-        return self._shown.get(tool_call_id)
+        return self._displayed_tools.get(tool_call_id)
 
-    def _definitions(self, principal: Principal, tool: KnownTool) -> list[str]:
+    def _read_definition_digests(self, principal: Principal, tool: ToolIdentity) -> list[str]:
         statement = (
             "SELECT definition FROM remembered WHERE principal = ? AND server = ? AND tool = ? UNION ALL"
             " SELECT definition FROM remembered_in_sessions WHERE session = ? AND server = ? AND tool = ?"
         )
-        named = tool.server, tool.tool
+        server_and_tool = tool.server, tool.tool
         try:
-            found = self._rows(statement, principal.id, *named, self.session_of(principal), *named)
+            rows = self._query(
+                statement, principal.id, *server_and_tool, self.compute_session_digest(principal), *server_and_tool
+            )
         except OSError:
             _log.warning("what always holds cannot be read, and is asked", exc_info=True)
             return []
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
-    async def _written(self, principal: Principal, tool: KnownTool) -> bool:
+    async def _save_always(self, principal: Principal, tool: ToolIdentity) -> bool:
         if self._file is None:
             return False
         try:
-            values = principal.id, tool.server, tool.tool, tool.definition, now_ms()
+            values = principal.id, tool.server, tool.tool, tool.definition_digest, now_ms()
             await off_loop(partial(self._write, _REMEMBER, *values))
         except OSError:
             _log.warning("an answer that is to hold always cannot be kept: it holds for this session", exc_info=True)
@@ -188,47 +190,49 @@ class Remembered:
             with self._file.open(writes=True) as file:
                 file.execute(statement, values)
 
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
+    def _query(self, statement: str, *values: Any) -> list[Any]:
         if self._file is None:
             return []
         with self._file.open() as file:
             return file.execute(statement, values).fetchall()
 
 
-def definition_of(tool: types.Tool, config: ServerConfig | None = None) -> str:
+def compute_definition_digest(tool: types.Tool, config: ServerConfig | None = None) -> str:
     """Return the digest of what a server says of a tool; with ``config``, of the tool of that very server.
 
     A server of the same name in another configuration, or with another folder, database or account, is another one.
     """
-    said = tool.model_dump(
+    definition = tool.model_dump(
         mode="json",
         by_alias=True,
         exclude_none=True,
         include={"name", "title", "description", "input_schema", "output_schema", "annotations"},
     )
-    whose = [] if config is None else [config.home]
-    return hashlib.sha256(canonical_json([said, *whose] if whose else said).encode()).hexdigest()
+    server_identity = [] if config is None else [config.identity]
+    return hashlib.sha256(
+        canonical_json([definition, *server_identity] if server_identity else definition).encode()
+    ).hexdigest()
 
 
-def approval_hook(remembered: Remembered) -> Callable[[ServerConfig, types.Tool], NeedsApproval]:
+def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfig, types.Tool], NeedsApproval]:
     """Return the hook ``approval`` of `UpstreamHooks`: the policy, less what the principal of a call has answered."""
 
     def approval(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
-        if not asks(config, tool):
+        if not needs_approval(config, tool):
             return False
-        known: KnownTool | None = None
+        identity: ToolIdentity | None = None
 
-        async def needs_approval(_input: Any, context: Any) -> bool:
-            nonlocal known
-            if known is None:  # of thousands of tools few are called, and a schema may be large
-                definition = await off_loop(partial(definition_of, tool, config))
-                known = KnownTool(config.name, tool.name, definition)
+        async def check_call(_input: Any, context: Any) -> bool:
+            nonlocal identity
+            if identity is None:  # of thousands of tools few are called, and a schema may be large
+                digest = await off_loop(partial(compute_definition_digest, tool, config))
+                identity = ToolIdentity(config.name, tool.name, digest)
             origin = origin_of(context)
-            if origin is not None and await remembered.allows(origin.principal, known):
+            if origin is not None and await remembered.allows(origin.principal, identity):
                 return False
-            remembered.was_shown(context.tool_call_id, known)
+            remembered.note_displayed_tool(context.tool_call_id, identity)
             return True
 
-        return needs_approval
+        return check_call
 
     return approval

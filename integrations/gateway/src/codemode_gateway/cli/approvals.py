@@ -19,113 +19,124 @@ from codemode.stores.errors import AnswerRefusedError, UnknownRequestError
 from codemode.stores.records import ALL_TENANTS
 from codemode.trace.visible_text import aligned, counted, one_line, program_lines, visible
 
-from .setup import actor, configuration, controlling_terminal, read_store_config, typed, warn, with_store
+from .setup import (
+    get_actor,
+    get_command_prefix,
+    open_controlling_terminal,
+    read_configuration,
+    read_store_config,
+    warn,
+    with_store,
+)
 
 if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
     from codemode.stores.records import Record, StoredRequest
 
-    from ..approvals.pending_store import LaterCalls
-    from ..approvals.remembered import Remembered, RememberedAnswer
+    from ..approvals.pending_store import StandingApproval
+    from ..approvals.remembered import RememberedAnswer, RememberedAnswers
     from ..config.model import GatewayConfig
 
 
 _MAX_INPUT_CHARACTERS = 60
 _MAX_LINE_CHARACTERS = 160
-_NEAR_LINES = 2
+_CONTEXT_LINES = 2
 
 
-def table(records: Sequence[Record]) -> str:
+def format_table(records: Sequence[Record]) -> str:
     """Return one line for each call that waits, and one for a run that was cut off and asks nothing."""
     rows = [("run", "call", "server", "tool", "line", "input", "until")]
-    rows += [_row(record, one) for record in records for one in waiting(record)]
+    rows += [_to_row(record, request) for record in records for request in get_waiting_requests(record)]
     return "\n".join(aligned(rows))
 
 
-def waiting(record: Record) -> list[StoredRequest]:
+def get_waiting_requests(record: Record) -> list[StoredRequest]:
     """Return the calls of a record about which a person may decide."""
-    return [one for one in record.requests if one.state == "waiting"]
+    return [request for request in record.requests if request.state == "waiting"]
 
 
-def card(record: Record, request: StoredRequest) -> str:
+def format_call(record: Record, request: StoredRequest) -> str:
     """Return all that is known of one call, on lines of its own: the input whole, however long."""
-    server, tool = server_and_tool(request.tool_name)
+    server, tool = split_tool_name(request.tool_name)
     rows = [("call", request.interrupt_id), ("server", server), ("tool", tool), ("kind", request.kind)]
     if record.tenant != "local":
         rows.append(("of", record.tenant))
     if request.annotations:
-        rows.append(("it says of itself", _json(request.annotations)))
+        rows.append(("it says of itself", _to_json(request.annotations)))
     if request.refusal:
         rows.append(("the last answer was refused", request.refusal))
-    shown = aligned([(f"  {label}", visible(value)) for label, value in rows])
-    shown += _program_lines(record.source, request.line)
-    return "\n".join([*shown, "  input", _indented(_json(request.input, indent=2))])
+    lines = aligned([(f"  {label}", visible(value)) for label, value in rows])
+    lines += _format_program_lines(record.source, request.line)
+    return "\n".join([*lines, "  input", _indent(_to_json(request.input, indent=2))])
 
 
-def whole_record(record: Record) -> str:
+def format_record(record: Record) -> str:
     """Return a record with its program and all its calls."""
-    rows = [("run", record.id), ("state", record.state), ("since", shown_time(record.created_at_ms))]
-    rows += [("until", shown_time(record.expires_at_ms)), ("principal", record.tenant)]
+    rows = [("run", record.id), ("state", record.state), ("since", format_time(record.created_at_ms))]
+    rows += [("until", format_time(record.expires_at_ms)), ("principal", record.tenant)]
     if record.not_resumable:
         rows.append(("cannot go on because", record.not_resumable))
     parts = ["\n".join(aligned([(label, visible(value)) for label, value in rows]))]
-    parts += [card(record, one) for one in record.requests]
+    parts += [format_call(record, request) for request in record.requests]
     if record.source is not None:
-        parts.append(f"program\n{_numbered(record.source)}")
+        parts.append(f"program\n{_number_lines(record.source)}")
     if record.outcome is not None:
-        ended = record.outcome.error if record.outcome.error is not None else _json(record.outcome.value, indent=2)
-        parts.append(f"outcome\n{_indented(ended)}")
+        outcome_text = (
+            record.outcome.error if record.outcome.error is not None else _to_json(record.outcome.value, indent=2)
+        )
+        parts.append(f"outcome\n{_indent(outcome_text)}")
     return "\n\n".join(parts)
 
 
-def server_and_tool(name: str) -> tuple[str, str]:
+def split_tool_name(name: str) -> tuple[str, str]:
     """Return the two halves of a call's name."""
     server, dot, tool = name.partition(".")
     return (server, tool) if dot else ("", name)
 
 
-def shown_time(at_ms: int) -> str:
+def format_time(at_ms: int) -> str:
     """Return a moment of Unix time, to the second."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _row(record: Record, request: StoredRequest) -> tuple[str, ...]:
-    server, tool = server_and_tool(request.tool_name)
+def _to_row(record: Record, request: StoredRequest) -> tuple[str, ...]:
+    server, tool = split_tool_name(request.tool_name)
     return (
         visible(record.id),
         visible(request.interrupt_id),
         one_line(server, 40),
         one_line(tool, 40),
         "" if request.line is None else str(request.line),
-        one_line(_json(request.input), _MAX_INPUT_CHARACTERS),
-        shown_time(record.expires_at_ms),
+        one_line(_to_json(request.input), _MAX_INPUT_CHARACTERS),
+        format_time(record.expires_at_ms),
     )
 
 
-def _program_lines(source: str | None, line: int | None) -> list[str]:
+def _format_program_lines(source: str | None, line: int | None) -> list[str]:
     if line is None:
         return []
     lines = [] if source is None else program_lines(source)
     if not 0 < line <= len(lines):
         return [f"  line {line} of the program"]
-    first = max(line - _NEAR_LINES, 1)
-    near = list(enumerate(lines, 1))[first - 1 : line + _NEAR_LINES]
+    first = max(line - _CONTEXT_LINES, 1)
+    numbered_lines = list(enumerate(lines, 1))[first - 1 : line + _CONTEXT_LINES]
     return ["  program"] + [
-        f"  {'>' if number == line else ' '} {number:4} {one_line(text, _MAX_LINE_CHARACTERS)}" for number, text in near
+        f"  {'>' if number == line else ' '} {number:4} {one_line(text, _MAX_LINE_CHARACTERS)}"
+        for number, text in numbered_lines
     ]
 
 
-def _numbered(source: str) -> str:
+def _number_lines(source: str) -> str:
     return "\n".join(
         f"  {number:4} {visible(text)}" for number, text in enumerate(program_lines(source) or [source], 1)
     )
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in visible(text, keep="\n").split("\n"))
 
 
-def _json(value: Any, indent: int | None = None) -> str:
+def _to_json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
@@ -134,108 +145,122 @@ def _json(value: Any, indent: int | None = None) -> str:
 _MAX_NAME_CHARACTERS = 200
 
 
-def run_remembered(options: argparse.Namespace) -> int:
+def list_or_forget_remembered(options: argparse.Namespace) -> int:
     """List the answers that always hold, or take some back."""
-    from ..approvals.remembered import Remembered
+    from ..approvals.remembered import RememberedAnswers
     from ..gateway.gateway import Gateway
 
-    config = configuration(options)
-    remembered = Remembered(Gateway(config).folder)
+    config = read_configuration(options)
+    remembered = RememberedAnswers(Gateway(config).folder)
     if options.action == "remembered":
-        return _list_remembered(remembered.always(options.user), as_json=options.json)
+        return _list_remembered(remembered.list_always(options.user), as_json=options.json)
     return _forget(remembered, config, options)
 
 
-def _list_remembered(found: Sequence[RememberedAnswer], *, as_json: bool) -> int:
+def _list_remembered(answers: Sequence[RememberedAnswer], *, as_json: bool) -> int:
     if as_json:
         # In ASCII: a name may hold what moves the cursor, and other escapes than JSON's would not be read back.
-        print(json.dumps({"remembered": [_as_json(one) for one in found]}, indent=2))
+        print(json.dumps({"remembered": [_to_json_object(answer) for answer in answers]}, indent=2))
         return DONE
     rows = [("principal", "server", "tool", "since")]
-    rows += [(_name(one.principal), _name(one.server), _name(one.tool), shown_time(one.at_ms)) for one in found]
-    if found:
+    rows += [
+        (_short_name(answer.principal), _short_name(answer.server), _short_name(answer.tool), format_time(answer.at_ms))
+        for answer in answers
+    ]
+    if answers:
         print("\n".join(aligned(rows)))
-    holds = "holds while its tool stays as it was" if len(found) == 1 else "hold while their tools stay as they were"
-    print(f"{counted(len(found), 'answer')} {holds}" if found else "no answer is remembered")
+    condition = (
+        "holds while its tool stays as it was" if len(answers) == 1 else "hold while their tools stay as they were"
+    )
+    print(f"{counted(len(answers), 'answer')} {condition}" if answers else "no answer is remembered")
     return DONE
 
 
-def _as_json(one: RememberedAnswer) -> dict[str, str]:
-    return {"principal": one.principal, "server": one.server, "tool": one.tool, "since": shown_time(one.at_ms)}
+def _to_json_object(answer: RememberedAnswer) -> dict[str, str]:
+    return {
+        "principal": answer.principal,
+        "server": answer.server,
+        "tool": answer.tool,
+        "since": format_time(answer.at_ms),
+    }
 
 
-def _forget(remembered: Remembered, config: GatewayConfig, options: argparse.Namespace) -> int:
-    kept = remembered.always()
-    meant = [one for one in kept if one.principal == options.user and _is_named(one, options)]
-    if not meant:
-        raise UsageError(_nothing_of_that_name(kept, options))
-    gone = [one for one in meant if remembered.revoke(one.principal, one.server, one.tool)]
-    print(f"took back {counted(len(gone), 'answer')} about {_named(options)}: gateways that run ask again")
-    _write_down(gone, config, create=options.create)
+def _forget(remembered: RememberedAnswers, config: GatewayConfig, options: argparse.Namespace) -> int:
+    all_answers = remembered.list_always()
+    matching = [answer for answer in all_answers if answer.principal == options.user and _is_selected(answer, options)]
+    if not matching:
+        raise UsageError(_no_answer_message(all_answers, options))
+    revoked = [answer for answer in matching if remembered.revoke(answer.principal, answer.server, answer.tool)]
+    print(f"took back {counted(len(revoked), 'answer')} about {_format_target(options)}: gateways that run ask again")
+    _write_audit(revoked, config, create=options.create)
     return DONE
 
 
-def _write_down(gone: Sequence[RememberedAnswer], config: GatewayConfig, *, create: bool) -> None:
+def _write_audit(revoked: Sequence[RememberedAnswer], config: GatewayConfig, *, create: bool) -> None:
     """Write into the audit what was taken back: behind it, for a store that is away is to keep nobody from that."""
     from ..approvals.pending_store import note_forgotten
 
-    async def written(store: InterruptStore) -> None:
-        for one in gone:
-            await note_forgotten(one, store, actor=actor())
+    async def write(store: InterruptStore) -> None:
+        for answer in revoked:
+            await note_forgotten(answer, store, actor=get_actor())
 
     try:
         if config.settings.store is not None:
             require_database(config.settings.store, create=create)
-        asyncio.run(with_store(config, written))
+        asyncio.run(with_store(config, write))
     except (CodeModeError, OSError, UsageError, ValueError) as error:
         warn(f"that holds, but no line of it was written into the audit: {error}")
 
 
-def _is_named(one: RememberedAnswer, options: argparse.Namespace) -> bool:
+def _is_selected(answer: RememberedAnswer, options: argparse.Namespace) -> bool:
     """Tell whether it is meant. Names are compared as they are shown: nobody can type what is hidden in one."""
-    if visible(one.server) != visible(options.server):
+    if visible(answer.server) != visible(options.server):
         return False
-    return options.tool is None or visible(one.tool) == visible(options.tool)
+    return options.tool is None or visible(answer.tool) == visible(options.tool)
 
 
-def _nothing_of_that_name(kept: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
-    said = f"no answer of {_name(options.user)} about {_named(options)} is remembered"
-    return f"{said}: `{typed(options)} approvals remembered` lists what is{_suggestion(kept, options)}"
+def _no_answer_message(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
+    problem = f"no answer of {_short_name(options.user)} about {_format_target(options)} is remembered"
+    return (
+        f"{problem}: `{get_command_prefix(options)} approvals remembered` lists what is{_suggest(all_answers, options)}"
+    )
 
 
-def _suggestion(kept: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
+def _suggest(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
     """Return what was meant: another user's answer of that name, else a name that is like it."""
-    from ..config.config_file import near
+    from ..config.config_file import suggest_name
 
-    whose = next((one.principal for one in kept if _is_named(one, options)), None)
-    if whose is not None:
-        return f"; did you mean --user {_name(whose)}?"
-    own = [one for one in kept if one.principal == options.user]
-    tools = dict.fromkeys(_name(one.tool) for one in own if visible(one.server) == visible(options.server))
+    other_user = next((answer.principal for answer in all_answers if _is_selected(answer, options)), None)
+    if other_user is not None:
+        return f"; did you mean --user {_short_name(other_user)}?"
+    user_answers = [answer for answer in all_answers if answer.principal == options.user]
+    tools = dict.fromkeys(
+        _short_name(answer.tool) for answer in user_answers if visible(answer.server) == visible(options.server)
+    )
     if tools:
-        return near(visible(options.tool or ""), tools)
-    return near(visible(options.server), dict.fromkeys(_name(one.server) for one in own))
+        return suggest_name(visible(options.tool or ""), tools)
+    return suggest_name(visible(options.server), dict.fromkeys(_short_name(answer.server) for answer in user_answers))
 
 
-def _named(options: argparse.Namespace) -> str:
-    return _name(options.server if options.tool is None else f"{options.server}.{options.tool}")
+def _format_target(options: argparse.Namespace) -> str:
+    return _short_name(options.server if options.tool is None else f"{options.server}.{options.tool}")
 
 
-def _name(text: str) -> str:
+def _short_name(text: str) -> str:
     return one_line(text, _MAX_NAME_CHARACTERS)
 
 
 # A decision is written to the store: the gateway that holds the program, or the next one on the same store, resumes it.
 
-_PAGE = 200
-_LEAST_CHARACTERS = 4
-_NOT_GIVEN: Any = object()
+_PAGE_SIZE = 200
+_MIN_ID_CHARACTERS = 4
+_NO_INPUT: Any = object()
 
 
 def run(options: argparse.Namespace) -> int:
     """List what waits, show one run, decide after asking at the terminal, or do what is about remembered answers."""
     if options.action in ("remembered", "forget"):
-        return run_remembered(options)
+        return list_or_forget_remembered(options)
     config = read_store_config(options)
     if options.action is None:
         return _list_pending(config, options)
@@ -245,101 +270,105 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list_pending(config: GatewayConfig, options: argparse.Namespace) -> int:
-    found = asyncio.run(with_store(config, _all_waiting))
-    calls = sum(len(waiting(one)) for one in found)
+    records = asyncio.run(with_store(config, _list_waiting))
+    calls = sum(len(get_waiting_requests(record)) for record in records)
     if calls:
-        print(table(found))
+        print(format_table(records))
     else:
         if options.store is None:
-            said = "" if config.path is None else f" with the configuration {visible(str(config.path))}"
-            warn(f"this is of the gateway{said}; --config names another one's")
-    print(f"{counted(calls, 'call')} of {counted(len(found), 'run')} {'waits' if calls == 1 else 'wait'} for a person")
+            source = "" if config.path is None else f" with the configuration {visible(str(config.path))}"
+            warn(f"this is of the gateway{source}; --config names another one's")
+    print(
+        f"{counted(calls, 'call')} of {counted(len(records), 'run')} {'waits' if calls == 1 else 'wait'} for a person"
+    )
     return DONE
 
 
 def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
-    async def found(store: InterruptStore) -> Record:
+    async def find_record(store: InterruptStore) -> Record:
         try:
             return await store.record(options.id, tenant=ALL_TENANTS)
         except UnknownRequestError:
-            return (await _found(store, options))[0]
+            return (await _find_calls(store, options))[0]
 
-    print(whole_record(asyncio.run(with_store(config, found))))
+    print(format_record(asyncio.run(with_store(config, find_record))))
     return DONE
 
 
 def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
-    approves = options.action == "approve"
-    edited = _json_of(options.input, "--input") if approves and options.input is not None else _NOT_GIVEN
+    is_approval = options.action == "approve"
+    edited_input = _parse_json(options.input, "--input") if is_approval and options.input is not None else _NO_INPUT
 
-    async def found(store: InterruptStore) -> tuple[Record, list[StoredRequest], dict[str, str]]:
-        record, requests = await _found(store, options)
-        return record, requests, {one.interrupt_id: store.shown(one) for one in requests}
+    async def find_calls(store: InterruptStore) -> tuple[Record, list[StoredRequest], dict[str, str]]:
+        record, requests = await _find_calls(store, options)
+        return record, requests, {request.interrupt_id: store.shown(request) for request in requests}
 
-    with controlling_terminal(f"`approvals {options.action}`") as terminal:
-        record, requests, seen = asyncio.run(with_store(config, found))
-        if edited is not _NOT_GIVEN and len(requests) != 1:
+    with open_controlling_terminal(f"`approvals {options.action}`") as terminal:
+        record, requests, displayed_values = asyncio.run(with_store(config, find_calls))
+        if edited_input is not _NO_INPUT and len(requests) != 1:
             raise UsageError(f"--input is for one call: {counted(len(requests), 'call')} of this run wait")
-        decisions = {one.interrupt_id: _decision(one, options, edited) for one in requests}
+        decisions = {request.interrupt_id: _build_decision(request, options, edited_input) for request in requests}
         try:
             check_answers(requests, decisions)  # before somebody says yes to what the store would refuse
         except AnswerRefusedError as refused:
-            return _nothing_decided(refused, options)
-        for one in requests:
-            terminal.say(f"\n{card(record, one)}")
-        if edited is not _NOT_GIVEN:
-            terminal.say(f"  it would run with\n    {visible(json.dumps(edited, ensure_ascii=False))}")
-        later = _later(record, requests, options) if approves else None
-        what = "this call" if len(requests) == 1 else f"these {len(requests)} calls"
-        more = "" if later is None else f", and {later.words}"
-        if not terminal.agrees(f"\n{'Allow' if approves else 'Refuse'} {what}{more}?"):
-            terminal.say("Nothing was decided.")
+            return _warn_undecided(refused, options)
+        for request in requests:
+            terminal.write_line(f"\n{format_call(record, request)}")
+        if edited_input is not _NO_INPUT:
+            terminal.write_line(f"  it would run with\n    {visible(json.dumps(edited_input, ensure_ascii=False))}")
+        standing_approval = _build_standing_approval(record, requests, options) if is_approval else None
+        subject = "this call" if len(requests) == 1 else f"these {len(requests)} calls"
+        extension = "" if standing_approval is None else f", and {standing_approval.description}"
+        if not terminal.confirm(f"\n{'Allow' if is_approval else 'Refuse'} {subject}{extension}?"):
+            terminal.write_line("Nothing was decided.")
             return FAILED
 
-    async def written(store: InterruptStore) -> int:
-        code = await _written(store, record, decisions, seen, options)
-        if code == DONE and later is not None:
-            await _kept(later, config, store, record)
+    async def save(store: InterruptStore) -> int:
+        code = await _save_decisions(store, record, decisions, displayed_values, options)
+        if code == DONE and standing_approval is not None:
+            await _save_standing_approval(standing_approval, config, store, record)
         return code
 
-    return asyncio.run(with_store(config, written))
+    return asyncio.run(with_store(config, save))
 
 
-async def _written(
+async def _save_decisions(
     store: InterruptStore,
     record: Record,
     decisions: dict[str, Any],
-    seen: dict[str, str],
+    displayed_values: dict[str, str],
     options: argparse.Namespace,
 ) -> int:
     try:
-        await store.decide(decisions, actor=actor(), tenant=record.tenant, seen=seen)
+        await store.decide(decisions, actor=get_actor(), tenant=record.tenant, seen=displayed_values)
     except CodeModeError as error:
-        return _nothing_decided(error, options)
+        return _warn_undecided(error, options)
     print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; a gateway that runs goes on with it")
     return DONE
 
 
-def _nothing_decided(error: CodeModeError, options: argparse.Namespace) -> int:
-    warn(f"nothing was decided: {error.message}; `{typed(options)} approvals` lists what still waits")
+def _warn_undecided(error: CodeModeError, options: argparse.Namespace) -> int:
+    warn(f"nothing was decided: {error.message}; `{get_command_prefix(options)} approvals` lists what still waits")
     return FAILED
 
 
-async def _kept(later: LaterCalls, config: GatewayConfig, store: InterruptStore, record: Record) -> None:
-    from ..approvals.remembered import Remembered
+async def _save_standing_approval(
+    standing_approval: StandingApproval, config: GatewayConfig, store: InterruptStore, record: Record
+) -> None:
+    from ..approvals.remembered import RememberedAnswers
     from ..gateway.gateway import Gateway
 
     try:
-        await later.keep(Remembered(Gateway(config).folder), store, record, actor=actor())
+        await standing_approval.save(RememberedAnswers(Gateway(config).folder), store, record, actor=get_actor())
     except (OSError, CodeModeError) as error:
         warn(f"the call was decided, and later ones are asked about again: {error}")
 
 
-def _decision(request: StoredRequest, options: argparse.Namespace, edited: Any) -> dict[str, Any]:
-    approves = options.action == "approve"
+def _build_decision(request: StoredRequest, options: argparse.Namespace, edited_input: Any) -> dict[str, Any]:
+    is_approval = options.action == "approve"
     if request.kind == UNKNOWN_OUTCOME_KIND:
-        return _said_of_doubt(request, options)
-    if approves and (options.run_again or options.happened is not None):
+        return _build_outcome_answer(request, options)
+    if is_approval and (options.run_again or options.happened is not None):
         raise UsageError(
             f"call {visible(request.interrupt_id)} has not begun: --happened and --run-again are for calls in doubt"
         )
@@ -347,30 +376,32 @@ def _decision(request: StoredRequest, options: argparse.Namespace, edited: Any) 
         raise UsageError(
             f"call {visible(request.interrupt_id)} waits for no approval, but for: {visible(request.kind)}"
         )
-    decision: dict[str, Any] = {"approved": approves}
+    decision: dict[str, Any] = {"approved": is_approval}
     if options.reason:
         decision["reason"] = options.reason
-    return decision if edited is _NOT_GIVEN else {**decision, "input": edited}
+    return decision if edited_input is _NO_INPUT else {**decision, "input": edited_input}
 
 
-def _later(record: Record, requests: list[StoredRequest], options: argparse.Namespace) -> LaterCalls | None:
+def _build_standing_approval(
+    record: Record, requests: list[StoredRequest], options: argparse.Namespace
+) -> StandingApproval | None:
     """Return the later calls for which the answer is to hold too."""
     if not options.session and not options.always:
         return None
-    from ..approvals.pending_store import LaterCalls
+    from ..approvals.pending_store import StandingApproval
 
     try:
-        return LaterCalls.of(record, requests, "always" if options.always else "session")
+        return StandingApproval.from_requests(record, requests, "always" if options.always else "session")
     except ValueError as error:
         raise UsageError(f"{error}; leave out --session and --always") from error
 
 
-def _said_of_doubt(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
+def _build_outcome_answer(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
     """Return what a person says of a call that has begun and of which nobody knows how it ended."""
     if options.action == "deny":
         return {"error": {"message": options.reason or "a person says that this call has failed"}}
     if options.happened is not None:
-        return {"value": _json_of(options.happened, "--happened")}
+        return {"value": _parse_json(options.happened, "--happened")}
     if options.run_again:
         return {"runAgain": True}
     raise UsageError(
@@ -379,43 +410,51 @@ def _said_of_doubt(request: StoredRequest, options: argparse.Namespace) -> dict[
     )
 
 
-def _json_of(text: str, what: str) -> Any:
+def _parse_json(text: str, option_name: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{what} is no JSON: {error}") from error
+        raise UsageError(f"{option_name} is no JSON: {error}") from error
 
 
-async def _found(store: InterruptStore, options: argparse.Namespace) -> tuple[Record, list[StoredRequest]]:
+async def _find_calls(store: InterruptStore, options: argparse.Namespace) -> tuple[Record, list[StoredRequest]]:
     """Return the run that is meant and which of its calls, all that wait for the id of a run, or its beginning."""
-    given = options.id
-    records = await _all_waiting(store)
-    begun = [one.id for one in records if len(given) >= _LEAST_CHARACTERS and one.id.startswith(given)]
-    if len(begun) > 1:
-        raise UsageError(f"the ids of {len(begun)} runs begin with {visible(given)}: say more of it")
-    for listed in records:
-        calls = waiting(listed)
-        meant = calls if listed.id in begun else [one for one in calls if one.interrupt_id == given]
-        if meant:
-            record = await store.record(listed.id, tenant=listed.tenant)
-            now = {one.interrupt_id: one for one in waiting(record)}
-            left = [now[one.interrupt_id] for one in meant if one.interrupt_id in now]
-            if left:
-                return record, left
-    what = f"`{typed(options)} approvals` lists what does"
+    id_or_prefix = options.id
+    records = await _list_waiting(store)
+    matching_run_ids = [
+        one.id for one in records if len(id_or_prefix) >= _MIN_ID_CHARACTERS and one.id.startswith(id_or_prefix)
+    ]
+    if len(matching_run_ids) > 1:
+        raise UsageError(f"the ids of {len(matching_run_ids)} runs begin with {visible(id_or_prefix)}: say more of it")
+    for listed_record in records:
+        calls = get_waiting_requests(listed_record)
+        matching_calls = (
+            calls
+            if listed_record.id in matching_run_ids
+            else [one for one in calls if one.interrupt_id == id_or_prefix]
+        )
+        if matching_calls:
+            record = await store.record(listed_record.id, tenant=listed_record.tenant)
+            waiting_by_id = {one.interrupt_id: one for one in get_waiting_requests(record)}
+            still_waiting = [
+                waiting_by_id[one.interrupt_id] for one in matching_calls if one.interrupt_id in waiting_by_id
+            ]
+            if still_waiting:
+                return record, still_waiting
+    hint = f"`{get_command_prefix(options)} approvals` lists what does"
     if options.config is None:
-        what += ", of the gateway whose configuration is given by --config"
-    if len(given) < _LEAST_CHARACTERS:
-        what = f"say at least {_LEAST_CHARACTERS} characters of an id"
-    raise UsageError(f"nothing waits under {visible(given)}: {what}")
+        hint += ", of the gateway whose configuration is given by --config"
+    if len(id_or_prefix) < _MIN_ID_CHARACTERS:
+        hint = f"say at least {_MIN_ID_CHARACTERS} characters of an id"
+    raise UsageError(f"nothing waits under {visible(id_or_prefix)}: {hint}")
 
 
-async def _all_waiting(store: InterruptStore) -> list[Record]:
-    found: list[Record] = []
+async def _list_waiting(store: InterruptStore) -> list[Record]:
+    records: list[Record] = []
     after: str | None = None
     while True:
-        page = await store.list(tenant=ALL_TENANTS, state="waiting", after=after, limit=_PAGE)
-        found += [one for one in page.records if waiting(one)]
+        page = await store.list(tenant=ALL_TENANTS, state="waiting", after=after, limit=_PAGE_SIZE)
+        records += [record for record in page.records if get_waiting_requests(record)]
         after = page.next
         if after is None:
-            return found
+            return records

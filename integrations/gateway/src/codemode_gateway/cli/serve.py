@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from codemode.cli.databases import tell_seldom
 from codemode.cli.exits import DONE, UsageError
 
-from .setup import configuration, gateway_command, tell_problems, usable, warn
+from .setup import get_gateway_command, read_configuration, require_servers, warn, warn_about_problems
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_HOST = "127.0.0.1"
 _PR_SET_DUMPABLE = 4
-_NEEDS_CONSOLE = (
+_CONSOLE_MISSING = (
     "--http needs codemode-gateway[http], which brings the package codemode-console: in a clone of the repository"
     " pip install ./integrations/console"
 )
@@ -32,43 +32,49 @@ _NEEDS_CONSOLE = (
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client or a signal ends it."""
-    keep_private()  # servers are processes of this very user, and keys and tokens stand in the environment
+    # Servers run as this user, and keys and tokens are in the environment.
+    disable_process_inspection()
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     logging.getLogger("codemode.mcp").setLevel(logging.INFO)
     tell_seldom()
-    address = None if options.http is None else http_address(options.http)
+    address = None if options.http is None else parse_http_address(options.http)
     if address is not None and find_spec("codemode_console") is None:
-        raise UsageError(_NEEDS_CONSOLE)
-    config = with_overrides(usable(configuration(options)), options)
-    asyncio.run(_served(config, options, address))
+        raise UsageError(_CONSOLE_MISSING)
+    config = apply_overrides(require_servers(read_configuration(options)), options)
+    asyncio.run(_serve(config, options, address))
     return DONE
 
 
-def with_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:
+def apply_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:
     """Return the configuration with what the command line says instead. Raises `ValueError` for a wrong name."""
     from ..config import codemode_section
 
-    names = ("tool_name", "output", "pass_through")
-    said = {name: value for name in names if (value := getattr(options, name)) is not None}
-    if "tool_name" in said:
-        codemode_section.TOP["toolName"](said["tool_name"], "--tool-name")
-    return replace(config, settings=replace(config.settings, **said)) if said else config
+    field_names = ("tool_name", "output", "pass_through")
+    overrides = {name: value for name in field_names if (value := getattr(options, name)) is not None}
+    if "tool_name" in overrides:
+        codemode_section.SECTION_CHECKS["toolName"](overrides["tool_name"], "--tool-name")
+    return replace(config, settings=replace(config.settings, **overrides)) if overrides else config
 
 
-def http_address(text: str) -> tuple[str, int]:
+def parse_http_address(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``. Raises `UsageError` for anything else."""
     host, colon, port = text.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not port.isascii() or not port.isdigit() or (colon and not bare) or (":" in bare and bare == host):
+    host_name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if (
+        not port.isascii()
+        or not port.isdigit()
+        or (colon and not host_name)
+        or (":" in host_name and host_name == host)
+    ):
         raise UsageError(f"--http takes HOST:PORT, such as 127.0.0.1:8765, and not {text!r}")
     if int(port) > 65535:
         raise UsageError(f"--http {text}: a port is a number up to 65535")
-    return bare or _DEFAULT_HOST, int(port)
+    return host_name or _DEFAULT_HOST, int(port)
 
 
-def keep_private() -> bool:
+def disable_process_inspection() -> bool:
     """Let nobody but the system's administrator read this process: its memory, and with which variables it was started.
 
     It then writes no core dump, and no debugger of its own user's comes to it. What it starts is as it was. False where
@@ -84,17 +90,17 @@ def keep_private() -> bool:
         return False
 
 
-async def _served(config: GatewayConfig, options: argparse.Namespace, address: tuple[str, int] | None) -> None:
+async def _serve(config: GatewayConfig, options: argparse.Namespace, address: tuple[str, int] | None) -> None:
     from ..gateway.gateway import Gateway
     from ..gateway.options import GatewayOptions
     from ..oauth.browser import open_in_browser
 
     if address is None:  # whoever has started it sits before this machine, and users elsewhere learn no path of it
-        made = GatewayOptions(open_browser=open_in_browser, command=gateway_command(options))
+        gateway_options = GatewayOptions(open_browser=open_in_browser, command=get_gateway_command(options))
     else:
-        made = GatewayOptions(over_http=True)
-    async with Gateway(config, made) as gateway:
-        watching = asyncio.create_task(_watch(gateway, config, options))
+        gateway_options = GatewayOptions(over_http=True)
+    async with Gateway(config, gateway_options) as gateway:
+        watch_task = asyncio.create_task(_reload_on_change(gateway, config, options))
         try:
             if address is None:
                 await gateway.serve_stdio()
@@ -103,19 +109,19 @@ async def _served(config: GatewayConfig, options: argparse.Namespace, address: t
 
                 await serve_http(gateway, *address)
         finally:
-            watching.cancel()
-            await asyncio.wait([watching])
+            watch_task.cancel()
+            await asyncio.wait([watch_task])
 
 
-async def _watch(gateway: Gateway, config: GatewayConfig, options: argparse.Namespace) -> None:
+async def _reload_on_change(gateway: Gateway, config: GatewayConfig, options: argparse.Namespace) -> None:
     """Let the gateway have what the file says now; what the command line says stays."""
-    from ..config.loader import watched
+    from ..config.loader import watch_config
 
     if config.path is None:
         return
-    async for changed in watched(config.path, told=lambda problem: warn(str(problem))):
-        tell_problems(changed)
-        if changed.servers:
-            await gateway.replace_config(with_overrides(changed, options))
+    async for new_config in watch_config(config.path, on_error=lambda problem: warn(str(problem))):
+        warn_about_problems(new_config)
+        if new_config.servers:
+            await gateway.replace_config(apply_overrides(new_config, options))
         else:
             warn(f"{config.path} names no server that can be used any more: those from before stay")

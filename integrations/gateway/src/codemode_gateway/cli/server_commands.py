@@ -22,24 +22,24 @@ from codemode.trace.visible_text import aligned, counted, one_line, visible
 from ..gateway.gateway import Gateway
 from ..gateway.options import GatewayOptions
 from ..passthrough.client_requests import is_from_server
-from .setup import configuration, server_named, typed, usable, warn
+from .setup import get_command_prefix, read_configuration, require_server, require_servers, warn
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
 
 
-Decide = Callable[[str], Awaitable[bool]]
+AskPerson = Callable[[str], Awaitable[bool]]
 
 
-async def listed_tool(gateway: Gateway) -> dict[str, Any]:
+async def fetch_listed_tool(gateway: Gateway) -> dict[str, Any]:
     """Return the tool as a client is listed it, as plain JSON."""
     async with Client(gateway.server) as client:
         (tool,) = (await client.list_tools()).tools
     return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-async def response_to(
-    gateway: Gateway, code: str, decide: Decide, say: Callable[[str], None], confirm: Decide | None = None
+async def run_as_client(
+    gateway: Gateway, code: str, decide: AskPerson, notify: Callable[[str], None], confirm: AskPerson | None = None
 ) -> dict[str, Any]:
     """Run a program and return its response.
 
@@ -48,64 +48,64 @@ async def response_to(
     wants opened, and must not answer for a person; without it that is declined, as a server's forms always are.
     """
 
-    async def asked(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def answer_elicitation(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         del context
         asked_by_server = is_from_server(params.message)
         if isinstance(params, types.ElicitRequestURLParams):
             shown = f"{params.message}\n{params.url}"
             if not asked_by_server:
-                say(shown)
+                notify(shown)
                 return types.ElicitResult(action="accept")
             is_confirmed = confirm is not None and await confirm(shown)
             return types.ElicitResult(action="accept" if is_confirmed else "decline")
         if asked_by_server:
-            say(f"{params.message}\ndeclined: a server's form cannot be filled in here")
+            notify(f"{params.message}\ndeclined: a server's form cannot be filled in here")
             return types.ElicitResult(action="decline")
         if await decide(params.message):
             return types.ElicitResult(action="accept", content={"decision": "once"})
         return types.ElicitResult(action="decline")
 
-    async with Client(gateway.server, elicitation_callback=asked) as client:
+    async with Client(gateway.server, elicitation_callback=answer_elicitation) as client:
         (tool,) = (await client.list_tools()).tools
         answer = await client.call_tool(tool.name, {"code": code})
-    return answer.structured_content or _with_media(answer.content)
+    return answer.structured_content or _to_response(answer.content)
 
 
-def _with_media(content: list[types.ContentBlock]) -> dict[str, Any]:
+def _to_response(content: list[types.ContentBlock]) -> dict[str, Any]:
     """Return an answer with images or sounds in it: what is said, and how much there is to see or hear."""
-    (text,) = (one.text for one in content if isinstance(one, types.TextContent))
-    media = [one for one in content if isinstance(one, types.ImageContent | types.AudioContent)]
-    attached = [f"{one.mime_type}, {len(one.data)} characters of base64" for one in media]
-    return {**json.loads(text), **({"attached": attached} if attached else {})}
+    (text,) = (block.text for block in content if isinstance(block, types.TextContent))
+    media = [block for block in content if isinstance(block, types.ImageContent | types.AudioContent)]
+    attachments = [f"{block.mime_type}, {len(block.data)} characters of base64" for block in media]
+    return {**json.loads(text), **({"attached": attachments} if attachments else {})}
 
 
-_LATE = "it does not answer in time: a larger connectTimeoutMs gives it more"
-_MOST_TEXTS = 200
+_TIMEOUT_REASON = "it does not answer in time: a larger connectTimeoutMs gives it more"
+_MAX_LOGGED_TEXTS = 200
 
 
 @asynccontextmanager
-async def opened(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
+async def open_gateway(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
     """Give a gateway that runs, and the seat of its one local user, who reaches it by ``command``."""
     async with Gateway(config, GatewayOptions(command=command)) as gateway:
         yield gateway, await gateway.get_workspace()
 
 
 @contextmanager
-def told_once(known: Collection[str]) -> Generator[None]:
+def report_logs_once(reported: Collection[str]) -> Generator[None]:
     """Keep back what the gateway logs, and say at the end what is not among the ``known`` reasons by then, once."""
-    kept = _Kept(logging.WARNING)
+    handler = _LogCollector(logging.WARNING)
     log = logging.getLogger("codemode")
-    log.addHandler(kept)
+    log.addHandler(handler)
     try:
         yield
     finally:
-        log.removeHandler(kept)
-        for text in kept.texts:
-            if not any(reason in text for reason in known):
+        log.removeHandler(handler)
+        for text in handler.texts:
+            if not any(reason in text for reason in reported):
                 warn(text)
 
 
-class _Kept(logging.Handler):
+class _LogCollector(logging.Handler):
     """Keeps the first of each text; a number of them that a person would read."""
 
     def __init__(self, level: int) -> None:
@@ -113,11 +113,11 @@ class _Kept(logging.Handler):
         self.texts: dict[str, None] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        if len(self.texts) < _MOST_TEXTS:
+        if len(self.texts) < _MAX_LOGGED_TEXTS:
             self.texts[record.getMessage()] = None
 
 
-async def listed(upstream: Any, *, anew: bool) -> str | None:
+async def list_tools_or_reason(upstream: Any, *, starts_server: bool) -> str | None:
     """List a server's tools, no longer than it may take. Returns what is wrong, None where all is well.
 
     It is started for that where ``anew``, or where no list is kept from before. One that has failed is given up: what
@@ -125,17 +125,17 @@ async def listed(upstream: Any, *, anew: bool) -> str | None:
     """
     try:
         async with asyncio.timeout(upstream.listing_seconds):
-            if anew:
+            if starts_server:
                 await upstream.refresh()
             await upstream.tools()
     except TimeoutError:
-        return _given_up(upstream, CodeModeToolError(upstream.problem or _LATE))
+        return _give_up(upstream, CodeModeToolError(upstream.problem or _TIMEOUT_REASON))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and the others go on
-        return _given_up(upstream, error)
+        return _give_up(upstream, error)
     return None
 
 
-def _given_up(upstream: Any, error: Exception) -> str:
+def _give_up(upstream: Any, error: Exception) -> str:
     upstream.give_up(error)
     return upstream.problem or str(error) or type(error).__name__
 
@@ -146,47 +146,51 @@ _MAX_REASON_CHARACTERS = 1_000
 
 def check_servers(options: argparse.Namespace) -> int:
     """Start every server, run a program that imports them all, print the findings; the exit code is 1 for a failure."""
-    config = usable(configuration(options))
+    config = require_servers(read_configuration(options))
     if options.name is not None:
-        name = server_named(config, options.name)
-        config = replace(config, servers=tuple(one for one in config.servers if one.name == name), problems=())
-    found = asyncio.run(_found(config, typed(options), is_whole=options.name is None))
+        name = require_server(config, options.name)
+        config = replace(config, servers=tuple(server for server in config.servers if server.name == name), problems=())
+    report = asyncio.run(_check(config, get_command_prefix(options), is_whole=options.name is None))
     if options.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
-        _print(found)
-    return FAILED if found["problems"] or any(one["problem"] for one in found["servers"]) else DONE
+        _print_report(report)
+    return FAILED if report["problems"] or any(server["problem"] for server in report["servers"]) else DONE
 
 
-async def _found(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
+async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
 
-    known: list[str] = []
-    with told_once(known):
-        async with opened(config, command) as (gateway, seat):
+    reported: list[str] = []
+    with report_logs_once(reported):
+        async with open_gateway(config, command) as (gateway, seat):
             upstreams = seat.connected.upstreams
-            reasons = await asyncio.gather(*(listed(one, anew=True) for one in upstreams))
-            known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]
-            tool = await listed_tool(gateway)
+            reasons = await asyncio.gather(
+                *(list_tools_or_reason(upstream, starts_server=True) for upstream in upstreams)
+            )
+            reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
+            tool = await fetch_listed_tool(gateway)
             await seat.run_tool.prepare()  # as before a program
-            servers = {one.server_id: one for one in seat.run_tool.catalog.servers}
+            servers = {upstream.server_id: upstream for upstream in seat.run_tool.catalog.servers}
             rows = [
-                _row_of(one, reason or seat.run_tool.failures.get(one.server_id), servers.get(one.server_id))
-                for one, reason in zip(upstreams, reasons, strict=True)
+                _to_server_row(
+                    upstream, reason or seat.run_tool.failures.get(upstream.server_id), servers.get(upstream.server_id)
+                )
+                for upstream, reason in zip(upstreams, reasons, strict=True)
             ]
-            known += [text for row in rows for text in row["warnings"]]
-            known += [note for one in servers.values() for note in one.left_out]
-            problems = [str(one) for one in config.problems if one.server is not None]
-            problems += await _store_problems(gateway)
-            problems += _sign_in_problems(config)
-            used = [servers[row["name"]].path for row in rows if row["problem"] is None]
-            problems += await _program_problems(gateway, used)
-            warnings = _common_patterns(upstreams) if is_whole and not any(reasons) else []
-    listed_tools = [tool for one in upstreams for tool in one.listed]
-    sizes = _sizes(tool, listed_tools)
+            reported += [text for row in rows for text in row["warnings"]]
+            reported += [left_out_note for upstream in servers.values() for left_out_note in upstream.left_out]
+            problems = [str(upstream) for upstream in config.problems if upstream.server is not None]
+            problems += await _find_store_problems(gateway)
+            problems += _find_sign_in_problems(config)
+            usable_paths = [servers[row["name"]].path for row in rows if row["problem"] is None]
+            problems += await _find_program_problems(gateway, usable_paths)
+            warnings = _describe_unmatched_common_patterns(upstreams) if is_whole and not any(reasons) else []
+    listed_tools = [tool for upstream in upstreams for tool in upstream.listed]
+    sizes = _compute_sizes(tool, listed_tools)
     return {"servers": rows, "problems": problems, "warnings": warnings, "given": tool, "sizes": sizes}
 
 
-def _row_of(upstream: Any, problem: str | None, server: Any) -> dict[str, Any]:
+def _to_server_row(upstream: Any, problem: str | None, server: Any) -> dict[str, Any]:
     """Return what is said of one server: ``tools`` are those that programs have, of all that are ``listed``."""
     tools = 0 if server is None else len(server.tools)
     warnings = [
@@ -202,34 +206,34 @@ def _row_of(upstream: Any, problem: str | None, server: Any) -> dict[str, Any]:
     return {**row, "problem": problem, "warnings": warnings}
 
 
-def _common_patterns(upstreams: Any) -> list[str]:
+def _describe_unmatched_common_patterns(upstreams: Any) -> list[str]:
     """Return what to say of patterns that hold for all servers and match no tool of any."""
-    from ..config.patterns import patterns_of, unmatched_notes
+    from ..config.patterns import describe_unmatched_patterns, get_patterns
 
     common: dict[str, tuple[str, ...]] = {}
     for upstream in upstreams:
-        for key, patterns in patterns_of(upstream.config).items():
-            mine = (pattern for pattern in patterns if pattern in upstream.config.common_patterns)
-            common[key] = tuple(dict.fromkeys((*common.get(key, ()), *mine)))
+        for key, patterns in get_patterns(upstream.config).items():
+            common_own = (pattern for pattern in patterns if pattern in upstream.config.common_patterns)
+            common[key] = tuple(dict.fromkeys((*common.get(key, ()), *common_own)))
     names = {tool.name for upstream in upstreams for tool in upstream.listed}
-    return [f"codemode.{note}" for note in unmatched_notes(common, names, " of any server")]
+    return [f"codemode.{note}" for note in describe_unmatched_patterns(common, names, " of any server")]
 
 
-async def _program_problems(gateway: Any, paths: list[str]) -> list[str]:
+async def _find_program_problems(gateway: Any, paths: list[str]) -> list[str]:
     """Run a program that imports these servers and calls nothing; return what is wrong with it."""
 
-    async def nobody(_shown: str) -> bool:
+    async def deny(_shown: str) -> bool:
         return False
 
-    lines = [f'import * as server{at} from "@codemode/servers/{path}";' for at, path in enumerate(paths)]
-    names = ", ".join(f"server{at}" for at in range(len(paths)))
+    lines = [f'import * as server{index} from "@codemode/servers/{path}";' for index, path in enumerate(paths)]
+    names = ", ".join(f"server{index}" for index in range(len(paths)))
     code = "\n".join([*lines, f"globalThis.__codemode_result__ = [{names}].length;"])
-    response = await response_to(gateway, code, nobody, warn)
-    errors = [found for found in response.get("diagnostics", []) if found.get("severity") == "error"]
+    response = await run_as_client(gateway, code, deny, warn)
+    errors = [entry for entry in response.get("diagnostics", []) if entry.get("severity") == "error"]
     return [f"a program that imports the servers fails: {error.get('message')}" for error in errors]
 
 
-async def _store_problems(gateway: Any) -> list[str]:
+async def _find_store_problems(gateway: Any) -> list[str]:
     from codemode.errors import CodeModeError
     from codemode.stores.records import ALL_TENANTS
 
@@ -240,7 +244,7 @@ async def _store_problems(gateway: Any) -> list[str]:
     return []
 
 
-def _sign_in_problems(config: GatewayConfig) -> list[str]:
+def _find_sign_in_problems(config: GatewayConfig) -> list[str]:
     """Return what the gateway would refuse to serve HTTP with."""
     from ..config.model import ConfigError
     from ..gateway.http_settings import parse_http_settings
@@ -252,69 +256,69 @@ def _sign_in_problems(config: GatewayConfig) -> list[str]:
     return []
 
 
-def _sizes(tool: dict[str, Any], listed: list[Any]) -> dict[str, Any]:
-    direct = [one.model_dump_json(by_alias=True, exclude_none=True) for one in listed]
+def _compute_sizes(tool: dict[str, Any], listed: list[Any]) -> dict[str, Any]:
+    direct_texts = [listed_tool.model_dump_json(by_alias=True, exclude_none=True) for listed_tool in listed]
     return {
-        "given": _size(len(json.dumps(tool, ensure_ascii=False, separators=(",", ":")))),
-        "direct": _size(sum(map(len, direct))),
-        "tools": len(direct),
+        "given": _to_size(len(json.dumps(tool, ensure_ascii=False, separators=(",", ":")))),
+        "direct": _to_size(sum(map(len, direct_texts))),
+        "tools": len(direct_texts),
     }
 
 
-def _size(characters: int) -> dict[str, int]:
+def _to_size(characters: int) -> dict[str, int]:
     return {"characters": characters, "tokens": characters // _CHARACTERS_PER_TOKEN}
 
 
-def _print(found: dict[str, Any]) -> None:
-    tool, sizes = found["given"], found["sizes"]
+def _print_report(report: dict[str, Any]) -> None:
+    tool, sizes = report["given"], report["sizes"]
     print(f"A model is given one tool, {visible(tool['name'])}:\n")
     print(visible(tool.get("description", ""), keep="\n\t"))
     print()
-    print("\n".join(aligned(_rows(found))))
+    print("\n".join(aligned(_to_rows(report))))
     print()
     rows = [
-        ("given to a model", _told(sizes["given"])),
-        (f"{counted(sizes['tools'], 'tool')} listed directly", _told(sizes["direct"])),
+        ("given to a model", _describe_size(sizes["given"])),
+        (f"{counted(sizes['tools'], 'tool')} listed directly", _describe_size(sizes["direct"])),
     ]
     print("\n".join(aligned(rows)))
-    wrong = sum(one["problem"] is not None for one in found["servers"]) + len(found["problems"])
-    doubts = sum(len(one["warnings"]) for one in found["servers"]) + len(found["warnings"])
-    said = [f"{counted(wrong, 'problem')} (see FAILED above)"] if wrong else []
-    said += [f"{counted(doubts, 'warning')} (see WARNING above)"] if doubts else []
-    print(f"\n{' and '.join(said)}." if said else "\nAll is well.")
+    problem_count = sum(server["problem"] is not None for server in report["servers"]) + len(report["problems"])
+    warning_count = sum(len(server["warnings"]) for server in report["servers"]) + len(report["warnings"])
+    counts = [f"{counted(problem_count, 'problem')} (see FAILED above)"] if problem_count else []
+    counts += [f"{counted(warning_count, 'warning')} (see WARNING above)"] if warning_count else []
+    print(f"\n{' and '.join(counts)}." if counts else "\nAll is well.")
 
 
-def _rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _to_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return a row for each server, its warnings below it, and those about the whole configuration last."""
     rows: list[tuple[str, str, str]] = []
-    for one in found["servers"]:
-        name = one_line(one["name"], 60)
-        if one["problem"] is not None:
-            rows.append(("FAILED", name, one_line(one["problem"], _MAX_REASON_CHARACTERS)))
+    for server in report["servers"]:
+        name = one_line(server["name"], 60)
+        if server["problem"] is not None:
+            rows.append(("FAILED", name, one_line(server["problem"], _MAX_REASON_CHARACTERS)))
         else:
-            rows.append(("ok", name, _tools(one)))
-        rows += [("WARNING", name, one_line(text, _MAX_REASON_CHARACTERS)) for text in one["warnings"]]
-    rows += [("WARNING", "", one_line(text, _MAX_REASON_CHARACTERS)) for text in found["warnings"]]
-    return rows + [("FAILED", "", one_line(text, _MAX_REASON_CHARACTERS)) for text in found["problems"]]
+            rows.append(("ok", name, _describe_tool_count(server)))
+        rows += [("WARNING", name, one_line(text, _MAX_REASON_CHARACTERS)) for text in server["warnings"]]
+    rows += [("WARNING", "", one_line(text, _MAX_REASON_CHARACTERS)) for text in report["warnings"]]
+    return rows + [("FAILED", "", one_line(text, _MAX_REASON_CHARACTERS)) for text in report["problems"]]
 
 
-def _tools(one: dict[str, Any]) -> str:
+def _describe_tool_count(server: dict[str, Any]) -> str:
     """Return how many tools programs have, and of how many."""
-    more = f" of {one['listed']:,} listed" if one["listed"] != one["tools"] else ""
-    return counted(one["tools"], "tool") + more
+    listed_count = f" of {server['listed']:,} listed" if server["listed"] != server["tools"] else ""
+    return counted(server["tools"], "tool") + listed_count
 
 
-def _told(size: dict[str, int]) -> str:
+def _describe_size(size: dict[str, int]) -> str:
     return f"{counted(size['characters'], 'character')}, about {counted(size['tokens'], 'token')}"
 
 
 def print_types(options: argparse.Namespace) -> int:
     """Print the declarations of all servers, or of one."""
-    config = usable(configuration(options))
-    name = None if options.name is None else server_named(config, options.name)
+    config = require_servers(read_configuration(options))
+    name = None if options.name is None else require_server(config, options.name)
     if name is not None:
-        config = replace(config, servers=tuple(one for one in config.servers if one.name == name))
-    text, failures = asyncio.run(_declared(config, typed(options), name))
+        config = replace(config, servers=tuple(server for server in config.servers if server.name == name))
+    text, failures = asyncio.run(_declare(config, get_command_prefix(options), name))
     if text:
         print(visible(text, keep="\n\t"))
     for failure in failures:
@@ -322,39 +326,49 @@ def print_types(options: argparse.Namespace) -> int:
     return FAILED if failures else DONE
 
 
-async def _declared(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
+async def _declare(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
 
-    known: list[str] = []
-    with told_once(known):
-        async with opened(config, command) as (_, seat):
+    reported: list[str] = []
+    with report_logs_once(reported):
+        async with open_gateway(config, command) as (_, seat):
             upstreams = seat.connected.upstreams
-            reasons = await asyncio.gather(*(listed(one, anew=False) for one in upstreams))
-            known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]
+            reasons = await asyncio.gather(
+                *(list_tools_or_reason(upstream, starts_server=False) for upstream in upstreams)
+            )
+            reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
             await seat.run_tool.refresh()
             text = seat.run_tool.declarations(name)
             failures = seat.run_tool.failures
-    whys = [why or failures.get(one.server_id) for one, why in zip(upstreams, reasons, strict=True)]
-    failed = [(one, why) for one, why in zip(upstreams, whys, strict=True) if why is not None]
-    return text, [f"{one.config.name}: {why}" for one, why in failed]
+    failure_reasons = [
+        reason or failures.get(upstream.server_id) for upstream, reason in zip(upstreams, reasons, strict=True)
+    ]
+    failed = [
+        (upstream, reason) for upstream, reason in zip(upstreams, failure_reasons, strict=True) if reason is not None
+    ]
+    return text, [f"{upstream.config.name}: {reason}" for upstream, reason in failed]
 
 
 def run_program(options: argparse.Namespace) -> int:
     """Run the program and print the response, all of it."""
     code = program_text(options.program)
-    config = usable(configuration(options))
-    response = asyncio.run(_response(config, typed(options), code, TerminalApprovals(options.approve)))
+    config = require_servers(read_configuration(options))
+    response = asyncio.run(
+        _run_in_terminal(config, get_command_prefix(options), code, TerminalApprovals(options.approve))
+    )
     print(visible(json.dumps(response, indent=2, ensure_ascii=False), keep="\n"))
-    wrong = [one for one in response.get("diagnostics", []) if one.get("severity") == "error"]
-    return FAILED if wrong else DONE
+    errors = [diagnostic for diagnostic in response.get("diagnostics", []) if diagnostic.get("severity") == "error"]
+    return FAILED if errors else DONE
 
 
-async def _response(config: GatewayConfig, command: str, code: str, approvals: TerminalApprovals) -> dict[str, Any]:
+async def _run_in_terminal(
+    config: GatewayConfig, command: str, code: str, approvals: TerminalApprovals
+) -> dict[str, Any]:
 
-    async def decide(shown: str) -> bool:
-        return await approvals.decided(f"\n{visible(shown, keep=chr(10))}") == "approved"
+    async def decide(text: str) -> bool:
+        return await approvals.decided(f"\n{visible(text, keep=chr(10))}") == "approved"
 
-    async def confirm(shown: str) -> bool:
-        return await approvals.confirmed(f"\n{visible(shown, keep=chr(10))}", "Open this page? [y/N] ")
+    async def confirm(text: str) -> bool:
+        return await approvals.confirmed(f"\n{visible(text, keep=chr(10))}", "Open this page? [y/N] ")
 
-    async with opened(config, command) as (gateway, _):
-        return await response_to(gateway, code, decide, warn, confirm)
+    async with open_gateway(config, command) as (gateway, _):
+        return await run_as_client(gateway, code, decide, warn, confirm)

@@ -19,7 +19,7 @@ from codemode.cli.exits import UsageError
 from codemode.trace.unseen import all_seen
 from codemode.trace.visible_text import visible
 
-from ..config.places import COMMAND, NAME
+from ..config.places import GATEWAY_COMMAND, PROGRAM_NAME
 
 if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
@@ -28,26 +28,30 @@ if TYPE_CHECKING:
 
 
 CONFIG_VARIABLE = "CODEMODE_MCP_CONFIG"
-_NEARBY = ("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
+_NEARBY_CONFIG_FILES = ("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
 
 
 def config_path(options: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Path:
     """Return where the configuration is, or would be."""
     environment = os.environ if environ is None else environ
-    if given := options.config or environment.get(CONFIG_VARIABLE):
-        return Path(given).expanduser()
+    if configured := options.config or environment.get(CONFIG_VARIABLE):
+        return Path(configured).expanduser()
     return _default_path(environment)
 
 
-def told_config(options: argparse.Namespace) -> Path | None:
+def get_named_config(options: argparse.Namespace) -> Path | None:
     """Return the whole path of the configuration, None where a terminal that names none takes the same."""
     path = config_path(options).absolute()
     return None if path == _default_path(os.environ) else path
 
 
-def typed(options: argparse.Namespace) -> str:
+def get_command_prefix(options: argparse.Namespace) -> str:
     """Return what a subcommand goes behind for whoever has typed this one, about the same configuration."""
-    return COMMAND if options.config is None else f"{COMMAND} --config {visible(shlex.quote(options.config))}"
+    return (
+        GATEWAY_COMMAND
+        if options.config is None
+        else f"{GATEWAY_COMMAND} --config {visible(shlex.quote(options.config))}"
+    )
 
 
 def _default_path(environment: Mapping[str, str]) -> Path:
@@ -57,19 +61,19 @@ def _default_path(environment: Mapping[str, str]) -> Path:
     return home / "codemode" / "mcp.json"
 
 
-def configuration(options: argparse.Namespace) -> GatewayConfig:
+def read_configuration(options: argparse.Namespace) -> GatewayConfig:
     """Return what the configuration says, its problems told on stderr. Raises `UsageError` where it cannot be read."""
     path = config_path(options)
     if not path.is_file():
-        raise UsageError(_missing(path, options))
+        raise UsageError(_missing_config_message(path, options))
     from ..config.loader import load_config
 
-    config = load_config(path)
-    tell_problems(config)
-    return config
+    loaded = load_config(path)
+    warn_about_problems(loaded)
+    return loaded
 
 
-def tell_problems(config: GatewayConfig) -> None:
+def warn_about_problems(config: GatewayConfig) -> None:
     """Say which servers were left out, and why, and what is hardly meant."""
     for note in config.notes:
         warn(note)
@@ -78,22 +82,22 @@ def tell_problems(config: GatewayConfig) -> None:
             warn(str(problem))
 
 
-def usable(config: GatewayConfig) -> GatewayConfig:
+def require_servers(config: GatewayConfig) -> GatewayConfig:
     """Return a configuration in which a server is left. Raises `UsageError` for another."""
     if config.servers:
         return config
-    why = next((str(one) for one in config.problems if one.server is None), "no server is left")
-    raise UsageError(visible(f"{config.path}: {why}"))
+    reason = next((str(problem) for problem in config.problems if problem.server is None), "no server is left")
+    raise UsageError(visible(f"{config.path}: {reason}"))
 
 
-def server_named(config: GatewayConfig, name: str) -> str:
+def require_server(config: GatewayConfig, name: str) -> str:
     """Return the name of a server that can be used. Raises `UsageError` for another, with those that there are."""
-    if any(one.name == name for one in config.servers):
+    if any(server.name == name for server in config.servers):
         return name
     if name in config.disabled:
         raise UsageError(f"{visible(name)} is disabled in {visible(str(config.path))}")
-    known = ", ".join(visible(one.name) for one in config.servers)
-    raise UsageError(f"there is no server {visible(name)} that can be used; there are: {known or 'none'}")
+    usable_names = ", ".join(visible(server.name) for server in config.servers)
+    raise UsageError(f"there is no server {visible(name)} that can be used; there are: {usable_names or 'none'}")
 
 
 def warn(text: str) -> None:
@@ -101,18 +105,18 @@ def warn(text: str) -> None:
     print(f"codemode: {visible(text, keep=chr(10))}", file=sys.stderr, flush=True)
 
 
-def _missing(path: Path, options: argparse.Namespace) -> str:
+def _missing_config_message(path: Path, options: argparse.Namespace) -> str:
     if path.is_dir():
         return f"{visible(str(path))} is a folder: name the file in it"
-    said = f"there is no configuration {visible(str(path))}"
+    problem = f"there is no configuration {visible(str(path))}"
     if options.config is not None:
-        return f"{said}: `{typed(options)} init` writes one"
-    near = next((one for one in _NEARBY if Path(one).is_file()), None)
-    found = "" if near is None else f"; for {near} of this folder, if you trust it, say --config {near}"
-    return f"{said}: write one with `codemode mcp init`, take over a client's with `codemode mcp import`{found}"
+        return f"{problem}: `{get_command_prefix(options)} init` writes one"
+    nearby = next((name for name in _NEARBY_CONFIG_FILES if Path(name).is_file()), None)
+    suggestion = "" if nearby is None else f"; for {nearby} of this folder, if you trust it, say --config {nearby}"
+    return f"{problem}: write one with `codemode mcp init`, take over a client's with `codemode mcp import`{suggestion}"
 
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def read_store_config(options: argparse.Namespace) -> GatewayConfig:
@@ -122,7 +126,7 @@ def read_store_config(options: argparse.Namespace) -> GatewayConfig:
     the gateway's own, and is made.
     """
     if options.store is None:
-        config = configuration(options)
+        config = read_configuration(options)
     else:
         config = _read_config(options)
         config = replace(config, settings=replace(config.settings, store=_to_store_url(options.store)))
@@ -136,7 +140,7 @@ def _read_config(options: argparse.Namespace) -> GatewayConfig:
     from ..config.places import state_folder
 
     if options.config is not None or config_path(options).is_file():
-        return configuration(options)
+        return read_configuration(options)
     return GatewayConfig(settings=GatewaySettings(state_folder=state_folder()))
 
 
@@ -149,7 +153,7 @@ def _to_store_url(url: str) -> str:
     raise UsageError("--store takes the URL of a database: sqlite:///FILE, or postgresql://USER@HOST/NAME")
 
 
-async def with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awaitable[Found]]) -> Found:
+async def with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awaitable[Result]]) -> Result:
     """Do some work with the store, and close it."""
     from ..gateway.gateway import Gateway
 
@@ -160,42 +164,42 @@ async def with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awa
         await store.aclose()
 
 
-def actor() -> str:
+def get_actor() -> str:
     """Return whose decision it is, for the audit: the user of this machine."""
     return f"{getpass.getuser()}@terminal"
 
 
-_MOST_CHARACTERS = 300  # of each part: a hint has to say more than where a file is
+_MAX_COMMAND_PART_CHARACTERS = 300  # of each part: a hint has to say more than where a file is
 
 
-def gateway_command(options: argparse.Namespace) -> str:
+def get_gateway_command(options: argparse.Namespace) -> str:
     """Return what a subcommand goes behind, typed in a shell in any folder: `codemode mcp` where that is enough.
 
     A path that is too long, or would not be read as it is, is left out.
     """
-    config = told_config(options)
-    named = None if config is None else _shown("--config", str(config))
-    return " ".join([_program() or NAME, "mcp", *([named] if named else [])])
+    config = get_named_config(options)
+    config_option = None if config is None else _quote_if_safe("--config", str(config))
+    return " ".join([_find_own_program() or PROGRAM_NAME, "mcp", *([config_option] if config_option else [])])
 
 
-def _program() -> str | None:
-    started = Path(sys.argv[0]).absolute()
-    if (started.parent.name, started.name) == (NAME, "__main__.py"):
-        return _shown(sys.executable, "-m", NAME)
-    if started.stem != NAME or not started.is_file():
+def _find_own_program() -> str | None:
+    own_path = Path(sys.argv[0]).absolute()
+    if (own_path.parent.name, own_path.name) == (PROGRAM_NAME, "__main__.py"):
+        return _quote_if_safe(sys.executable, "-m", PROGRAM_NAME)
+    if own_path.stem != PROGRAM_NAME or not own_path.is_file():
         return None
-    found = shutil.which(NAME)
-    return None if found is not None and started.samefile(found) else _shown(str(started))
+    found = shutil.which(PROGRAM_NAME)
+    return None if found is not None and own_path.samefile(found) else _quote_if_safe(str(own_path))
 
 
-def _shown(*words: str) -> str | None:
+def _quote_if_safe(*words: str) -> str | None:
     """Return words for a shell; None where they hide something, or would end the code in which a text shows them."""
-    said = shlex.join(words)
-    return said if len(said) <= _MOST_CHARACTERS and all_seen(said) and "`" not in said else None
+    quoted = shlex.join(words)
+    return quoted if len(quoted) <= _MAX_COMMAND_PART_CHARACTERS and all_seen(quoted) and "`" not in quoted else None
 
 
 TERMINAL = "/dev/tty"
-_YES = ("y", "yes")
+_YES_ANSWERS = ("y", "yes")
 _MAX_ANSWER_BYTES = 4096
 
 
@@ -205,30 +209,30 @@ class ControllingTerminal:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    def say(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Show a text, which must be visible already, with a line end."""
         data = f"{text}\n".encode(errors="replace")
         while data:
             data = data[os.write(self._descriptor, data) :]
 
-    def agrees(self, question: str) -> bool:
+    def confirm(self, question: str) -> bool:
         """Ask, and return whether the answer is yes. What was typed before the question is no answer to it."""
         import termios
 
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
         os.write(self._descriptor, f"{question} [y/N] ".encode(errors="replace"))
         answer = os.read(self._descriptor, _MAX_ANSWER_BYTES).decode(errors="replace")
-        return answer.endswith("\n") and answer.strip().lower() in _YES
+        return answer.endswith("\n") and answer.strip().lower() in _YES_ANSWERS
 
 
 @contextmanager
-def controlling_terminal(what: str) -> Generator[ControllingTerminal]:
+def open_controlling_terminal(action: str) -> Generator[ControllingTerminal]:
     """Open it. Raises `UsageError` where there is none: nobody can be asked, so nothing is decided."""
     try:
         descriptor = os.open(TERMINAL, os.O_RDWR | getattr(os, "O_NOCTTY", 0))
     except OSError as error:
         raise UsageError(
-            f"{what} asks a person at the terminal of this process, and it has none: do it in a terminal window"
+            f"{action} asks a person at the terminal of this process, and it has none: do it in a terminal window"
         ) from error
     try:
         yield ControllingTerminal(descriptor)

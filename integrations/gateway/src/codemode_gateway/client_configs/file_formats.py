@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from ..config.config_file import SPACE, Member, Node, read_jsonc
+from ..config.config_file import SPACE_PATTERN, JsonMember, JsonNode, parse_jsonc
 from ..config.model import ConfigError
 
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|(?:/\*[^\r\n]*?\*/[ \t]*)+(?=[\r\n]))?")
@@ -19,10 +19,10 @@ Edit = tuple[int, int, str]
 
 
 # Some clients keep all they know in the file of their servers, and each step of a change looks at the same text.
-_read = lru_cache(maxsize=2)(read_jsonc)
+_parse_cached = lru_cache(maxsize=2)(parse_jsonc)
 
 
-def edited(text: str, edits: Sequence[Edit]) -> str:
+def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     """Return the text with each span from start to end replaced; spans do not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
@@ -30,31 +30,31 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 
 @dataclass(frozen=True)
-class JsonEdits:
+class JsonDocument:
     """A text that is to be changed: its root, its newline, and one step of its indentation."""
 
     text: str
-    root: Node
+    root: JsonNode
     newline: str
-    step: str
+    indent_step: str
 
     @classmethod
-    def of(cls, text: str) -> JsonEdits:
+    def parse(cls, text: str) -> JsonDocument:
         """Read a text; a blank one is an empty object. Raises `JsonError`."""
         text = text if text.strip() else "{}\n"
-        root = _read(text).root
+        root = _parse_cached(text).root
         newline = "\r\n" if "\r\n" in text else "\n"
         first = root.members[0].start if root.members else 0
-        return cls(text, root, newline, _before_on_line(text, first) or "  ")
+        return cls(text, root, newline, _blanks_before(text, first) or "  ")
 
-    def at(self, keys: Sequence[str]) -> Node | None:
+    def find(self, keys: Sequence[str]) -> JsonNode | None:
         """Return the object that ``keys`` lead to, or None."""
-        node: Node | None = self.root
+        node: JsonNode | None = self.root
         for key in keys:
             node = node.get(key) if node else None
         return node
 
-    def added(self, keys: Sequence[str], name: str, value: Any) -> str:
+    def add_member(self, keys: Sequence[str], name: str, value: Any) -> str:
         """Return the text with a member added at the end of the object that ``keys`` lead to; it is made if need be."""
         depth, node = 0, self.root
         while depth < len(keys) and (found := node.get(keys[depth])) is not None:
@@ -62,157 +62,166 @@ class JsonEdits:
         first, *rest = [*keys[depth:], name]
         for key in reversed(rest):
             value = {key: value}
-        return self._appended(node, first, value)
+        return self._append_member(node, first, value)
 
-    def with_items(self, key: str, values: Sequence[Any]) -> str:
+    def add_items(self, key: str, values: Sequence[Any]) -> str:
         """Return the text with values added to the array that is the root's member ``key``; it is made if need be."""
         node = self.root.get(key)
         if node is None:
-            return self.added((), key, list(values))
-        new = ", ".join(json.dumps(one, ensure_ascii=False) for one in values)
-        place, comma = (node.items[-1].end, ", ") if node.items else (node.start + 1, "")
-        return edited(self.text, [(place, place, f"{comma}{new}")])
+            return self.add_member((), key, list(values))
+        new = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        position, comma = (node.items[-1].end, ", ") if node.items else (node.start + 1, "")
+        return apply_edits(self.text, [(position, position, f"{comma}{new}")])
 
-    def _appended(self, node: Node, name: str, value: Any) -> str:
+    def _append_member(self, node: JsonNode, name: str, value: Any) -> str:
         if not node.members:
-            return self._first(node, name, value)
+            return self._add_first_member(node, name, value)
         last = node.members[-1]
-        comma = self._comma(last)
+        comma = self._find_comma(last)
         end = last.node.end if comma is None else comma + 1
         if "\n" not in self.text[node.start : node.end]:
-            new = f"{', ' if comma is None else ' '}{self.member(name, value, None)}"
-            return edited(self.text, [(end, end, new)])
-        indent = self._indent(last, node)
+            new_text = f"{', ' if comma is None else ' '}{self.format_member(name, value, None)}"
+            return apply_edits(self.text, [(end, end, new_text)])
+        indent = self._get_member_indent(last, node)
         rest = _REST_OF_LINE.match(self.text, end)
-        place = rest.end() if rest else end
-        new = f"{self.newline}{indent}{self.member(name, value, indent)}"
+        position = rest.end() if rest else end
+        new_text = f"{self.newline}{indent}{self.format_member(name, value, indent)}"
         if comma is not None:
-            return edited(self.text, [(place, place, f"{new},")])
-        return edited(self.text, [(end, place, f",{self.text[end:place]}{new}")])
+            return apply_edits(self.text, [(position, position, f"{new_text},")])
+        return apply_edits(self.text, [(end, position, f",{self.text[end:position]}{new_text}")])
 
-    def _first(self, node: Node, name: str, value: Any) -> str:
+    def _add_first_member(self, node: JsonNode, name: str, value: Any) -> str:
         outer = self._line_indent(node.start)
-        indent = outer + self.step
+        indent = outer + self.indent_step
         inside = self.text[node.start + 1 : node.end - 1]
-        new = f"{self.newline}{indent}{self.member(name, value, indent)}"
+        new_text = f"{self.newline}{indent}{self.format_member(name, value, indent)}"
         if not inside.strip():
-            return edited(self.text, [(node.start + 1, node.end - 1, f"{new}{self.newline}{outer}")])
+            return apply_edits(self.text, [(node.start + 1, node.end - 1, f"{new_text}{self.newline}{outer}")])
         # A comment on the line of the bracket goes on to be on a line of its own.
         gap = "" if inside.lstrip(" \t").startswith(("\r", "\n")) else f"{self.newline}{indent}"
-        return edited(self.text, [(node.start + 1, node.start + 1, new + gap)])
+        return apply_edits(self.text, [(node.start + 1, node.start + 1, new_text + gap)])
 
-    def member(self, name: str, value: Any, indent: str | None) -> str:
+    def format_member(self, name: str, value: Any, indent: str | None) -> str:
         """Return a member as text, its lines indented; on one line where ``indent`` is None."""
         key = json.dumps(name, ensure_ascii=False)
         if indent is None:
             return f"{key}: {json.dumps(value, ensure_ascii=False)}"
-        lines = json.dumps(value, ensure_ascii=False, indent=self.step).split("\n")
+        lines = json.dumps(value, ensure_ascii=False, indent=self.indent_step).split("\n")
         return f"{key}: " + f"{self.newline}{indent}".join(lines)
 
-    def without(self, node: Node, names: Collection[str], instead: Mapping[str, str]) -> list[Edit]:
+    def create_member_edits(self, node: JsonNode, names: Collection[str], instead: Mapping[str, str]) -> list[Edit]:
         """Return the edits that take members away; those of ``instead`` are replaced by a text. Comments stay."""
-        edits = [(one.start, one.node.end, instead[one.key]) for one in node.members if one.key in instead]
-        kept = [one for one in node.members if one.key not in names or one.key in instead]
-        for one in node.members:
-            if one.key in names and one.key not in instead:
-                edits += self._taken_away(one)
-        is_cut = node.members and self._comma(node.members[-1]) is None and kept and kept[-1] != node.members[-1]
-        if is_cut and (comma := self._comma(kept[-1])) is not None:
+        edits = [
+            (member.start, member.node.end, instead[member.key]) for member in node.members if member.key in instead
+        ]
+        remaining = [member for member in node.members if member.key not in names or member.key in instead]
+        for member in node.members:
+            if member.key in names and member.key not in instead:
+                edits += self._create_removal_edits(member)
+        is_last_removed = (
+            node.members
+            and self._find_comma(node.members[-1]) is None
+            and remaining
+            and remaining[-1] != node.members[-1]
+        )
+        if is_last_removed and (comma := self._find_comma(remaining[-1])) is not None:
             edits.append((comma, comma + 1, ""))
         return edits
 
-    def _taken_away(self, one: Member) -> list[Edit]:
-        comma = self._comma(one)
-        before = _before_on_line(self.text, one.start)
-        start = one.start - len(before or "")
-        end = one.node.end if comma is None else comma + 1
-        parts = [(one.start, one.node.end, "")]
-        if comma is not None and not self.text[one.node.end : comma].strip():
-            parts = [(one.start, end, "")]
+    def _create_removal_edits(self, member: JsonMember) -> list[Edit]:
+        comma = self._find_comma(member)
+        before = _blanks_before(self.text, member.start)
+        start = member.start - len(before or "")
+        end = member.node.end if comma is None else comma + 1
+        parts = [(member.start, member.node.end, "")]
+        if comma is not None and not self.text[member.node.end : comma].strip():
+            parts = [(member.start, end, "")]
         elif comma is not None:
             parts.append((comma, end, ""))
         following = re.compile(r"[ \t]*(\r\n|\r|\n)").match(self.text, end)
         is_own_line = before is not None and following is not None and len(parts) == 1
         return [(start, following.end(), "")] if following and is_own_line else parts
 
-    def _comma(self, one: Member) -> int | None:
-        space = SPACE.match(self.text, one.node.end)
-        place = space.end() if space else one.node.end
-        return place if self.text.startswith(",", place) else None
+    def _find_comma(self, member: JsonMember) -> int | None:
+        space = SPACE_PATTERN.match(self.text, member.node.end)
+        position = space.end() if space else member.node.end
+        return position if self.text.startswith(",", position) else None
 
-    def _indent(self, one: Member, node: Node) -> str:
-        found = _before_on_line(self.text, one.start)
-        return self._line_indent(node.start) + self.step if found is None else found
+    def _get_member_indent(self, member: JsonMember, node: JsonNode) -> str:
+        blanks = _blanks_before(self.text, member.start)
+        return self._line_indent(node.start) + self.indent_step if blanks is None else blanks
 
-    def indent_of(self, one: Member, node: Node) -> str:
+    def get_member_indent(self, one: JsonMember, node: JsonNode) -> str:
         """Return what stands before a member on its line."""
-        return self._indent(one, node)
+        return self._get_member_indent(one, node)
 
-    def _line_indent(self, place: int) -> str:
-        line = _line_before(self.text, place)
+    def _line_indent(self, position: int) -> str:
+        line = _line_before(self.text, position)
         return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _line_before(text: str, place: int) -> str:
-    return text[max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1 : place]
+def _line_before(text: str, position: int) -> str:
+    return text[max(text.rfind("\n", 0, position), text.rfind("\r", 0, position)) + 1 : position]
 
 
-def _before_on_line(text: str, place: int) -> str | None:
+def _blanks_before(text: str, position: int) -> str | None:
     """Return the blanks between the begin of the line and ``place``, None where something else stands there."""
-    line = _line_before(text, place)
+    line = _line_before(text, position)
     return None if line.strip(" \t") else line
 
 
 @dataclass(frozen=True)
-class JsonFile:
+class JsonServersFormat:
     """A text with servers where ``keys`` lead to. Raises `ConfigError` where something else is there."""
 
     keys: tuple[str, ...]
 
     def servers(self, text: str) -> dict[str, Any]:
-        node = self._servers(JsonEdits.of(text))
-        return {one.key: one.node.plain() for one in node.members} if node else {}
+        node = self._servers(JsonDocument.parse(text))
+        return {member.key: member.node.to_python() for member in node.members} if node else {}
 
     def inputs(self, text: str) -> list[Any]:
         """Return what VS Code asks its user for."""
-        node = JsonEdits.of(text).at((*self.keys[:-1], "inputs"))
-        return node.plain() if node and node.kind == "array" else []
+        node = JsonDocument.parse(text).find((*self.keys[:-1], "inputs"))
+        return node.to_python() if node and node.kind == "array" else []
 
     def put(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with ``entry`` in the place of the servers that are ``moved``."""
-        doc = JsonEdits.of(text)
-        node = self._servers(doc)
+        document = JsonDocument.parse(text)
+        node = self._servers(document)
         if node is None:
-            return doc.added(self.keys, name, entry)
-        members = {one.key: one for one in node.members}
-        place = name if name in members else next((one for one in members if one in moved), None)
-        if place is None:
-            return doc.added(self.keys, name, entry)
-        gone = [one for one in moved if one != place]
-        is_same = place == name and members[name].node.plain() == entry
-        instead = {} if is_same else {place: self._written(doc, node, members[place], name, entry)}
-        return edited(doc.text, doc.without(node, gone, instead))
+            return document.add_member(self.keys, name, entry)
+        members = {member.key: member for member in node.members}
+        target_name = name if name in members else next((member for member in members if member in moved), None)
+        if target_name is None:
+            return document.add_member(self.keys, name, entry)
+        removed = [member for member in moved if member != target_name]
+        is_same = target_name == name and members[name].node.to_python() == entry
+        instead = {} if is_same else {target_name: self._written(document, node, members[target_name], name, entry)}
+        return apply_edits(document.text, document.create_member_edits(node, removed, instead))
 
     def restored(self, text: str, before: str, name: str, names: Collection[str]) -> str:
         """Return the text with the servers ``names`` of the text ``before`` in the place of the gateway ``name``."""
-        doc, old = JsonEdits.of(text), JsonEdits.of(before)
-        node, source = self._servers(doc), self._servers(old)
+        document, old_document = JsonDocument.parse(text), JsonDocument.parse(before)
+        node, source = self._servers(document), self._servers(old_document)
         if node is None:
             return text
-        moved = [one for one in (source.members if source else ()) if one.key in names]
+        moved = [member for member in (source.members if source else ()) if member.key in names]
         if not moved:
-            return edited(doc.text, doc.without(node, [name], {}))
-        mine = next(one for one in node.members if one.key == name)
-        between = f",{doc.newline}{doc.indent_of(mine, node)}"
-        parts = [old.text[one.start : one.node.end] for one in moved]
-        return edited(doc.text, [(mine.start, mine.node.end, between.join(parts))])
+            return apply_edits(document.text, document.create_member_edits(node, [name], {}))
+        gateway_member = next(member for member in node.members if member.key == name)
+        separator = f",{document.newline}{document.get_member_indent(gateway_member, node)}"
+        parts = [old_document.text[member.start : member.node.end] for member in moved]
+        return apply_edits(document.text, [(gateway_member.start, gateway_member.node.end, separator.join(parts))])
 
-    def _written(self, doc: JsonEdits, node: Node, one: Member, name: str, entry: Mapping[str, Any]) -> str:
-        is_one_line = "\n" not in doc.text[node.start : node.end]
-        return doc.member(name, entry, None if is_one_line else doc.indent_of(one, node))
+    def _written(
+        self, document: JsonDocument, node: JsonNode, member: JsonMember, name: str, entry: Mapping[str, Any]
+    ) -> str:
+        is_one_line = "\n" not in document.text[node.start : node.end]
+        return document.format_member(name, entry, None if is_one_line else document.get_member_indent(member, node))
 
-    def _servers(self, doc: JsonEdits) -> Node | None:
-        node = doc.root
+    def _servers(self, document: JsonDocument) -> JsonNode | None:
+        node = document.root
         for depth, key in enumerate(self.keys):
             if node.kind != "object":
                 where = ".".join(self.keys[:depth]) or "the file"
@@ -242,7 +251,7 @@ _END = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r\n|\r|\n|\Z)")
 
 
 @dataclass(frozen=True)
-class Statement:
+class TomlStatement:
     """One statement from ``start`` to ``end``, its line end included. ``keys`` is the full path of what it says."""
 
     start: int
@@ -251,65 +260,65 @@ class Statement:
     is_header: bool
 
 
-def statements(text: str) -> Iterator[Statement]:
+def iterate_toml_statements(text: str) -> Iterator[TomlStatement]:
     """Yield the statements of a text that is TOML."""
     table: tuple[str, ...] = ()
-    at = _after(_GAP, text, 0)
-    while at < len(text):
-        start = at
-        is_header = text[at] == "["
+    position = _match_end(_GAP, text, 0)
+    while position < len(text):
+        start = position
+        is_header = text[position] == "["
         if is_header:
-            depth = 2 if text.startswith("[[", at) else 1
-            keys, at = _keys(text, at + depth)
-            at, table = at + depth, keys
+            depth = 2 if text.startswith("[[", position) else 1
+            keys, position = _read_key_path(text, position + depth)
+            position, table = position + depth, keys
         else:
-            said, at = _keys(text, at)
-            keys, at = (*table, *said), _value_end(text, at + 1)
-        at = _after(_END, text, at)
-        yield Statement(start, at, keys, is_header)
-        at = _after(_GAP, text, at)
+            key_path, position = _read_key_path(text, position)
+            keys, position = (*table, *key_path), _find_value_end(text, position + 1)
+        position = _match_end(_END, text, position)
+        yield TomlStatement(start, position, keys, is_header)
+        position = _match_end(_GAP, text, position)
 
 
-def _keys(text: str, at: int) -> tuple[tuple[str, ...], int]:
+def _read_key_path(text: str, position: int) -> tuple[tuple[str, ...], int]:
     found = list[str]()
     while True:
-        one = _KEY.match(text, at)
-        if one is None:
+        key = _KEY.match(text, position)
+        if key is None:
             raise ValueError("no key of TOML")
-        bare, basic, literal = one.groups()
-        found.append(bare if bare is not None else literal if literal is not None else _unescaped(basic))
-        at = one.end()
-        if not text.startswith(".", at):
-            return tuple(found), at
-        at += 1
+        bare, basic, literal = key.groups()
+        found.append(bare if bare is not None else literal if literal is not None else _unescape(basic))
+        position = key.end()
+        if not text.startswith(".", position):
+            return tuple(found), position
+        position += 1
 
 
-def _unescaped(written: str) -> str:
+def _unescape(escaped: str) -> str:
     # What TOML escapes with eight digits JSON does not know.
-    short = re.sub(r"\\U([0-9A-Fa-f]{8})", lambda one: json.dumps(chr(int(one[1], 16)))[1:-1], written)
-    return json.loads(f'"{short}"', strict=False)
+    json_escaped = re.sub(r"\\U([0-9A-Fa-f]{8})", lambda escape: json.dumps(chr(int(escape[1], 16)))[1:-1], escaped)
+    return json.loads(f'"{json_escaped}"', strict=False)
 
 
-def _value_end(text: str, at: int) -> int:
+def _find_value_end(text: str, position: int) -> int:
     depth = 0
-    while at < len(text):
-        if depth == 0 and text[at] in "\r\n#":
-            return at
-        piece = _PIECE.match(text, at)
+    while position < len(text):
+        if depth == 0 and text[position] in "\r\n#":
+            return position
+        piece = _PIECE.match(text, position)
         if piece is None:
             return len(text)
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(piece[0], 0)
-        at = piece.end()
-    return at
+        position = piece.end()
+    return position
 
 
-def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    found = pattern.match(text, position)
+    return found.end() if found else position
 
 
 @dataclass(frozen=True)
-class TomlFile:
+class TomlServersFormat:
     """A text with a table of servers of the name ``keys[0]``."""
 
     keys: tuple[str, ...]
@@ -328,60 +337,68 @@ class TomlFile:
     def put(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with ``entry`` in the place of the servers that are ``moved``."""
         if self.servers(text).get(name) == entry:
-            return edited(text, [(start, _behind(text, end), "") for start, end, _ in self._spans(text, moved)])
-        return self._placed(text, {*moved, name}, self._written(text, name, entry))
+            return apply_edits(
+                text, [(start, _skip_blank_lines(text, end), "") for start, end, _ in self._find_spans(text, moved)]
+            )
+        return self._replace_spans(text, {*moved, name}, self._written(text, name, entry))
 
     def restored(self, text: str, before: str, name: str, names: Collection[str]) -> str:
         """Return the text with the servers ``names`` of the text ``before`` in the place of the gateway ``name``."""
-        tables = [before[start:end] for start, end, is_table in self._spans(before, names) if is_table]
-        lines = [before[start:end] for start, end, is_table in self._spans(before, names) if not is_table]
+        tables = [before[start:end] for start, end, is_table in self._find_spans(before, names) if is_table]
+        lines = [before[start:end] for start, end, is_table in self._find_spans(before, names) if not is_table]
         if lines:
             # Without a table they belong to whatever comes before; only their file as it was has the place for them.
             raise ConfigError("its servers were written without a table each; put them back by hand, from the backup")
         newline = _newline(text)
-        return self._placed(text, {name}, newline.join(one.rstrip("\r\n") + newline for one in tables))
+        return self._replace_spans(text, {name}, newline.join(table.rstrip("\r\n") + newline for table in tables))
 
-    def _placed(self, text: str, gone: Collection[str], new: str) -> str:
-        spans = self._spans(text, gone)
-        edits: list[Edit] = [(start, _behind(text, end), "") for start, end, _ in spans]
-        place = next((index for index, (_, _, is_table) in enumerate(spans) if is_table), None)
-        if place is not None:
-            start, end, _ = spans[place]
-            edits[place] = (start, end, new)
-            return edited(text, edits)
-        left = edited(text, edits)
+    def _replace_spans(self, text: str, names: Collection[str], new_text: str) -> str:
+        spans = self._find_spans(text, names)
+        edits: list[Edit] = [(start, _skip_blank_lines(text, end), "") for start, end, _ in spans]
+        table_index = next((index for index, (_, _, is_table) in enumerate(spans) if is_table), None)
+        if table_index is not None:
+            start, end, _ = spans[table_index]
+            edits[table_index] = (start, end, new_text)
+            return apply_edits(text, edits)
+        remaining = apply_edits(text, edits)
         newline = _newline(text)
-        gap = "" if not left or left.endswith(newline * 2) else newline if left.endswith(("\n", "\r")) else newline * 2
-        return left + (gap + new if new else "")
+        gap = (
+            ""
+            if not remaining or remaining.endswith(newline * 2)
+            else newline
+            if remaining.endswith(("\n", "\r"))
+            else newline * 2
+        )
+        return remaining + (gap + new_text if new_text else "")
 
-    def _spans(self, text: str, names: Collection[str]) -> list[tuple[int, int, bool]]:
+    def _find_spans(self, text: str, names: Collection[str]) -> list[tuple[int, int, bool]]:
         """Return the parts of the text about the servers, and whether each is a table of its own."""
-        found, table = list[tuple[int, int, bool]](), False
-        for one in statements(text):
-            is_meant = self._is_about(one, names)
-            if one.is_header:
-                table = is_meant
-            if not is_meant:
+        spans, is_in_table = list[tuple[int, int, bool]](), False
+        for statement in iterate_toml_statements(text):
+            is_selected = self._is_about(statement, names)
+            if statement.is_header:
+                is_in_table = is_selected
+            if not is_selected:
                 continue
-            if table and not one.is_header and found:
-                found[-1] = (found[-1][0], one.end, True)
+            if is_in_table and not statement.is_header and spans:
+                spans[-1] = (spans[-1][0], statement.end, True)
             else:
-                found.append((one.start, one.end, one.is_header))
-        return found
+                spans.append((statement.start, statement.end, statement.is_header))
+        return spans
 
-    def _is_about(self, one: Statement, names: Collection[str]) -> bool:
-        if one.keys[0] != self.keys[0]:
+    def _is_about(self, statement: TomlStatement, names: Collection[str]) -> bool:
+        if statement.keys[0] != self.keys[0]:
             return False
         # A whole inline table goes: it can have no server added elsewhere.
-        return not one.is_header if len(one.keys) == 1 else one.keys[1] in names
+        return not statement.is_header if len(statement.keys) == 1 else statement.keys[1] in names
 
     def _written(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
-        lines = [f"[{self.keys[0]}.{name}]", *(f"{key} = {_value(one)}" for key, one in entry.items())]
+        lines = [f"[{self.keys[0]}.{name}]", *(f"{key} = {_format_value(value)}" for key, value in entry.items())]
         newline = _newline(text)
         return newline.join(lines) + newline
 
 
-def _behind(text: str, end: int) -> int:
+def _skip_blank_lines(text: str, end: int) -> int:
     """Return where the blank lines behind a table end: without it they would pile up."""
     found = re.compile(r"(?:[ \t]*(?:\r\n|\n))*").match(text, end)
     return found.end() if found else end
@@ -391,6 +408,6 @@ def _newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a text, a number or an array of them as TOML has it: as JSON, but for one control character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

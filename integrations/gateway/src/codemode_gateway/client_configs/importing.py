@@ -14,18 +14,18 @@ from codemode.data.narrowing import is_mapping, list_or_empty, mapping_or_empty
 
 from ..config import config_file
 from ..config.config_file import JsonError
-from ..config.loader import containers_in, load_config
+from ..config.loader import find_server_containers, load_config
 from ..config.model import ConfigError
-from ..config.places import NAME, base_folder, home, starts_gateway
-from .file_formats import JsonEdits, JsonFile, TomlFile
+from ..config.places import PROGRAM_NAME, base_folder, home_folder, is_gateway_command
+from .file_formats import JsonDocument, JsonServersFormat, TomlServersFormat
 
-Format = Literal["json", "toml"]
+FileFormat = Literal["json", "toml"]
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex")
 
 
 @dataclass(frozen=True)
-class Machine:
+class ClientEnvironment:
     """Whose files are meant: the environment tells home and folders. ``project`` is a folder of theirs, or None."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -34,7 +34,7 @@ class Machine:
 
     @property
     def home(self) -> Path:
-        return home(self.environ)
+        return home_folder(self.environ)
 
     def settings_folder(self) -> Path:
         """Return where applications of this platform keep their settings."""
@@ -42,8 +42,8 @@ class Machine:
             return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming")
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
-        said = Path(self.environ.get("XDG_CONFIG_HOME", ""))
-        return said if said.is_absolute() else self.home / ".config"
+        xdg_folder = Path(self.environ.get("XDG_CONFIG_HOME", ""))
+        return xdg_folder if xdg_folder.is_absolute() else self.home / ".config"
 
 
 @dataclass(frozen=True)
@@ -57,33 +57,33 @@ class ClientFile:
     client: str
     path: Path
     keys: tuple[str, ...] = ("mcpServers",)
-    format: Format = "json"
+    format: FileFormat = "json"
     scope: Literal["user", "project"] = "user"
     is_literal: bool = False
     entry_type: bool = False
     folder: Path | None = None
 
 
-def found(client: str, machine: Machine | None = None) -> tuple[ClientFile, ...]:
+def list_client_files(client: str, machine: ClientEnvironment | None = None) -> tuple[ClientFile, ...]:
     """Return the files in which a client has servers, that of the user first, whether they are there or not.
 
     Those of a project, where the machine has one, come last. Raises `ConfigError` for a client that is not known.
     """
-    if client not in _FILES:
+    if client not in _FILE_LISTS:
         raise ConfigError(f"{client!r} is no client that is known here; known are {', '.join(CLIENTS)}")
-    return tuple(_FILES[client](machine or Machine()))
+    return tuple(_FILE_LISTS[client](machine or ClientEnvironment()))
 
 
-def _claude_desktop(machine: Machine) -> list[ClientFile]:
+def _claude_desktop(machine: ClientEnvironment) -> list[ClientFile]:
     name = Path("Claude", "claude_desktop_config.json")
     folders = [machine.settings_folder()]
     if machine.platform == "win32" and (local := machine.environ.get("LOCALAPPDATA")):
         # An application of the store sees this folder in place of its own.
-        folders += [one / "LocalCache" / "Roaming" for one in sorted(Path(local, "Packages").glob("Claude_*"))]
-    return [ClientFile("claude-desktop", _first([one / name for one in folders]), is_literal=True)]
+        folders += [folder / "LocalCache" / "Roaming" for folder in sorted(Path(local, "Packages").glob("Claude_*"))]
+    return [ClientFile("claude-desktop", _first_existing([folder / name for folder in folders]), is_literal=True)]
 
 
-def _claude_code(machine: Machine) -> list[ClientFile]:
+def _claude_code(machine: ClientEnvironment) -> list[ClientFile]:
     folder = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or machine.home)
     files = [ClientFile("claude-code", folder / ".claude.json", entry_type=True)]
     if machine.project is not None:
@@ -91,17 +91,17 @@ def _claude_code(machine: Machine) -> list[ClientFile]:
     return files
 
 
-def _cursor(machine: Machine) -> list[ClientFile]:
+def _cursor(machine: ClientEnvironment) -> list[ClientFile]:
     folders = [machine.home] if machine.project is None else [machine.home, machine.project]
     files = [ClientFile("cursor", folder / ".cursor" / "mcp.json") for folder in folders]
-    return [files[0], *(ClientFile(one.client, one.path, scope="project") for one in files[1:])]
+    return [files[0], *(ClientFile(file.client, file.path, scope="project") for file in files[1:])]
 
 
-def _vscode(machine: Machine) -> list[ClientFile]:
+def _vscode(machine: ClientEnvironment) -> list[ClientFile]:
     portable = machine.environ.get("VSCODE_PORTABLE")
     roots = [Path(portable, "user-data")] if portable else []
     roots += [machine.settings_folder() / name for name in ("Code", "Code - Insiders", "VSCodium")]
-    folder = _first([root / "User" for root in roots])
+    folder = _first_existing([root / "User" for root in roots])
     files = [ClientFile("vscode", folder / "mcp.json", ("servers",), entry_type=True)]
     files.append(ClientFile("vscode", folder / "settings.json", ("mcp", "servers"), entry_type=True))
     if machine.project is not None:
@@ -110,7 +110,7 @@ def _vscode(machine: Machine) -> list[ClientFile]:
     return files
 
 
-def _codex(machine: Machine) -> list[ClientFile]:
+def _codex(machine: ClientEnvironment) -> list[ClientFile]:
     folder = Path(machine.environ.get("CODEX_HOME") or machine.home / ".codex")
     files = [ClientFile("codex", folder / "config.toml", ("mcp_servers",), "toml", is_literal=True)]
     if machine.project is not None:
@@ -119,11 +119,11 @@ def _codex(machine: Machine) -> list[ClientFile]:
     return files
 
 
-def _first(paths: list[Path]) -> Path:
-    return next((one for one in paths if one.exists()), paths[0])
+def _first_existing(paths: list[Path]) -> Path:
+    return next((path for path in paths if path.exists()), paths[0])
 
 
-_FILES = {
+_FILE_LISTS = {
     "claude-desktop": _claude_desktop,
     "claude-code": _claude_code,
     "cursor": _cursor,
@@ -132,18 +132,18 @@ _FILES = {
 }
 
 
-GATEWAY = NAME
+GATEWAY_NAME = PROGRAM_NAME
 """The name under which a client has the gateway."""
 
 MAX_BYTES = 64 * 1024 * 1024
 """A client that keeps its whole state in one file, as some do, may have written much."""
 
 MAX_SERVERS = 1_000
-_MAX_NAMED = 5
+_MAX_LISTED_FOLDERS = 5
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedServers:
     """What clients' files say: servers by name, VS Code's inputs, and the files in which they were found.
 
     ``left`` are those that the gateway cannot use, with the reason; ``notes`` say where others are, and what was read
@@ -153,93 +153,112 @@ class Imported:
     servers: Mapping[str, Mapping[str, Any]]
     inputs: tuple[Any, ...]
     files: tuple[Path, ...]
-    left: Mapping[str, str]
+    skipped: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Imported: {', '.join(self.servers) or 'nothing'}>"
 
 
-def imported(client: str, machine: Machine | None = None, *, folder: Path | None = None) -> Imported:
+def import_servers(
+    client: str, machine: ClientEnvironment | None = None, *, folder: Path | None = None
+) -> ImportedServers:
     """Return the servers of a client, as entries for our configuration; of one name in two files, the first.
 
     Claude Code keeps servers for folders too: those for the machine's project, else for ``folder`` or one that it is
     in, come first, as they do in the client. Raises `ConfigError` where a file cannot be read. A client without files
     has none.
     """
-    servers, left, inputs, seen, notes = dict[str, Any](), dict[str, str](), list[Any](), list[Path](), list[str]()
-    here = folder if machine is None or machine.project is None else machine.project
-    for file in found(client, machine):
-        text = text_of(file)
+    servers, skipped, inputs, used_paths, notes = (
+        dict[str, Any](),
+        dict[str, str](),
+        list[Any](),
+        list[Path](),
+        list[str](),
+    )
+    project_folder = folder if machine is None or machine.project is None else machine.project
+    for file in list_client_files(client, machine):
+        text = read_client_file(file)
         if text is None:
             continue
-        places = [*_servers_of_folders(file, text, here, notes), (file, servers_in(file, text))]
-        if not any(said for _, said in places):
-            places.append((file, _servers_under_other_keys(file, text, notes)))
-        seen += [file.path] if any(said for _, said in places) and file.path not in seen else []
-        inputs += inputs_in(file, text)
-        for place, said in places:
-            for name, entry in said.items():
-                if is_gateway(entry) or name in servers or name in left:
+        sources = [*_read_folder_servers(file, text, project_folder, notes), (file, parse_servers(file, text))]
+        if not any(entries for _, entries in sources):
+            sources.append((file, _read_misplaced_servers(file, text, notes)))
+        used_paths += [file.path] if any(entries for _, entries in sources) and file.path not in used_paths else []
+        inputs += parse_inputs(file, text)
+        for source_file, entries in sources:
+            for name, entry in entries.items():
+                if is_gateway_entry(entry) or name in servers or name in skipped:
                     continue
-                ours = as_ours(entry, place)
-                if reason := unusable(name, ours):
-                    left[name] = reason
+                converted = convert_entry(entry, source_file)
+                if reason := find_unusable_reason(name, converted):
+                    skipped[name] = reason
                 else:
-                    servers[name] = ours
-    return Imported(servers, tuple(inputs), tuple(seen), left, tuple(notes))
+                    servers[name] = converted
+    return ImportedServers(servers, tuple(inputs), tuple(used_paths), skipped, tuple(notes))
 
 
-def _servers_of_folders(
-    file: ClientFile, text: str, here: Path | None, notes: list[str]
+def _read_folder_servers(
+    file: ClientFile, text: str, project_folder: Path | None, notes: list[str]
 ) -> list[tuple[ClientFile, dict[str, Any]]]:
     """Return the servers that Claude Code keeps for the folder ``here``; a note names the folders of others."""
     if file.client != "claude-code" or file.scope != "user":
         return []
-    kept: dict[Path, dict[str, Any]] = {}
-    for folder, entry in servers_in(replace(file, keys=("projects",)), text).items():
-        own = mapping_or_empty(entry).get("mcpServers")
-        if is_mapping(own) and own:
-            kept[Path(folder)] = dict(own)
-    around = [] if here is None else [here.resolve(), *here.resolve().parents]
-    mine = next((path for place in around for path in kept if path.resolve() == place), None)
-    others = [f"{path} ({', '.join(kept[path])})" for path in kept if path != mine]
-    if others:
-        more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
+    servers_by_folder: dict[Path, dict[str, Any]] = {}
+    for folder, entry in parse_servers(replace(file, keys=("projects",)), text).items():
+        own_servers = mapping_or_empty(entry).get("mcpServers")
+        if is_mapping(own_servers) and own_servers:
+            servers_by_folder[Path(folder)] = dict(own_servers)
+    enclosing_folders = [] if project_folder is None else [project_folder.resolve(), *project_folder.resolve().parents]
+    matching_folder = next(
+        (path for place in enclosing_folders for path in servers_by_folder if path.resolve() == place), None
+    )
+    other_folders = [
+        f"{path} ({', '.join(servers_by_folder[path])})" for path in servers_by_folder if path != matching_folder
+    ]
+    if other_folders:
+        more = (
+            f" and {len(other_folders) - _MAX_LISTED_FOLDERS} more" if len(other_folders) > _MAX_LISTED_FOLDERS else ""
+        )
         notes.append(
             f"{file.path} has servers for other folders, under projects, which are not taken:"
-            f" {', '.join(others[:_MAX_NAMED])}{more}; --project FOLDER takes those of a folder"
+            f" {', '.join(other_folders[:_MAX_LISTED_FOLDERS])}{more}; --project FOLDER takes those of a folder"
         )
-    if mine is None:
+    if matching_folder is None:
         return []
-    notes.append(f"{', '.join(kept[mine])}: taken from what {file.client} keeps for the folder {mine}")
-    return [(replace(file, scope="project", folder=mine), kept[mine])]
+    notes.append(
+        f"{', '.join(servers_by_folder[matching_folder])}: taken from what {file.client} keeps for the folder"
+        f" {matching_folder}"
+    )
+    return [(replace(file, scope="project", folder=matching_folder), servers_by_folder[matching_folder])]
 
 
-def _servers_under_other_keys(file: ClientFile, text: str, notes: list[str]) -> dict[str, Any]:
+def _read_misplaced_servers(file: ClientFile, text: str, notes: list[str]) -> dict[str, Any]:
     """Return the servers of a file that has none where its client looks, but has some under the key of another."""
-    whole = tomllib.loads(text) if file.format == "toml" else JsonEdits.of(text).root.plain()
-    for place, servers in containers_in(mapping_or_empty(whole)):
+    content = tomllib.loads(text) if file.format == "toml" else JsonDocument.parse(text).root.to_python()
+    for container_key, servers in find_server_containers(mapping_or_empty(content)):
         if is_mapping(servers) and servers:
-            own = ".".join(file.keys)
-            notes.append(f"{file.path} has its servers under {place}, where {file.client} does not look ({own})")
+            expected_key = ".".join(file.keys)
+            notes.append(
+                f"{file.path} has its servers under {container_key}, where {file.client} does not look ({expected_key})"
+            )
             return dict(servers)
     return {}
 
 
-def dialect(file: ClientFile) -> JsonFile | TomlFile:
-    return TomlFile(file.keys) if file.format == "toml" else JsonFile(file.keys)
+def get_format(file: ClientFile) -> JsonServersFormat | TomlServersFormat:
+    return TomlServersFormat(file.keys) if file.format == "toml" else JsonServersFormat(file.keys)
 
 
-def text_of(file: ClientFile) -> str | None:
+def read_client_file(file: ClientFile) -> str | None:
     """Return the text of a client's file, None where there is no such file. Raises `ConfigError`."""
-    return config_file.text_of(file.path, MAX_BYTES) if config_file.is_there(file.path) else None
+    return config_file.read_text(file.path, MAX_BYTES) if config_file.is_present(file.path) else None
 
 
-def servers_in(file: ClientFile, text: str) -> dict[str, Any]:
+def parse_servers(file: ClientFile, text: str) -> dict[str, Any]:
     """Return the servers of a client's text. Raises `ConfigError` that names the file and the place."""
     try:
-        said = dialect(file).servers(text)
+        entries = get_format(file).servers(text)
     except JsonError as mistake:
         raise ConfigError(f"{file.path}, {mistake}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as mistake:
@@ -247,50 +266,50 @@ def servers_in(file: ClientFile, text: str) -> dict[str, Any]:
         raise ConfigError(f"{file.path}, {place}: this is no TOML; mend it first") from None
     except ConfigError as problem:
         raise ConfigError(f"{file.path}: {problem}") from None
-    if len(said) > MAX_SERVERS:
+    if len(entries) > MAX_SERVERS:
         raise ConfigError(f"{file.path}: it has more than {MAX_SERVERS:,} servers; take some out by hand")
-    return said
+    return entries
 
 
-def inputs_in(file: ClientFile, text: str) -> list[Any]:
-    return dialect(file).inputs(text)
+def parse_inputs(file: ClientFile, text: str) -> list[Any]:
+    return get_format(file).inputs(text)
 
 
-def is_gateway(entry: Any) -> bool:
+def is_gateway_entry(entry: Any) -> bool:
     """Return whether an entry of a client starts this gateway."""
     if not is_mapping(entry):
         return False
-    args = [one for one in list_or_empty(entry.get("args")) if isinstance(one, str)]
+    args = [argument for argument in list_or_empty(entry.get("args")) if isinstance(argument, str)]
     command = entry.get("command")
-    return isinstance(command, str) and starts_gateway(command, args)
+    return isinstance(command, str) and is_gateway_command(command, args)
 
 
-def unusable(name: str, entry: Any) -> str | None:
+def find_unusable_reason(name: str, entry: Any) -> str | None:
     """Return why the gateway could never use a server; what only lacks a variable's value it could."""
-    told = load_config({"mcpServers": {name: entry}}).problems
-    return next((str(one) for one in told if one.server is not None and not one.lacks_value), None)
+    problems = load_config({"mcpServers": {name: entry}}).problems
+    return next((str(problem) for problem in problems if problem.server is not None and not problem.lacks_value), None)
 
 
-def as_ours(entry: Any, file: ClientFile) -> Any:
+def convert_entry(entry: Any, file: ClientFile) -> Any:
     """Return a client's entry as it means the same in another file: paths from its project, variables as they were."""
-    said: Any = _escaped(entry) if file.is_literal else entry
-    if file.scope == "user" or not is_mapping(said):
-        return said
+    escaped: Any = _escape_variables(entry) if file.is_literal else entry
+    if file.scope == "user" or not is_mapping(escaped):
+        return escaped
     folder = file.folder or base_folder(file.path)
-    paths = {key: said[key] for key in ("cwd", "envFile") if isinstance(said.get(key), str)}
-    if file.folder is not None and "command" in said:
+    paths = {key: escaped[key] for key in ("cwd", "envFile") if isinstance(escaped.get(key), str)}
+    if file.folder is not None and "command" in escaped:
         paths.setdefault("cwd", ".")  # where its client starts it
-    return {**said, **{key: _from(folder, one) for key, one in paths.items()}}
+    return {**escaped, **{key: _resolve_path(folder, written_path) for key, written_path in paths.items()}}
 
 
-def _from(folder: Path, written: str) -> str:
+def _resolve_path(folder: Path, written: str) -> str:
     return written if written.startswith(("~", "${")) else str(folder / written)
 
 
-def _escaped(value: Any) -> Any:
+def _escape_variables(value: Any) -> Any:
     """Return a value in whose strings nothing is a variable: its client fills in none."""
     if isinstance(value, str):
         return value.replace("${", "$${")
     if isinstance(value, Mapping):
-        return {key: _escaped(one) for key, one in cast("Mapping[str, Any]", value).items()}
-    return [_escaped(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {key: _escape_variables(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    return [_escape_variables(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value

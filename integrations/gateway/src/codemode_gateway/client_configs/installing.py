@@ -20,66 +20,76 @@ from codemode.data.narrowing import is_mapping, list_or_empty
 from ..config import config_file, secret_detection
 from ..config.config_file import JsonError
 from ..config.model import ConfigError
-from ..config.redaction import Secrets
-from ..config.substitution import input_variable
-from .file_formats import JsonEdits
+from ..config.redaction import SecretRedactor
+from ..config.substitution import get_input_variable
+from .file_formats import JsonDocument
 from .importing import (
-    GATEWAY,
+    GATEWAY_NAME,
     MAX_BYTES,
+    ClientEnvironment,
     ClientFile,
-    Machine,
-    as_ours,
-    dialect,
-    found,
-    is_gateway,
-    servers_in,
-    text_of,
-    unusable,
+    convert_entry,
+    find_unusable_reason,
+    get_format,
+    is_gateway_entry,
+    list_client_files,
+    parse_servers,
+    read_client_file,
 )
-from .text_files import OWNER_ALONE, FileText, initial, remove, with_servers, write_whole
+from .text_files import OWNER_ONLY_MODE, FileText, add_servers, create_config_text, remove_file, write_atomically
 
-_KEPT = "codemode-backup"
-_MADE = "codemode-created"
+_BACKUP_SUFFIX = "codemode-backup"
+_CREATED_SUFFIX = "codemode-created"
 """Says of a file, which it is named after, that the installation has made it."""
 
 
-def keep(file: FileText) -> Path:
+def create_backup(file: FileText) -> Path:
     """Keep a file as it is and return where: bytes and rights are the same, and no earlier one is written over."""
-    kind = _KEPT if file.is_there else _MADE
+    kind = _BACKUP_SUFFIX if file.is_present else _CREATED_SUFFIX
     path = file.path.with_name(f"{file.path.name}.{kind}")
     number = 1
     while path.exists():
         number += 1
         path = file.path.with_name(f"{file.path.name}.{kind}-{number}")
-    mode = stat.S_IMODE(file.path.stat().st_mode) if file.is_there else OWNER_ALONE
-    write_whole(path, file.content or b"", mode=mode)
+    mode = stat.S_IMODE(file.path.stat().st_mode) if file.is_present else OWNER_ONLY_MODE
+    write_atomically(path, file.content or b"", mode=mode)
     return path
 
 
-def of(path: Path) -> list[Path]:
+def list_backups(path: Path) -> list[Path]:
     """Return the backups of a file, the oldest first; one that says that the file was made comes before all."""
-    found = [one for one in path.parent.glob("*") if _number(path, one, _KEPT) or _number(path, one, _MADE)]
-    return sorted(found, key=lambda one: (_number(path, one, _KEPT) or 0, _number(path, one, _MADE)))
+    backups = [
+        candidate
+        for candidate in path.parent.glob("*")
+        if _get_backup_number(path, candidate, _BACKUP_SUFFIX) or _get_backup_number(path, candidate, _CREATED_SUFFIX)
+    ]
+    return sorted(
+        backups,
+        key=lambda candidate: (
+            _get_backup_number(path, candidate, _BACKUP_SUFFIX) or 0,
+            _get_backup_number(path, candidate, _CREATED_SUFFIX),
+        ),
+    )
 
 
 def read_backup(backup: Path) -> bytes | None:
     """Return what a file was, None where it was not there."""
-    return None if f".{_MADE}" in backup.name else config_file.content_of(backup, MAX_BYTES)
+    return None if f".{_CREATED_SUFFIX}" in backup.name else config_file.read_content(backup, MAX_BYTES)
 
 
-def forget(used: Iterable[Path]) -> None:
+def remove_backups(used: Iterable[Path]) -> None:
     """Remove backups that were put back."""
-    for one in used:
-        remove(one)
+    for backup in used:
+        remove_file(backup)
 
 
-def _number(path: Path, one: Path, kind: str) -> int:
+def _get_backup_number(path: Path, candidate: Path, kind: str) -> int:
     """Return which backup of ``path`` this is, from 1; 0 for none."""
     first = f"{path.name}.{kind}"
-    rest = one.name.removeprefix(f"{first}-")
-    if one.name == first:
+    rest = candidate.name.removeprefix(f"{first}-")
+    if candidate.name == first:
         return 1
-    return int(rest) if rest != one.name and rest.isascii() and rest.isdigit() else 0
+    return int(rest) if rest != candidate.name and rest.isascii() and rest.isdigit() else 0
 
 
 @dataclass(frozen=True)
@@ -99,129 +109,139 @@ class Change:
     notes: tuple[str, ...] = ()
 
 
-def difference(texts: Iterable[tuple[FileText, str | None]], servers: Iterable[Any]) -> str:
+def create_diff(texts: Iterable[tuple[FileText, str | None]], servers: Iterable[Any]) -> str:
     """Return the difference of files to their new texts, None for one that goes, without the secrets of servers."""
     lines = list[str]()
     for file, new in texts:
-        names = (str(file.path) if file.is_there else "/dev/null", "/dev/null" if new is None else str(file.path))
+        names = (str(file.path) if file.is_present else "/dev/null", "/dev/null" if new is None else str(file.path))
         lines += difflib.unified_diff(file.text.splitlines(), (new or "").splitlines(), *names, lineterm="")
-    shown = "\n".join(lines)
-    return Secrets(_secrets(servers)).text(shown)
+    diff = "\n".join(lines)
+    return SecretRedactor(_find_secrets(servers)).redact_text(diff)
 
 
-def _secrets(servers: Iterable[Any]) -> set[str]:
-    found = set[str]()
+def _find_secrets(servers: Iterable[Any]) -> set[str]:
+    secrets = set[str]()
     for entry in filter(is_mapping, servers):
         for key in ("headers", "http_headers", "httpHeaders"):
-            found |= secret_detection.of_headers(_texts(entry.get(key)))
+            secrets |= secret_detection.find_header_secrets(_select_texts(entry.get(key)))
         for key in ("env", "environment"):
-            found |= secret_detection.of_env(_texts(entry.get(key)), ())
+            secrets |= secret_detection.find_env_secrets(_select_texts(entry.get(key)), ())
         for key in ("auth", "oauth"):
-            found |= secret_detection.long_enough(_texts(entry.get(key)).values())
-        found |= secret_detection.of_args([one for one in list_or_empty(entry.get("args")) if isinstance(one, str)])
+            secrets |= secret_detection.drop_short_texts(_select_texts(entry.get(key)).values())
+        secrets |= secret_detection.find_argument_secrets(
+            [argument for argument in list_or_empty(entry.get("args")) if isinstance(argument, str)]
+        )
         urls = [entry.get(key) for key in ("url", "serverUrl", "httpUrl")]
-        found |= {part for url in urls if isinstance(url, str) for part in secret_detection.of_url(url)}
-    return found
+        secrets |= {part for url in urls if isinstance(url, str) for part in secret_detection.find_url_secrets(url)}
+    return secrets
 
 
-def _texts(value: Any) -> dict[str, str]:
-    return {key: one for key, one in value.items() if isinstance(one, str)} if is_mapping(value) else {}
+def _select_texts(value: Any) -> dict[str, str]:
+    return {key: text for key, text in value.items() if isinstance(text, str)} if is_mapping(value) else {}
 
 
-def check_the_rest(target: ClientFile, old: str, new: str, servers: Mapping[str, Any]) -> None:
+def check_only_servers_changed(target: ClientFile, old: str, new: str, servers: Mapping[str, Any]) -> None:
     """Raise `ConfigError` unless ``new`` has these servers, and for the rest says what ``old`` says."""
     try:
-        is_right = servers_in(target, new) == servers and _rest(target, old) == _rest(target, new)
+        is_only_change = parse_servers(target, new) == servers and _serialize_rest(target, old) == _serialize_rest(
+            target, new
+        )
     except (ConfigError, JsonError, ValueError):
-        is_right = False
-    if not is_right:
+        is_only_change = False
+    if not is_only_change:
         raise ConfigError(
             f"{target.path}: its servers are written in a way that cannot be changed without touching other things; "
             f"give each a place of its own under {'.'.join(target.keys)}, and try again"
         )
 
 
-def _rest(target: ClientFile, text: str) -> str:
+def _serialize_rest(target: ClientFile, text: str) -> str:
     """Return all that a text says but its servers; objects that lead to them count only for what else they have."""
-    said: Any = tomllib.loads(text) if target.format == "toml" else JsonEdits.of(text).root.plain()
-    chain = [said]
+    content: Any = tomllib.loads(text) if target.format == "toml" else JsonDocument.parse(text).root.to_python()
+    chain = [content]
     for key in target.keys[:-1]:
         chain.append(chain[-1].get(key, {}))
     chain[-1].pop(target.keys[-1], None)
     for outer, key in zip(reversed(chain[:-1]), reversed(target.keys[:-1]), strict=True):
         if not outer.get(key):
             outer.pop(key, None)
-    return json.dumps(said, default=str)
+    return json.dumps(content, default=str)
 
 
-_INPUT = re.compile(r"(?<!\$)\$\{input:([^}]*)\}")
-_SECONDS_OF_CODEX = 600
+_INPUT_VARIABLE = re.compile(r"(?<!\$)\$\{input:([^}]*)\}")
+_CODEX_TIMEOUT_SECONDS = 600
 
 
-def own_command() -> tuple[str, ...]:
+def find_own_command() -> tuple[str, ...]:
     """Return what starts codemode on this machine, by its full path: applications know few folders of programs."""
-    beside = shutil.which(GATEWAY, path=str(Path(sys.executable).parent)) or shutil.which(GATEWAY)
-    return (str(Path(beside).absolute()),) if beside else (sys.executable, "-m", GATEWAY)
+    program = shutil.which(GATEWAY_NAME, path=str(Path(sys.executable).parent)) or shutil.which(GATEWAY_NAME)
+    return (str(Path(program).absolute()),) if program else (sys.executable, "-m", GATEWAY_NAME)
 
 
-def gateway_entry(
-    target: ClientFile, config: Path, command: Sequence[str] | None, moved: Sequence[Mapping[str, Any]], now: Any
+def create_gateway_entry(
+    target: ClientFile,
+    config: Path,
+    command: Sequence[str] | None,
+    moved: Sequence[Mapping[str, Any]],
+    current_entry: Any,
 ) -> dict[str, Any]:
     """Return what the client starts. What a user has added to the entry stays."""
-    program, *args = command or own_command()
+    program, *args = command or find_own_command()
     entry: dict[str, Any] = {"type": "stdio"} if target.entry_type else {}
     entry |= {"command": program, "args": [*args, "mcp", "--config", str(config)]}
     if target.format == "toml":
         # It hands on nothing of its environment but what is named, and ends a call after a minute.
-        entry |= {"env_vars": _variables(moved), "tool_timeout_sec": _SECONDS_OF_CODEX}
+        entry |= {"env_vars": _list_variables(moved), "tool_timeout_sec": _CODEX_TIMEOUT_SECONDS}
     elif target.client == "vscode":
-        entry["env"] = {input_variable(name): f"${{input:{name}}}" for name in _inputs(moved)}
-    was = cast("dict[str, Any]", now) if is_gateway(now) else {}
-    return {key: one for key, one in {**was, **_joined(was, entry)}.items() if one not in ({}, [])}
+        entry["env"] = {get_input_variable(name): f"${{input:{name}}}" for name in _list_inputs(moved)}
+    old_entry = cast("dict[str, Any]", current_entry) if is_gateway_entry(current_entry) else {}
+    return {
+        key: value for key, value in {**old_entry, **_merge_entry(old_entry, entry)}.items() if value not in ({}, [])
+    }
 
 
-def _joined(was: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    joined = dict(entry)
-    if isinstance(was.get("env"), Mapping):
-        joined["env"] = {**was["env"], **entry.get("env", {})}
-    if isinstance(was.get("env_vars"), list):
-        joined["env_vars"] = list(dict.fromkeys([*was["env_vars"], *entry.get("env_vars", [])]))
-    if "tool_timeout_sec" in was and "tool_timeout_sec" in entry:
-        joined["tool_timeout_sec"] = was["tool_timeout_sec"]
-    return joined
+def _merge_entry(old_entry: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(entry)
+    if isinstance(old_entry.get("env"), Mapping):
+        merged["env"] = {**old_entry["env"], **entry.get("env", {})}
+    if isinstance(old_entry.get("env_vars"), list):
+        merged["env_vars"] = list(dict.fromkeys([*old_entry["env_vars"], *entry.get("env_vars", [])]))
+    if "tool_timeout_sec" in old_entry and "tool_timeout_sec" in entry:
+        merged["tool_timeout_sec"] = old_entry["tool_timeout_sec"]
+    return merged
 
 
-def _variables(moved: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_variables(moved: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the variables that Codex would have handed to its servers, for the gateway to do so."""
-    found = list[str]()
+    names = list[str]()
     for entry in moved:
-        listed = entry.get("env_vars", [])
-        found += [one for one in listed if isinstance(one, str)]
-        found += [entry["bearer_token_env_var"]] if "bearer_token_env_var" in entry else []
-        found += cast("Mapping[str, str]", entry.get("env_http_headers", {})).values()
-    return list(dict.fromkeys(found))
+        forwarded = entry.get("env_vars", [])
+        names += [name for name in forwarded if isinstance(name, str)]
+        names += [entry["bearer_token_env_var"]] if "bearer_token_env_var" in entry else []
+        names += cast("Mapping[str, str]", entry.get("env_http_headers", {})).values()
+    return list(dict.fromkeys(names))
 
 
-def _inputs(moved: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_inputs(moved: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the inputs that the servers name: VS Code goes on to ask for them, and tells the gateway."""
-    found = list[str]()
+    names = list[str]()
 
-    def look(value: Any) -> None:
+    def collect(value: Any) -> None:
         if isinstance(value, str):
-            found.extend(_INPUT.findall(value))
-        for one in value.values() if is_mapping(value) else list_or_empty(value):
-            look(one)
+            names.extend(_INPUT_VARIABLE.findall(value))
+        for item in value.values() if is_mapping(value) else list_or_empty(value):
+            collect(item)
 
-    look(list(moved))
-    return list(dict.fromkeys(found))
+    collect(list(moved))
+    return list(dict.fromkeys(names))
 
 
-def installed(
+def install_gateway(
     client: str,
     config_path: str | Path,
     *,
     dry_run: bool = False,
-    machine: Machine | None = None,
+    machine: ClientEnvironment | None = None,
     file: ClientFile | None = None,
     command: Sequence[str] | None = None,
 ) -> Change:
@@ -230,57 +250,63 @@ def installed(
     ``file`` is another one of the client than that of its user; ``command`` what starts codemode. Servers that the
     gateway cannot use stay. Twice is as once. Raises `ConfigError` where a file cannot be read, written or changed.
     """
-    target = file or found(client, machine)[0]
-    old, config = FileText.of(target.path, MAX_BYTES), FileText.of(Path(config_path).absolute())
+    target = file or list_client_files(client, machine)[0]
+    client_text, config = FileText.read(target.path, MAX_BYTES), FileText.read(Path(config_path).absolute())
     if os.path.realpath(config.path) == os.path.realpath(target.path):
         raise ConfigError(f"{config.path}: the gateway's configuration must be another file than that of the client")
-    said = servers_in(target, old.text)
-    others = {name: as_ours(entry, target) for name, entry in said.items() if not is_gateway(entry)}
-    left = {name: reason for name, entry in others.items() if (reason := unusable(name, entry))}
-    moved = {name: entry for name, entry in others.items() if name not in left}
-    if GATEWAY in left:
-        raise ConfigError(f"{target.path}: a server that the gateway cannot use is called {GATEWAY}; rename it first")
-    config_text, names = _taken_over(config, moved, client)
-    entry = gateway_entry(target, config.path, command, [moved[name] for name in moved], said.get(GATEWAY))
-    text = _put(target, old.text, list(moved), entry)
-    notes = [f"{name} stays in {client}: {reason}" for name, reason in left.items()]
+    entries = parse_servers(target, client_text.text)
+    converted = {name: convert_entry(entry, target) for name, entry in entries.items() if not is_gateway_entry(entry)}
+    skipped = {name: reason for name, entry in converted.items() if (reason := find_unusable_reason(name, entry))}
+    moved = {name: entry for name, entry in converted.items() if name not in skipped}
+    if GATEWAY_NAME in skipped:
+        raise ConfigError(
+            f"{target.path}: a server that the gateway cannot use is called {GATEWAY_NAME}; rename it first"
+        )
+    config_text, names = _add_to_config(config, moved, client)
+    entry = create_gateway_entry(
+        target, config.path, command, [moved[name] for name in moved], entries.get(GATEWAY_NAME)
+    )
+    new_text = _replace_servers(target, client_text.text, list(moved), entry)
+    notes = [f"{name} stays in {client}: {reason}" for name, reason in skipped.items()]
     notes += [f"{name} is called {names[name]} in the configuration" for name in names if names[name] != name]
-    notes += _elsewhere(target, machine)
-    shown = difference([(old, text), (config, config_text)], said.values())
+    notes += _describe_other_files(target, machine)
+    diff = create_diff([(client_text, new_text), (config, config_text)], entries.values())
     backup = None
-    if text != old.text and not dry_run:
-        old.check_unchanged()
+    if new_text != client_text.text and not dry_run:
+        client_text.check_unchanged()
         if config_text != config.text:
             config.write(config_text)
-        backup = keep(old)
-        old.write(text)
-    return Change(client, target.path, text != old.text, shown, tuple(moved), backup, tuple(notes))
+        backup = create_backup(client_text)
+        client_text.write(new_text)
+    return Change(client, target.path, new_text != client_text.text, diff, tuple(moved), backup, tuple(notes))
 
 
-def _elsewhere(target: ClientFile, machine: Machine | None) -> list[str]:
+def _describe_other_files(target: ClientFile, machine: ClientEnvironment | None) -> list[str]:
     """Return what is to be said of servers that the same user has in another file of the client."""
-    places = [one for one in found(target.client, machine) if one.scope == "user" and one.path != target.path]
-    texts = [(one.path, servers_in(one, text)) for one in places if (text := text_of(one))]
-    return [f"{path} has servers too, which stay there: {', '.join(said)}" for path, said in texts if said]
+    other_files = [
+        file for file in list_client_files(target.client, machine) if file.scope == "user" and file.path != target.path
+    ]
+    texts = [(file.path, parse_servers(file, text)) for file in other_files if (text := read_client_file(file))]
+    return [f"{path} has servers too, which stay there: {', '.join(entries)}" for path, entries in texts if entries]
 
 
-def _taken_over(config: FileText, moved: Mapping[str, Any], client: str) -> tuple[str, dict[str, str]]:
+def _add_to_config(config: FileText, moved: Mapping[str, Any], client: str) -> tuple[str, dict[str, str]]:
     try:
-        return with_servers(config.text if config.is_there else initial(), moved, client)
+        return add_servers(config.text if config.is_present else create_config_text(), moved, client)
     except ConfigError as problem:
         raise ConfigError(f"{config.path}: {problem}") from None
 
 
-def _put(target: ClientFile, text: str, moved: Sequence[str], entry: Mapping[str, Any]) -> str:
-    said = servers_in(target, text)
-    expected = {name: one for name, one in said.items() if name not in moved}
-    new = dialect(target).put(text, moved, GATEWAY, entry)
-    check_the_rest(target, text, new, {**expected, GATEWAY: entry})
-    return new
+def _replace_servers(target: ClientFile, text: str, moved: Sequence[str], entry: Mapping[str, Any]) -> str:
+    entries = parse_servers(target, text)
+    expected = {name: value for name, value in entries.items() if name not in moved}
+    new_text = get_format(target).put(text, moved, GATEWAY_NAME, entry)
+    check_only_servers_changed(target, text, new_text, {**expected, GATEWAY_NAME: entry})
+    return new_text
 
 
-def undone(
-    client: str, *, dry_run: bool = False, machine: Machine | None = None, file: ClientFile | None = None
+def uninstall_gateway(
+    client: str, *, dry_run: bool = False, machine: ClientEnvironment | None = None, file: ClientFile | None = None
 ) -> Change:
     """Give a client back the servers that it had before the gateway was installed, byte for byte if it can be.
 
@@ -288,55 +314,65 @@ def undone(
     configuration keeps its copies. Raises `ConfigError` where nothing is installed, no backup is left, or a server has
     changed on both sides.
     """
-    target = file or found(client, machine)[0]
-    now = FileText.of(target.path, MAX_BYTES)
-    if not now.is_there or not is_gateway(servers_in(target, now.text).get(GATEWAY)):
+    target = file or list_client_files(client, machine)[0]
+    client_text = FileText.read(target.path, MAX_BYTES)
+    if not client_text.is_present or not is_gateway_entry(parse_servers(target, client_text.text).get(GATEWAY_NAME)):
         raise ConfigError(f"{target.path}: the gateway is not installed here, so that there is nothing to undo")
-    kept = of(target.path)
-    content, used = now.content, list[Path]()
-    while content is not None and is_gateway(servers_in(target, FileText(now.path, content).text).get(GATEWAY)):
-        if not kept:
-            raise ConfigError(_NO_BACKUP.format(path=target.path))
-        used.append(kept.pop())
-        content = _before(target, FileText(now.path, content), read_backup(used[-1]))
-    text = "" if content is None else FileText(now.path, content).text
-    back = tuple(name for name in servers_in(target, text) if name not in servers_in(target, now.text))
-    shown = difference([(now, None if content is None else text)], servers_in(target, text).values())
+    backups = list_backups(target.path)
+    content, used_backups = client_text.content, list[Path]()
+    while content is not None and is_gateway_entry(
+        parse_servers(target, FileText(client_text.path, content).text).get(GATEWAY_NAME)
+    ):
+        if not backups:
+            raise ConfigError(_NO_BACKUP_MESSAGE.format(path=target.path))
+        used_backups.append(backups.pop())
+        content = _restore_content(target, FileText(client_text.path, content), read_backup(used_backups[-1]))
+    text = "" if content is None else FileText(client_text.path, content).text
+    restored_names = tuple(
+        name for name in parse_servers(target, text) if name not in parse_servers(target, client_text.text)
+    )
+    diff = create_diff([(client_text, None if content is None else text)], parse_servers(target, text).values())
     if not dry_run:
-        now.check_unchanged()
-        remove(now.path) if content is None else write_whole(now.path, content)
-        forget(used)
-    return Change(client, target.path, True, shown, back, notes=_NOTES)
+        client_text.check_unchanged()
+        remove_file(client_text.path) if content is None else write_atomically(client_text.path, content)
+        remove_backups(used_backups)
+    return Change(client, target.path, True, diff, restored_names, notes=_UNDO_NOTES)
 
 
-_NOTES = ("the servers are in the configuration of the gateway too; take them out there if nobody uses it",)
-_NO_BACKUP = (
+_UNDO_NOTES = ("the servers are in the configuration of the gateway too; take them out there if nobody uses it",)
+_NO_BACKUP_MESSAGE = (
     "{path}: there is no backup beside this file any more; take its entry codemode out by hand, and copy the "
     "servers back from the configuration that it names"
 )
 
 
-def _before(target: ClientFile, now: FileText, before: bytes | None) -> bytes | None:
+def _restore_content(target: ClientFile, current: FileText, backup_content: bytes | None) -> bytes | None:
     """Return what the file was before one installation: as it was, where nothing else has changed, else merged."""
-    old_text = "" if before is None else FileText(now.path, before).text
-    said, old = servers_in(target, now.text), servers_in(target, old_text)
-    gone = [name for name in old if name not in said]
-    entry = said[GATEWAY]
-    moved = [name for name in gone if name != GATEWAY]
-    if _is_made_of(target, old_text, moved, entry, now.text):
-        return before
-    for name in old:
-        if name in said and name != GATEWAY and old[name] != said[name]:
-            raise ConfigError(f"{now.path}: the server {name} was changed since; rename or remove it, then undo again")
-    again = [*gone, GATEWAY] if GATEWAY in old else gone
+    old_text = "" if backup_content is None else FileText(current.path, backup_content).text
+    current_entries, old_entries = parse_servers(target, current.text), parse_servers(target, old_text)
+    missing_names = [name for name in old_entries if name not in current_entries]
+    entry = current_entries[GATEWAY_NAME]
+    moved = [name for name in missing_names if name != GATEWAY_NAME]
+    if _is_unchanged_since_install(target, old_text, moved, entry, current.text):
+        return backup_content
+    for name in old_entries:
+        if name in current_entries and name != GATEWAY_NAME and old_entries[name] != current_entries[name]:
+            raise ConfigError(
+                f"{current.path}: the server {name} was changed since; rename or remove it, then undo again"
+            )
+    restored_names = [*missing_names, GATEWAY_NAME] if GATEWAY_NAME in old_entries else missing_names
     try:
-        text = dialect(target).restored(now.text, old_text, GATEWAY, again)
+        text = get_format(target).restored(current.text, old_text, GATEWAY_NAME, restored_names)
     except ConfigError as problem:
-        raise ConfigError(f"{now.path}: {problem}") from None
-    kept = {name: one for name, one in said.items() if name != GATEWAY}
-    check_the_rest(target, now.text, text, {**{name: old[name] for name in again}, **kept})
-    return now.encoded(text)
+        raise ConfigError(f"{current.path}: {problem}") from None
+    kept_entries = {name: value for name, value in current_entries.items() if name != GATEWAY_NAME}
+    check_only_servers_changed(
+        target, current.text, text, {**{name: old_entries[name] for name in restored_names}, **kept_entries}
+    )
+    return current.encode(text)
 
 
-def _is_made_of(target: ClientFile, old_text: str, moved: Collection[str], entry: Any, now: str) -> bool:
-    return dialect(target).put(old_text, moved, GATEWAY, entry) == now
+def _is_unchanged_since_install(
+    target: ClientFile, old_text: str, moved: Collection[str], entry: Any, now: str
+) -> bool:
+    return get_format(target).put(old_text, moved, GATEWAY_NAME, entry) == now

@@ -16,15 +16,15 @@ from typing import Any
 from codemode.data.narrowing import is_mapping, mapping_or_empty
 
 from ..config import config_file
-from ..config.config_file import JsonError, Node, short
-from ..config.loader import CONTAINERS, containers_in, load_config
+from ..config.config_file import JsonError, JsonNode, quote_name
+from ..config.loader import SERVER_CONTAINER_KEYS, find_server_containers, load_config
 from ..config.model import ConfigError
-from .file_formats import JsonEdits
+from .file_formats import JsonDocument
 
-OWNER_ALONE = 0o600
+OWNER_ONLY_MODE = 0o600
 
 
-def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
+def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Put ``content`` at ``path`` at once, so that a reader sees the old or the new. Keeps mode and symbolic links.
 
     A new file is its owner's alone, unless ``mode`` says else. Raises `ConfigError` where the file cannot be written.
@@ -32,12 +32,12 @@ def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(target, content, _mode_of(target, mode))
+        _replace(target, content, _get_mode(target, mode))
     except OSError as problem:
         raise ConfigError(f"{path}: this file cannot be written: {problem.strerror}") from None
 
 
-def remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
     """Remove a file, or what a link leads to, if it is there. Raises `ConfigError` where it cannot be."""
     try:
         Path(os.path.realpath(path)).unlink(missing_ok=True)
@@ -45,10 +45,10 @@ def remove(path: Path) -> None:
         raise ConfigError(f"{path}: this file cannot be removed: {problem.strerror}") from None
 
 
-def _mode_of(target: Path, wanted: int | None) -> int:
+def _get_mode(target: Path, wanted: int | None) -> int:
     with suppress(FileNotFoundError):
         return stat.S_IMODE(target.stat().st_mode)
-    return OWNER_ALONE if wanted is None else wanted
+    return OWNER_ONLY_MODE if wanted is None else wanted
 
 
 def _replace(target: Path, content: bytes, mode: int) -> None:
@@ -65,7 +65,7 @@ def _replace(target: Path, content: bytes, mode: int) -> None:
         raise
 
 
-_MARK = b"\xef\xbb\xbf"
+_UTF8_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class FileText:
     content: bytes | None
 
     @classmethod
-    def of(cls, path: Path, most: int = config_file.MAX_BYTES) -> FileText:
+    def read(cls, path: Path, max_bytes: int = config_file.MAX_BYTES) -> FileText:
         """Read it. Raises `ConfigError` where it is there and cannot be read, or is no text."""
-        if not config_file.is_there(path):
+        if not config_file.is_present(path):
             return cls(path, None)
-        found = cls(path, config_file.content_of(path, most))
+        found = cls(path, config_file.read_content(path, max_bytes))
         _ = found.text
         return found
 
@@ -88,33 +88,35 @@ class FileText:
         return f"<FileText {str(self.path)!r}>"
 
     @property
-    def is_there(self) -> bool:
+    def is_present(self) -> bool:
         return self.content is not None
 
     @property
     def text(self) -> str:
-        return config_file.decoded(self.content or b"", self.path)
+        return config_file.decode_text(self.content or b"", self.path)
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Return a new text as bytes, marked as UTF-8 where the old one is."""
-        return (_MARK if (self.content or b"").startswith(_MARK) else b"") + text.encode()
+        return (_UTF8_BOM if (self.content or b"").startswith(_UTF8_BOM) else b"") + text.encode()
 
     def write(self, text: str) -> None:
         """Put a new text in place of the old one. Raises `ConfigError` where somebody else has changed it by now."""
         self.check_unchanged()
-        write_whole(self.path, self.encoded(text))
+        write_atomically(self.path, self.encode(text))
 
     def check_unchanged(self) -> None:
         """Raise `ConfigError` unless the file is as it was read."""
-        now = (
-            config_file.content_of(self.path, len(self.content or b"") + 1) if config_file.is_there(self.path) else None
+        current = (
+            config_file.read_content(self.path, len(self.content or b"") + 1)
+            if config_file.is_present(self.path)
+            else None
         )
-        if now != self.content:
+        if current != self.content:
             raise ConfigError(f"{self.path}: this file was changed just now by something else; try again")
 
 
-_INPUTS = "inputs"
-_INPUT = re.compile(r"\$\{input:([^}]*)\}")
+_INPUTS_KEY = "inputs"
+_INPUT_VARIABLE = re.compile(r"\$\{input:([^}]*)\}")
 _TEMPLATE = """\
 {
   // The MCP servers behind the gateway, as every client writes them. Variables such as ${TOKEN} are filled in.
@@ -132,29 +134,29 @@ _TEMPLATE = """\
 """
 
 
-def initial(servers: Mapping[str, Any] | None = None) -> str:
+def create_config_text(servers: Mapping[str, Any] | None = None) -> str:
     """Return a configuration with these servers."""
     text = _TEMPLATE
     for name, entry in (servers or {}).items():
-        text = added(text, name, entry)
+        text = add_server(text, name, entry)
     return text
 
 
-def added(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
+def add_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
     """Return the text of a configuration with the server ``name`` added, beside those that are there.
 
     Raises `ConfigError` where the text is none, where it has a server of that name, or where the entry is a mistake.
     """
-    doc = _read(config_text)
-    if name in servers_of(config_text):
-        raise ConfigError(f"there is a server {short(name)} already; give the new one another name")
-    for one in load_config({"mcpServers": {name: entry}}).problems:
-        if one.server is not None and not one.lacks_value:
-            raise ConfigError(str(one))
-    return doc.added(_container(doc), name, entry)
+    document = _parse(config_text)
+    if name in parse_config_servers(config_text):
+        raise ConfigError(f"there is a server {quote_name(name)} already; give the new one another name")
+    for problem in load_config({"mcpServers": {name: entry}}).problems:
+        if problem.server is not None and not problem.lacks_value:
+            raise ConfigError(str(problem))
+    return document.add_member(_find_container(document), name, entry)
 
 
-def with_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], client: str) -> tuple[str, dict[str, str]]:
+def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], client: str) -> tuple[str, dict[str, str]]:
     """Return the text with the servers of a client added, and under which name each of them is there now.
 
     One that is there already, but for our keys, is not added again; one whose name another has is called by its client
@@ -162,57 +164,61 @@ def with_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], cli
     """
     names = dict[str, str]()
     for name, entry in servers.items():
-        there = servers_of(config_text)
-        free = (one for one in (name, f"{name}-{client}") if one not in there or _theirs(there[one]) == _theirs(entry))
-        names[name] = next(free, name)
-        if names[name] not in there or _theirs(there[names[name]]) != _theirs(entry):
-            config_text = added(config_text, names[name], entry)
+        existing = parse_config_servers(config_text)
+        usable_names = (
+            candidate
+            for candidate in (name, f"{name}-{client}")
+            if candidate not in existing or _without_own_section(existing[candidate]) == _without_own_section(entry)
+        )
+        names[name] = next(usable_names, name)
+        if names[name] not in existing or _without_own_section(existing[names[name]]) != _without_own_section(entry):
+            config_text = add_server(config_text, names[name], entry)
     return config_text, names
 
 
-def with_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, Any]) -> str:
+def add_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, Any]) -> str:
     """Return the text with those inputs of VS Code declared that these servers name, as VS Code has them declared.
 
     One that is declared already stays as it is. Raises `ConfigError` where the text's own are no list.
     """
-    doc = _read(config_text)
-    node = doc.root.get(_INPUTS)
+    document = _parse(config_text)
+    node = document.root.get(_INPUTS_KEY)
     if node is not None and node.kind != "array":
         raise ConfigError("inputs must be a list; mend it by hand")
-    known = {mapping_or_empty(one).get("id") for one in (node.plain() if node else ())}
-    named = set(_INPUT.findall(json.dumps(servers, ensure_ascii=False))) - known
-    new = {one["id"]: one for one in map(mapping_or_empty, inputs) if one.get("id") in named}
-    return doc.with_items(_INPUTS, [*new.values()]) if new else config_text
+    declared_ids = {mapping_or_empty(item).get("id") for item in (node.to_python() if node else ())}
+    used_ids = set(_INPUT_VARIABLE.findall(json.dumps(servers, ensure_ascii=False))) - declared_ids
+    new_inputs = {item["id"]: item for item in map(mapping_or_empty, inputs) if item.get("id") in used_ids}
+    return document.add_items(_INPUTS_KEY, [*new_inputs.values()]) if new_inputs else config_text
 
 
-def _theirs(entry: Any) -> Any:
-    return {key: one for key, one in entry.items() if key != "codemode"} if is_mapping(entry) else entry
+def _without_own_section(entry: Any) -> Any:
+    return {key: value for key, value in entry.items() if key != "codemode"} if is_mapping(entry) else entry
 
 
-def servers_of(config_text: str) -> dict[str, Any]:
+def parse_config_servers(config_text: str) -> dict[str, Any]:
     """Return the servers that a configuration's text has. Raises `ConfigError` where it is none."""
     found: dict[str, Any] = {}
-    for _, said in containers_in(_read(config_text).root.plain()):
-        found = {**mapping_or_empty(said), **found}
+    for _, entries in find_server_containers(_parse(config_text).root.to_python()):
+        found = {**mapping_or_empty(entries), **found}
     return found
 
 
-def _read(text: str) -> JsonEdits:
+def _parse(text: str) -> JsonDocument:
     try:
-        doc = JsonEdits.of(text)
+        document = JsonDocument.parse(text)
     except JsonError as mistake:
         raise ConfigError(f"the configuration, {mistake}") from None
-    if doc.root.kind != "object":
+    if document.root.kind != "object":
         raise ConfigError('the configuration must be an object, as in {"mcpServers": {}}')
-    return doc
+    return document
 
 
-def _container(doc: JsonEdits) -> tuple[str, ...]:
-    for key in CONTAINERS:
+def _find_container(document: JsonDocument) -> tuple[str, ...]:
+    for key in SERVER_CONTAINER_KEYS:
         keys = tuple(key.split("."))
-        node: Node | None = doc.at(keys)
+        node: JsonNode | None = document.find(keys)
         if node is not None:
             if node.kind != "object":
                 raise ConfigError(f"{key} must be an object; mend it by hand")
             return keys
-    return (CONTAINERS[0],)
+    return (SERVER_CONTAINER_KEYS[0],)

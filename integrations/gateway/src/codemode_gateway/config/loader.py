@@ -13,19 +13,19 @@ from typing import Any, cast
 from codemode.data.narrowing import list_or_empty, mapping_or_empty
 
 from . import codemode_section, config_file, places
-from .codemode_section import settings_of
-from .config_file import MistakeError, inside, near, short, text_of
+from .codemode_section import create_settings
+from .config_file import ConfigFieldError, join_path, quote_name, read_text, suggest_name
 from .model import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
-from .places import configuration_of, starts_gateway
-from .server_entry import Entry, is_turned_off, server_of, unfolded
-from .substitution import Filling, Variables
+from .places import get_config_argument, is_gateway_command
+from .server_entry import ServerEntry, create_server_config, flatten_command, is_turned_off
+from .substitution import Substitution, Variables
 
 MAX_SERVERS = 1_000
 
-CONTAINERS = ("mcpServers", "servers", "mcp_servers", "mcp.servers", "context_servers")
+SERVER_CONTAINER_KEYS = ("mcpServers", "servers", "mcp_servers", "mcp.servers", "context_servers")
 """Where clients keep their servers: most of them, VS Code, Codex, VS Code's settings, Zed."""
 
-_HOW = frozenset({"command", "cmd", "url", "serverUrl", "httpUrl"})
+_CONNECTION_KEYS = frozenset({"command", "cmd", "url", "serverUrl", "httpUrl"})
 """What tells a server from other objects, each of these says how it is reached."""
 
 
@@ -43,172 +43,185 @@ def load_config(
     comments (or TOML), or our own settings at its top are wrong.
     """
     path = None if isinstance(source, Mapping) else Path(source).absolute()
-    said = config_file.object_of(config_file.text_of(path), path) if path else source
-    known = os.environ if environ is None else environ
+    document = config_file.parse_config_text(config_file.read_text(path), path) if path else source
+    variables_source = os.environ if environ is None else environ
     try:
-        whole = codemode_section.an_object(said, "the configuration")
-        declared = _declared(whole, "default"), _declared(whole, "description")
-        variables = Variables(known, places.workspace_folder(path), inputs or {}, *declared)
-        state = Path(state_folder).expanduser() if state_folder else places.state_folder(known)
-        return _config(whole, path, variables, state)
+        document = codemode_section.check_object(document, "the configuration")
+        declared = _read_input_declarations(document, "default"), _read_input_declarations(document, "description")
+        variables = Variables(variables_source, places.workspace_folder(path), inputs or {}, *declared)
+        state = Path(state_folder).expanduser() if state_folder else places.state_folder(variables_source)
+        return _build_config(document, path, variables, state)
     except RecursionError:
         raise ConfigError(f"{path or 'the configuration'}: objects and arrays are nested too deep") from None
-    except MistakeError as mistake:
+    except ConfigFieldError as mistake:
         raise ConfigError(f"{path}: {mistake}" if path else str(mistake)) from None
 
 
-def _config(whole: Mapping[str, Any], path: Path | None, variables: Variables, state: Path) -> GatewayConfig:
-    found, folder = _Found(codemode_section.misplaced(whole, "")), places.base_folder(path)
-    top, settings = _top(whole, variables, state, folder)
-    for name, place, said in _entries(whole, found.problems):
-        filling = Filling(variables)
+def _build_config(whole: Mapping[str, Any], path: Path | None, variables: Variables, state: Path) -> GatewayConfig:
+    result, folder = _LoadResult(codemode_section.find_misplaced_keys(whole, "")), places.base_folder(path)
+    section, settings = _read_section(whole, variables, state, folder)
+    for name, entry_path, value in _list_entries(whole, result.problems):
+        substitution = Substitution(variables)
         try:
-            entry = Entry(unfolded(codemode_section.an_object(said, place)), place, folder, filling)
-            if is_turned_off(entry.said, place):
-                found.disabled.append(name)
+            entry = ServerEntry(
+                flatten_command(codemode_section.check_object(value, entry_path)), entry_path, folder, substitution
+            )
+            if is_turned_off(entry.fields, entry_path):
+                result.disabled.append(name)
             else:
-                found.servers.append(_no_circle(server_of(name, entry, top), place, path))
-                found.notes += codemode_section.misplaced(entry.said, place)
-        except MistakeError as mistake:
-            found.problems.append(ConfigProblem(name, mistake.path, mistake.message, mistake.lacks_value))
-        found.beside |= filling.files
-    if len(found.servers) == 1:  # what is said for all servers is said for this one
-        found.servers[0] = replace(found.servers[0], common_patterns=frozenset())
-    if not found.servers:
-        found.problems.append(_none_left(whole, found))
-    told = tuple(found.problems), tuple(found.disabled)
-    beside, notes = tuple(sorted(found.beside)), tuple(found.notes)
-    return GatewayConfig(tuple(found.servers), settings, *told, path, beside, notes)
+                result.servers.append(_reject_self_start(create_server_config(name, entry, section), entry_path, path))
+                result.notes += codemode_section.find_misplaced_keys(entry.fields, entry_path)
+        except ConfigFieldError as mistake:
+            result.problems.append(ConfigProblem(name, mistake.path, mistake.message, mistake.lacks_value))
+        result.extra_files |= substitution.files
+    if len(result.servers) == 1:  # what is said for all servers is said for this one
+        result.servers[0] = replace(result.servers[0], common_patterns=frozenset())
+    if not result.servers:
+        result.problems.append(_create_no_servers_problem(whole, result))
+    problems_and_disabled = tuple(result.problems), tuple(result.disabled)
+    extra_files, notes = tuple(sorted(result.extra_files)), tuple(result.notes)
+    return GatewayConfig(tuple(result.servers), settings, *problems_and_disabled, path, extra_files, notes)
 
 
-def _no_circle(server: ServerConfig, place: str, path: Path | None) -> ServerConfig:
+def _reject_self_start(server: ServerConfig, place: str, path: Path | None) -> ServerConfig:
     """Return the server. Raises `MistakeError` for a gateway that would start itself again and again."""
-    if starts_gateway(server.command, server.args):
-        named = configuration_of(server.args)
-        if named is None or (path is not None and Path(server.cwd or ".", named).resolve() == path.resolve()):
-            raise MistakeError(place, "this starts the gateway itself; take it out of its own configuration")
+    if is_gateway_command(server.command, server.args):
+        config_argument = get_config_argument(server.args)
+        if config_argument is None or (
+            path is not None and Path(server.cwd or ".", config_argument).resolve() == path.resolve()
+        ):
+            raise ConfigFieldError(place, "this starts the gateway itself; take it out of its own configuration")
     return server
 
 
 @dataclass
-class _Found:
+class _LoadResult:
     notes: list[str]
     servers: list[ServerConfig] = field(default_factory=list[ServerConfig])
     problems: list[ConfigProblem] = field(default_factory=list[ConfigProblem])
     disabled: list[str] = field(default_factory=list[str])
-    beside: set[Path] = field(default_factory=set[Path])
+    extra_files: set[Path] = field(default_factory=set[Path])
 
 
-def _top(
+def _read_section(
     whole: Mapping[str, Any], variables: Variables, state: Path, folder: Path
 ) -> tuple[Mapping[str, Any], GatewaySettings]:
-    filling = Filling(variables)
-    said = filling.within(whole.get("codemode", {}), "codemode")
-    top = codemode_section.only(codemode_section.TOP, said, "codemode")
-    return top, settings_of(top, filling.secrets, state, lambda text: places.at(folder, text, variables.environ))
+    substitution = Substitution(variables)
+    values = substitution.substitute(whole.get("codemode", {}), "codemode")
+    section = codemode_section.check_fields(codemode_section.SECTION_CHECKS, values, "codemode")
+    return section, create_settings(
+        section, substitution.secrets, state, lambda text: places.resolve_path(folder, text, variables.environ)
+    )
 
 
-def containers_in(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def find_server_containers(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield what holds servers in a client's file, with its place: a key of `CONTAINERS`, or one of other clients.
 
     These are ``mcp`` alone (opencode), where it holds servers, and ``mcpServers`` in another object or behind a dot, as
     in ``amp.mcpServers``.
     """
-    for key in CONTAINERS:
+    for key in SERVER_CONTAINER_KEYS:
         first, _, rest = key.partition(".")
-        said = whole.get(key)
-        if said is None and rest and isinstance(nested := whole.get(first), Mapping):
-            said = cast("Mapping[str, Any]", nested).get(rest)
-        if said is not None:
-            yield key, said
-    for key, said in whole.items():
-        if key.endswith(f".{CONTAINERS[0]}") or (key == "mcp" and _holds_servers(said)):
-            yield key, said
-        elif key != "codemode" and isinstance(nested := mapping_or_empty(said).get(CONTAINERS[0]), Mapping):
-            yield f"{key}.{CONTAINERS[0]}", nested
+        value = whole.get(key)
+        if value is None and rest and isinstance(nested := whole.get(first), Mapping):
+            value = cast("Mapping[str, Any]", nested).get(rest)
+        if value is not None:
+            yield key, value
+    for key, value in whole.items():
+        if key.endswith(f".{SERVER_CONTAINER_KEYS[0]}") or (key == "mcp" and _has_servers(value)):
+            yield key, value
+        elif key != "codemode" and isinstance(nested := mapping_or_empty(value).get(SERVER_CONTAINER_KEYS[0]), Mapping):
+            yield f"{key}.{SERVER_CONTAINER_KEYS[0]}", nested
 
 
-def _holds_servers(said: Any) -> bool:
-    return any(not _HOW.isdisjoint(mapping_or_empty(one)) for one in mapping_or_empty(said).values())
+def _has_servers(value: Any) -> bool:
+    return any(not _CONNECTION_KEYS.isdisjoint(mapping_or_empty(item)) for item in mapping_or_empty(value).values())
 
 
-def _named(place: str, said: Any) -> Iterator[tuple[str, str, Any]]:
+def _list_container(container_path: str, container: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and object of each server of a container; those of an array have their names in them."""
-    if isinstance(said, list) and said:
-        for index, one in enumerate(cast("list[Any]", said)):
-            path = f"{place}[{index}]"
-            name = mapping_or_empty(one).get("name")
+    if isinstance(container, list) and container:
+        for index, item in enumerate(cast("list[Any]", container)):
+            path = f"{container_path}[{index}]"
+            name = mapping_or_empty(item).get("name")
             if not isinstance(name, str):
-                raise MistakeError(path, 'this needs a name; or write an object: {"mcpServers": {"name": {...}}}')
-            yield name, path, one
+                raise ConfigFieldError(path, 'this needs a name; or write an object: {"mcpServers": {"name": {...}}}')
+            yield name, path, item
         return
-    for name, one in codemode_section.an_object(said, place).items():
-        yield name, inside(place, name), one
+    for name, item in codemode_section.check_object(container, container_path).items():
+        yield name, join_path(container_path, name), item
 
 
-def _entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
+def _list_entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and object of each server. A name in two places is used once, and told."""
     seen = dict[str, str]()
-    for place, said in containers_in(whole):
-        for name, path, one in _named(place, said):
+    for place, value in find_server_containers(whole):
+        for name, path, item in _list_container(place, value):
             if name in seen:
                 problems.append(ConfigProblem(name, path, f"{seen[name]} has the same name and is used; rename one"))
             elif len(seen) == MAX_SERVERS:
-                raise MistakeError(place, f"there are more than {MAX_SERVERS:,} servers")
+                raise ConfigFieldError(place, f"there are more than {MAX_SERVERS:,} servers")
             else:
                 seen[name] = path
-                yield name, path, one
+                yield name, path, item
 
 
-def _declared(whole: Mapping[str, Any], key: str) -> dict[str, str]:
+def _read_input_declarations(whole: Mapping[str, Any], key: str) -> dict[str, str]:
     """Return the defaults, or the descriptions, of the inputs that VS Code has a file declare."""
     found = dict[str, str]()
-    for one in (whole, mapping_or_empty(whole.get("mcp"))):
-        for declared in map(mapping_or_empty, list_or_empty(one.get("inputs"))):
-            name, said = declared.get("id"), declared.get(key)
-            if isinstance(name, str) and isinstance(said, str):
-                found[name] = said
+    for source in (whole, mapping_or_empty(whole.get("mcp"))):
+        for declaration in map(mapping_or_empty, list_or_empty(source.get("inputs"))):
+            name, text = declaration.get("id"), declaration.get(key)
+            if isinstance(name, str) and isinstance(text, str):
+                found[name] = text
     return found
 
 
-def _none_left(whole: Mapping[str, Any], found: _Found) -> ConfigProblem:
-    place = next((key for key, _ in containers_in(whole)), None)
-    if found.problems:
-        return ConfigProblem(None, place or CONTAINERS[0], "no server is left; mend those above")
-    if found.disabled:
-        return ConfigProblem(None, place or CONTAINERS[0], "no server is left: the file turns all of them off")
-    if place:
-        return ConfigProblem(None, place, "there is no server; add one with `codemode mcp add NAME URL|-- COMMAND...`")
-    meant = next((key for key in whole if near(key, CONTAINERS)), None)
-    bare = next((key for key, one in whole.items() if not _HOW.isdisjoint(mapping_or_empty(one))), None)
-    other = next((key for key, one in whole.items() if _holds_servers(one)), None)
+def _create_no_servers_problem(whole: Mapping[str, Any], result: _LoadResult) -> ConfigProblem:
+    container_key = next((key for key, _ in find_server_containers(whole)), None)
+    if result.problems:
+        return ConfigProblem(None, container_key or SERVER_CONTAINER_KEYS[0], "no server is left; mend those above")
+    if result.disabled:
+        return ConfigProblem(
+            None, container_key or SERVER_CONTAINER_KEYS[0], "no server is left: the file turns all of them off"
+        )
+    if container_key:
+        return ConfigProblem(
+            None, container_key, "there is no server; add one with `codemode mcp add NAME URL|-- COMMAND...`"
+        )
+    similar_key = next((key for key in whole if suggest_name(key, SERVER_CONTAINER_KEYS)), None)
+    server_key = next(
+        (key for key, item in whole.items() if not _CONNECTION_KEYS.isdisjoint(mapping_or_empty(item))), None
+    )
+    other_key = next((key for key, item in whole.items() if _has_servers(item)), None)
     hint = "add one with `codemode mcp add`"
-    if meant:
-        hint = f"the file has {short(meant)}{near(meant, CONTAINERS)}"
-    elif bare:
-        hint = f'{short(bare)} and all other servers belong into it, as in {{"mcpServers": {{{short(bare)}: ...}}}}'
-    elif other:
-        hint = f"the file has servers under {short(other)}; call that key {CONTAINERS[0]}"
-    return ConfigProblem(None, CONTAINERS[0], f"this key is missing, and with it all servers; {hint}")
+    if similar_key:
+        hint = f"the file has {quote_name(similar_key)}{suggest_name(similar_key, SERVER_CONTAINER_KEYS)}"
+    elif server_key:
+        name = quote_name(server_key)
+        hint = f'{name} and all other servers belong into it, as in {{"mcpServers": {{{name}: ...}}}}'
+    elif other_key:
+        hint = f"the file has servers under {quote_name(other_key)}; call that key {SERVER_CONTAINER_KEYS[0]}"
+    return ConfigProblem(None, SERVER_CONTAINER_KEYS[0], f"this key is missing, and with it all servers; {hint}")
 
 
-INTERVAL_SECONDS = 1.0
+WATCH_INTERVAL_SECONDS = 1.0
 
-_LOOKS_UNTIL_SETTLED = 4
+_UNCHANGED_READS_UNTIL_STABLE = 4
 """A file may be written twice within what its file system can tell apart: so often the same is read again."""
 
 
-def _untold(_problem: ConfigError) -> None: ...
+def _ignore_error(_problem: ConfigError) -> None: ...
 
 
-async def watched(
+async def watch_config(
     path: str | Path,
     *,
     since: GatewayConfig | None = None,
-    told: Callable[[ConfigError], None] = _untold,
-    interval: float = INTERVAL_SECONDS,
+    on_error: Callable[[ConfigError], None] = _ignore_error,
+    interval: float = WATCH_INTERVAL_SECONDS,
     pause: Callable[[], Awaitable[Any]] | None = None,
-    **how: Any,
+    **load_options: Any,
 ) -> AsyncIterator[GatewayConfig]:
     """Yield the configuration of the file at ``path`` whenever it has come to say something else. Never ends.
 
@@ -217,85 +230,85 @@ async def watched(
     to `load_config`. What was written counts once two looks have found the same. A file that is broken or gone is
     ``told``, once, and the old configuration goes on.
     """
-    file, rest = _Files(Path(path)), pause or partial(asyncio.sleep, interval)
-    known: GatewayConfig | ConfigError | None = since
-    text: tuple[str, ...] | None = None
+    file, wait = _WatchedFiles(Path(path)), pause or partial(asyncio.sleep, interval)
+    current: GatewayConfig | ConfigError | None = since
+    last_texts: tuple[str, ...] | None = None
     failure: str | None = None
     if since is None:
-        text = await asyncio.to_thread(file.look)
-        known = await _loaded(path, how)
-        if isinstance(known, ConfigError):
-            failure = str(known)
-            told(known)
-    file.beside(known)
+        last_texts = await asyncio.to_thread(file.read)
+        current = await _try_load(path, load_options)
+        if isinstance(current, ConfigError):
+            failure = str(current)
+            on_error(current)
+    file.set_extra_files(current)
     while True:
-        await rest()
-        found = await asyncio.to_thread(file.look)
-        if found == text or not file.is_calm:
+        await wait()
+        texts = await asyncio.to_thread(file.read)
+        if texts == last_texts or not file.are_stable:
             continue
-        text = found
-        loaded = await _loaded(path, how)
+        last_texts = texts
+        loaded = await _try_load(path, load_options)
         if isinstance(loaded, ConfigError):
             if failure != str(loaded):
                 failure = str(loaded)
-                told(loaded)
+                on_error(loaded)
             continue
-        file.beside(loaded)
+        file.set_extra_files(loaded)
         failure = None
-        if loaded != known:
-            known = loaded
+        if loaded != current:
+            current = loaded
             yield loaded
 
 
-async def _loaded(path: str | Path, how: dict[str, Any]) -> GatewayConfig | ConfigError:
+async def _try_load(path: str | Path, how: dict[str, Any]) -> GatewayConfig | ConfigError:
     try:
         return await asyncio.to_thread(partial(load_config, path, **how))
     except ConfigError as problem:
         return problem
 
 
-class _Files:
-    """The file of a configuration, and those beside it. ``is_calm``: the last two looks have found the same in each."""
+class _WatchedFiles:
+    """The configuration file and its extra files. ``are_stable``: the last two reads of each file were equal."""
 
     def __init__(self, path: Path) -> None:
-        self._own = _File(path)
-        self._beside: dict[Path, _File] = {}
+        self._config_file = _WatchedFile(path)
+        self._extra_files: dict[Path, _WatchedFile] = {}
 
-    def beside(self, config: GatewayConfig | ConfigError | None) -> None:
+    def set_extra_files(self, config: GatewayConfig | ConfigError | None) -> None:
         """Look from now on at the files that this configuration names too."""
         if isinstance(config, GatewayConfig):
-            self._beside = {path: self._beside.get(path) or _File(path) for path in config.beside}
+            self._extra_files = {path: self._extra_files.get(path) or _WatchedFile(path) for path in config.extra_files}
 
     @property
-    def is_calm(self) -> bool:
-        return all(one.is_calm for one in (self._own, *self._beside.values()))
+    def are_stable(self) -> bool:
+        return all(file.is_stable for file in (self._config_file, *self._extra_files.values()))
 
-    def look(self) -> tuple[str, ...]:
-        return tuple(one.look() for one in (self._own, *self._beside.values()))
+    def read(self) -> tuple[str, ...]:
+        return tuple(file.read() for file in (self._config_file, *self._extra_files.values()))
 
 
-class _File:
-    """What a file holds at each look. ``is_calm``: the last two looks have found the same."""
+class _WatchedFile:
+    """What a file holds at each look. ``is_stable``: the last two looks have found the same."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._content: str | None = None
-        self._mark: object = None
-        self._same_looks = 0
-        self.is_calm = False
+        self._file_state: object = None
+        self._unchanged_reads = 0
+        self.is_stable = False
 
-    def look(self) -> str:
+    def read(self) -> str:
         """Return the content, or, where there is none, why."""
-        mark = self._marked()
-        self._same_looks = self._same_looks + 1 if mark == self._mark else 0
-        self._mark = mark
-        if self._content is None or self._same_looks < _LOOKS_UNTIL_SETTLED:
+        mark = self._get_file_state()
+        self._unchanged_reads = self._unchanged_reads + 1 if mark == self._file_state else 0
+        self._file_state = mark
+        if self._content is None or self._unchanged_reads < _UNCHANGED_READS_UNTIL_STABLE:
             content = self._read()
-            self.is_calm = content == self._content
+            self.is_stable = content == self._content
             self._content = content
         return self._content
 
-    def _marked(self) -> object:
+    def _get_file_state(self) -> object:
         try:
             found = self._path.stat()
         except OSError as problem:
@@ -304,6 +317,6 @@ class _File:
 
     def _read(self) -> str:
         try:
-            return "+" + text_of(self._path)
+            return "+" + read_text(self._path)
         except ConfigError as problem:
             return f"-{problem}"

@@ -11,12 +11,12 @@ from typing import Any, Literal, cast
 from codemode.cached_property import cached_property
 
 Transport = Literal["stdio", "http", "sse", "openapi"]
-Approval = Literal["never", "declared", "writes", "always"]
+ApprovalPolicy = Literal["never", "declared", "writes", "always"]
 Sharing = Literal["user", "session", "shared"]
-Pinning = Literal["off", "warn", "block"]
-Output = Literal["both", "structured", "text"]
+PinMode = Literal["off", "warn", "block"]
+OutputFormat = Literal["both", "structured", "text"]
 
-APPROVALS: tuple[Approval, ...] = ("never", "declared", "writes", "always")
+APPROVAL_POLICIES: tuple[ApprovalPolicy, ...] = ("never", "declared", "writes", "always")
 
 
 class ConfigError(ValueError):
@@ -64,8 +64,8 @@ class ServerConfig:
     document: str | None = None
     base_url: str | None = None
     include: tuple[str, ...] = ()
-    approval: Approval = "declared"
-    tool_approvals: Mapping[str, Approval] = field(default_factory=dict[str, "Approval"])
+    approval: ApprovalPolicy = "declared"
+    tool_approvals: Mapping[str, ApprovalPolicy] = field(default_factory=dict[str, "ApprovalPolicy"])
     auto_approve: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class ServerConfig:
     max_concurrency_per_program: int | None = None
     idle_ms: int = 600_000
     sharing: Sharing | None = None
-    pin: Pinning = "warn"
+    pin: PinMode = "warn"
     output_validation: Literal["warn", "strict"] = "warn"
     approval_wait_ms: int | None = None
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -89,7 +89,7 @@ class ServerConfig:
         return self.max_concurrency - self.max_concurrency // 4 if share is None else min(share, self.max_concurrency)
 
     @property
-    def home(self) -> str:
+    def identity(self) -> str:
         """What tells servers apart that have one name: where each is, and all that it is given. Holds secrets."""
         where = [self.transport, self.command, self.args, self.cwd, self.url]
         where += [self.document, self.base_url, self.include] if self.document is not None else []
@@ -116,7 +116,7 @@ class GatewaySettings:
     learn: bool | None = None
     library: bool = False
     tool_name: str = "auto"
-    output: Output = "both"
+    output: OutputFormat = "both"
     pass_through: bool = True
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     clients: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -147,7 +147,7 @@ class GatewayConfig:
     problems: tuple[ConfigProblem, ...] = ()
     disabled: tuple[str, ...] = ()
     path: Path | None = None
-    beside: tuple[Path, ...] = ()
+    extra_files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -158,5 +158,5 @@ class GatewayConfig:
     @property
     def secrets(self) -> tuple[str, ...]:
         """All texts that nobody may read, the longest first."""
-        found = {*self.settings.secrets, *(text for one in self.servers for text in one.secrets)}
+        found = {*self.settings.secrets, *(text for server in self.servers for text in server.secrets)}
         return tuple(sorted(found, key=len, reverse=True))

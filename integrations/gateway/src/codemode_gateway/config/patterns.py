@@ -9,8 +9,8 @@ import mcp_types as types
 
 from codemode.data.similar_names import nearest_names
 
-from .config_file import one_of, short
-from .model import Approval, ServerConfig
+from .config_file import format_choices, quote_name
+from .model import ApprovalPolicy, ServerConfig
 
 if TYPE_CHECKING:
     from .model import ServerConfig
@@ -37,7 +37,7 @@ def matches(pattern: str, name: str) -> bool:
     return True
 
 
-def unmatched(patterns: Iterable[str], names: Collection[str]) -> list[str]:
+def find_unmatched_patterns(patterns: Iterable[str], names: Collection[str]) -> list[str]:
     """Return the patterns that match none of the names."""
     return [
         pattern
@@ -46,7 +46,7 @@ def unmatched(patterns: Iterable[str], names: Collection[str]) -> list[str]:
     ]
 
 
-def patterns_of(config: ServerConfig) -> dict[str, tuple[str, ...]]:
+def get_patterns(config: ServerConfig) -> dict[str, tuple[str, ...]]:
     """Return the patterns of a server by the keys of the configuration that hold them."""
     return {
         "approval": tuple(config.tool_approvals),
@@ -56,40 +56,44 @@ def patterns_of(config: ServerConfig) -> dict[str, tuple[str, ...]]:
     }
 
 
-def unmatched_notes(patterns: dict[str, tuple[str, ...]], names: Collection[str], of: str = "") -> list[str]:
+def describe_unmatched_patterns(
+    patterns: dict[str, tuple[str, ...]], names: Collection[str], scope: str = ""
+) -> list[str]:
     """Return what to say of patterns that match no tool, with the nearest names; ``names`` are a set."""
     notes: list[str] = []
-    left = 0
-    for key, given in patterns.items():
-        for pattern in unmatched(given, names):
+    omitted_count = 0
+    for key, key_patterns in patterns.items():
+        for pattern in find_unmatched_patterns(key_patterns, names):
             if len(notes) == _MAX_NOTES:
-                left += 1
+                omitted_count += 1
                 continue
-            meant = pattern.replace("*", "")[:_MAX_COMPARED_CHARACTERS]
-            near = [one for one in names if one.lower() == meant.lower()] or nearest_names(meant, names)
-            said = f"; did you mean {one_of(near)}?" if near else ""
-            notes.append(f"{key}: {short(pattern)} matches no tool{of}{said}")
-    return [*notes, f"{left} more patterns match no tool{of}"] if left else notes
+            literal_text = pattern.replace("*", "")[:_MAX_COMPARED_CHARACTERS]
+            near = [name for name in names if name.lower() == literal_text.lower()] or nearest_names(
+                literal_text, names
+            )
+            suggestion = f"; did you mean {format_choices(near)}?" if near else ""
+            notes.append(f"{key}: {quote_name(pattern)} matches no tool{scope}{suggestion}")
+    return [*notes, f"{omitted_count} more patterns match no tool{scope}"] if omitted_count else notes
 
 
 # What a server declares is a claim that nobody has verified: where it says nothing that would spare the question, and
 # where it contradicts itself, the question is asked.
 
 
-def asks(config: ServerConfig, tool: types.Tool) -> bool:
+def needs_approval(config: ServerConfig, tool: types.Tool) -> bool:
     """Tell whether a person is asked about calls of this tool, unless an answer to an earlier one is remembered."""
-    match rule_of(config, tool.name):
+    match get_approval_policy(config, tool.name):
         case "never":
             return False
         case "always":
             return True
         case "writes":
-            return not _only_reads(tool)
+            return not _is_read_only(tool)
         case _:
-            return not _only_reads(tool) and not _destroys_nothing(tool)
+            return not _is_read_only(tool) and not _is_non_destructive(tool)
 
 
-def rule_of(config: ServerConfig, tool_name: str) -> Approval:
+def get_approval_policy(config: ServerConfig, tool_name: str) -> ApprovalPolicy:
     """Return the policy of one tool: what names it, then the longest pattern, then automatic approval, then the server.
 
     What the operator says of a tool holds against a list of automatic approvals that came with a client's file.
@@ -102,11 +106,11 @@ def rule_of(config: ServerConfig, tool_name: str) -> Approval:
     return config.approval
 
 
-def _only_reads(tool: types.Tool) -> bool:
-    said = tool.annotations
-    return said is not None and said.read_only_hint is True and said.destructive_hint is not True
+def _is_read_only(tool: types.Tool) -> bool:
+    annotations = tool.annotations
+    return annotations is not None and annotations.read_only_hint is True and annotations.destructive_hint is not True
 
 
-def _destroys_nothing(tool: types.Tool) -> bool:
+def _is_non_destructive(tool: types.Tool) -> bool:
     # By the protocol a tool that writes and says no more is destructive.
     return tool.annotations is not None and tool.annotations.destructive_hint is False

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_EDITORS = frozenset({".vscode", ".cursor", ".codex"})
+_EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".codex"})
 
 
-def home(environ: Mapping[str, str]) -> Path:
+def home_folder(environ: Mapping[str, str]) -> Path:
     """Return the user's home folder, as ``environ`` has it."""
     found = environ.get("HOME") or environ.get("USERPROFILE")
     return Path(found) if found else Path.home()
@@ -22,15 +22,15 @@ def state_folder(environ: Mapping[str, str] | None = None, *, platform: str = sy
 
     ``XDG_STATE_HOME`` counts on each platform where it is an absolute path.
     """
-    known = os.environ if environ is None else environ
-    if Path(said := known.get("XDG_STATE_HOME", "")).is_absolute():
-        return Path(said) / "codemode"
+    variables = os.environ if environ is None else environ
+    if Path(xdg_folder := variables.get("XDG_STATE_HOME", "")).is_absolute():
+        return Path(xdg_folder) / "codemode"
     if platform == "win32":
-        local = known.get("LOCALAPPDATA")
-        return (Path(local) if local else home(known) / "AppData" / "Local") / "codemode"
+        local = variables.get("LOCALAPPDATA")
+        return (Path(local) if local else home_folder(variables) / "AppData" / "Local") / "codemode"
     if platform == "darwin":
-        return home(known) / "Library" / "Application Support" / "codemode"
-    return home(known) / ".local" / "state" / "codemode"
+        return home_folder(variables) / "Library" / "Application Support" / "codemode"
+    return home_folder(variables) / ".local" / "state" / "codemode"
 
 
 def base_folder(path: Path | None) -> Path:
@@ -38,44 +38,44 @@ def base_folder(path: Path | None) -> Path:
     if path is None:
         return Path.cwd()
     folder = path.absolute().parent
-    return folder.parent if folder.name in _EDITORS else folder
+    return folder.parent if folder.name in _EDITOR_FOLDERS else folder
 
 
 def workspace_folder(path: Path | None) -> Path:
     """Return what ``${workspaceFolder}`` is: the project of the file, else where the gateway was started."""
-    is_of_project = path is not None and (path.name == ".mcp.json" or path.absolute().parent.name in _EDITORS)
+    is_of_project = path is not None and (path.name == ".mcp.json" or path.absolute().parent.name in _EDITOR_FOLDERS)
     return base_folder(path) if is_of_project else Path.cwd()
 
 
-def at(folder: Path, written: str, environ: Mapping[str, str]) -> Path:
+def resolve_path(folder: Path, written_path: str, environ: Mapping[str, str]) -> Path:
     """Return the path that is ``written`` in a configuration whose paths start at ``folder``."""
-    if written == "~" or written.startswith(("~/", "~\\")):
-        return home(environ) / written[2:]
-    return folder / written
+    if written_path == "~" or written_path.startswith(("~/", "~\\")):
+        return home_folder(environ) / written_path[2:]
+    return folder / written_path
 
 
-NAME = "codemode"
-COMMAND = f"{NAME} mcp"
+PROGRAM_NAME = "codemode"
+GATEWAY_COMMAND = f"{PROGRAM_NAME} mcp"
 """What its subcommands go behind, where nothing else is known of who types them."""
 
 
-def login_command(server: str, command: str = COMMAND) -> str:
+def login_command(server: str, command: str = GATEWAY_COMMAND) -> str:
     """Return what signs in to a server, typed in a shell."""
     return f"{command} login {shlex.quote(server)}"
 
 
-def starts_gateway(command: str | None, args: Sequence[str]) -> bool:
+def is_gateway_command(command: str | None, args: Sequence[str]) -> bool:
     """Return whether a command starts this gateway: ``codemode mcp ...``, however codemode is found."""
     words = [Path((command or "").replace("\\", "/")).stem, *args]
-    places = [index for index, word in enumerate(words) if Path(word.replace("\\", "/")).stem == NAME]
-    return any("mcp" in words[place + 1 :] for place in places)
+    program_indexes = [index for index, word in enumerate(words) if Path(word.replace("\\", "/")).stem == PROGRAM_NAME]
+    return any("mcp" in words[index + 1 :] for index in program_indexes)
 
 
-def configuration_of(args: Sequence[str]) -> str | None:
+def get_config_argument(args: Sequence[str]) -> str | None:
     """Return the configuration that a command of the gateway names, None where it takes the one of its user."""
-    for index, one in enumerate(args):
-        if one == "--config" and index + 1 < len(args):
+    for index, argument in enumerate(args):
+        if argument == "--config" and index + 1 < len(args):
             return args[index + 1]
-        if one.startswith("--config="):
-            return one.partition("=")[2]
+        if argument.startswith("--config="):
+            return argument.partition("=")[2]
     return None

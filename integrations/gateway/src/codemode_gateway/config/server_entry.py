@@ -12,223 +12,237 @@ from urllib.parse import urlsplit
 from codemode.trace.unseen import all_seen
 
 from . import codemode_section, config_file, secret_detection
-from .config_file import MistakeError, inside
+from .config_file import ConfigFieldError, join_path
 from .model import ConfigError, ServerConfig, Transport
-from .places import at
-from .substitution import Filling, read_env_file
+from .places import resolve_path
+from .substitution import Substitution, parse_env_file
 
-_TRANSPORTS: Mapping[str, Transport] = {
+_TRANSPORT_NAMES: Mapping[str, Transport] = {
     **dict.fromkeys(("stdio", "local", "command", "process"), "stdio"),
     **dict.fromkeys(
         ("http", "https", "streamablehttp", "httpstreamable", "httpstream", "streamable", "remote"), "http"
     ),
     **dict.fromkeys(("sse", "httpsse", "ssehttp", "legacysse"), "sse"),
 }
-_URLS = ("url", "serverUrl", "httpUrl", "server_url", "http_url", "endpoint")
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VARIABLE = re.compile(r"[^=\0]+")
-_MAX_ENV_FILE = 256 * 1024
+_URL_KEYS = ("url", "serverUrl", "httpUrl", "server_url", "http_url", "endpoint")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VARIABLE_NAME = re.compile(r"[^=\0]+")
+_MAX_ENV_FILE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
-class Entry:
+class ServerEntry:
     """What is being read: the object of one server, its path in the file, where its relative paths start."""
 
-    said: Mapping[str, Any]
+    fields: Mapping[str, Any]
     path: str
     folder: Path
-    filling: Filling
+    substitution: Substitution
 
-    def first(self, *keys: str) -> tuple[Any, str]:
+    def get_first(self, *keys: str) -> tuple[Any, str]:
         """Return the value of the first of ``keys`` that is there and not null, with its path; else None."""
-        found = next((key for key in keys if self.said.get(key) is not None), keys[0])
-        return self.said.get(found), inside(self.path, found)
+        found = next((key for key in keys if self.fields.get(key) is not None), keys[0])
+        return self.fields.get(found), join_path(self.path, found)
 
-    def text(self, *keys: str) -> str | None:
-        value, path = self.first(*keys)
-        return None if value is None else self.filling.text(codemode_section.some_text(value, path), path)
+    def get_text(self, *keys: str) -> str | None:
+        value, path = self.get_first(*keys)
+        return (
+            None
+            if value is None
+            else self.substitution.substitute_text(codemode_section.check_non_empty_text(value, path), path)
+        )
 
 
-def unfolded(said: Mapping[str, Any]) -> Mapping[str, Any]:
+def flatten_command(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an entry whose ``command`` is an object, as Zed writes it, with program, arguments and variables apart."""
-    command = said.get("command")
+    command = fields.get("command")
     if not isinstance(command, Mapping):
-        return said
+        return fields
     inner = cast("Mapping[str, Any]", command)
     program = inner.get("path", inner.get("command"))
     if not isinstance(program, str):
-        return said
-    more = {key: inner[key] for key in ("args", "env") if key in inner}
-    return {**more, **said, "command": program}
+        return fields
+    inner_fields = {key: inner[key] for key in ("args", "env") if key in inner}
+    return {**inner_fields, **fields, "command": program}
 
 
-def reached(entry: Entry) -> dict[str, Any]:
+def read_connection(entry: ServerEntry) -> dict[str, Any]:
     """Return how the server is reached, as fields of a `ServerConfig`. Raises `MistakeError`."""
-    if entry.said.get("openapi") is not None:
-        return {"transport": "openapi", **_api(entry)}
-    transport = _transport(entry)
-    return {"transport": transport, **(_process(entry) if transport == "stdio" else _remote(entry))}
+    if entry.fields.get("openapi") is not None:
+        return {"transport": "openapi", **_read_api(entry)}
+    transport = _read_transport(entry)
+    return {"transport": transport, **(_read_process(entry) if transport == "stdio" else _read_remote(entry))}
 
 
-def _transport(entry: Entry) -> Transport:
-    said, path = entry.first("type", "transport", "transportType", "transport_type")
-    if isinstance(said, Mapping):
-        said, path = codemode_section.an_object(said, path).get("type"), inside(path, "type")
-    has_url = any(entry.said.get(key) is not None for key in _URLS)
-    has_command = entry.said.get("command") is not None
-    if said is not None:
-        name = re.sub(r"[-_+/ ]", "", codemode_section.a_text(said, path)).lower()
-        if name in _TRANSPORTS:
-            return _TRANSPORTS[name]
+def _read_transport(entry: ServerEntry) -> Transport:
+    transport_name, path = entry.get_first("type", "transport", "transportType", "transport_type")
+    if isinstance(transport_name, Mapping):
+        transport_name, path = codemode_section.check_object(transport_name, path).get("type"), join_path(path, "type")
+    has_url = any(entry.fields.get(key) is not None for key in _URL_KEYS)
+    has_command = entry.fields.get("command") is not None
+    if transport_name is not None:
+        name = re.sub(r"[-_+/ ]", "", codemode_section.check_text(transport_name, path)).lower()
+        if name in _TRANSPORT_NAMES:
+            return _TRANSPORT_NAMES[name]
         if name not in ("custom", "builtin", "platform", "inmemory"):
             reason = "websockets are not supported" if name in ("ws", "wss", "websocket") else "this is no transport"
-            raise MistakeError(path, f"{reason}; write stdio, http or sse")
+            raise ConfigFieldError(path, f"{reason}; write stdio, http or sse")
     if has_url and has_command:
-        raise MistakeError(entry.path, "this has a command and a url; remove one, or say which counts with type")
+        raise ConfigFieldError(entry.path, "this has a command and a url; remove one, or say which counts with type")
     if not has_url and not has_command:
-        raise MistakeError(entry.path, "this needs a command (a process on this machine) or a url (a server elsewhere)")
-    return "stdio" if has_command else _by_url(entry)
+        raise ConfigFieldError(
+            entry.path, "this needs a command (a process on this machine) or a url (a server elsewhere)"
+        )
+    return "stdio" if has_command else _guess_url_transport(entry)
 
 
-def _by_url(entry: Entry) -> Transport:
-    tail = (entry.text(*_URLS) or "").partition("?")[0].rstrip("/")
-    return "sse" if tail.endswith("/sse") and "httpUrl" not in entry.said else "http"
+def _guess_url_transport(entry: ServerEntry) -> Transport:
+    tail = (entry.get_text(*_URL_KEYS) or "").partition("?")[0].rstrip("/")
+    return "sse" if tail.endswith("/sse") and "httpUrl" not in entry.fields else "http"
 
 
-def _process(entry: Entry) -> dict[str, Any]:
-    command, path = entry.first("command", "cmd")
+def _read_process(entry: ServerEntry) -> dict[str, Any]:
+    command, path = entry.get_first("command", "cmd")
     if command is None:
-        raise MistakeError(entry.path, "a server of type stdio needs a command")
-    said = [(command, path)]
+        raise ConfigFieldError(entry.path, "a server of type stdio needs a command")
+    words = [(command, path)]
     if isinstance(command, list | tuple):
-        said = [(one, f"{path}[{index}]") for index, one in enumerate(codemode_section.a_list(command, path))]
-        if not said:
-            raise MistakeError(path, "this names no command")
-    program, *rest = [entry.filling.text(codemode_section.as_text(one, where), where) for one, where in said]
+        words = [(word, f"{path}[{index}]") for index, word in enumerate(codemode_section.check_array(command, path))]
+        if not words:
+            raise ConfigFieldError(path, "this names no command")
+    program, *rest = [
+        entry.substitution.substitute_text(codemode_section.to_text(word, where), where) for word, where in words
+    ]
     if not program.strip():
-        raise MistakeError(said[0][1], "this names no command")
-    args, args_path = entry.first("args", "arguments")
-    more = () if args is None else entry.filling.texts(args, args_path)
+        raise ConfigFieldError(words[0][1], "this names no command")
+    args, args_path = entry.get_first("args", "arguments")
+    further_arguments = () if args is None else entry.substitution.substitute_texts(args, args_path)
     return {
-        "command": _with_home(entry, program),
-        "args": (*rest, *more),
-        "env": _env(entry),
-        "cwd": _cwd(entry),
+        "command": _expand_home(entry, program),
+        "args": (*rest, *further_arguments),
+        "env": _read_env(entry),
+        "cwd": _read_cwd(entry),
         "folder": str(entry.folder),
     }
 
 
-def _with_home(entry: Entry, program: str) -> str:
-    return str(at(entry.folder, program, entry.filling.variables.environ)) if program.startswith("~") else program
+def _expand_home(entry: ServerEntry, program: str) -> str:
+    return (
+        str(resolve_path(entry.folder, program, entry.substitution.variables.environ))
+        if program.startswith("~")
+        else program
+    )
 
 
-def _cwd(entry: Entry) -> str | None:
-    written = entry.text("cwd", "workingDirectory", "working_directory")
-    return None if written is None else str(at(entry.folder, written, entry.filling.variables.environ))
+def _read_cwd(entry: ServerEntry) -> str | None:
+    written = entry.get_text("cwd", "workingDirectory", "working_directory")
+    return None if written is None else str(resolve_path(entry.folder, written, entry.substitution.variables.environ))
 
 
-def _env(entry: Entry) -> dict[str, str]:
-    env = {**_forwarded(entry), **_env_file(entry)}
-    said, path = entry.first("env", "environment")
-    if said is not None:
-        env |= entry.filling.table(said, path)
+def _read_env(entry: ServerEntry) -> dict[str, str]:
+    env = {**_read_forwarded_env(entry), **_read_env_file(entry)}
+    value_map, path = entry.get_first("env", "environment")
+    if value_map is not None:
+        env |= entry.substitution.substitute_table(value_map, path)
     for name, value in env.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in value:
-            raise MistakeError(inside(path, name), "a variable's name holds no '=', and neither name nor value a NUL")
+        if not _VARIABLE_NAME.fullmatch(name) or "\0" in value:
+            raise ConfigFieldError(
+                join_path(path, name), "a variable's name holds no '=', and neither name nor value a NUL"
+            )
     return env
 
 
-def _forwarded(entry: Entry) -> dict[str, str]:
+def _read_forwarded_env(entry: ServerEntry) -> dict[str, str]:
     """Return the variables that Codex is told to hand on from its own environment."""
-    said, path = entry.first("env_vars")
-    if said is None:
+    listed, path = entry.get_first("env_vars")
+    if listed is None:
         return {}
-    items = [_name_of(one) for one in codemode_section.a_list(said, path)]
-    environ = entry.filling.variables.environ
-    return {name: environ[name] for name in codemode_section.names(items, path) if name in environ}
+    items = [_get_variable_name(item) for item in codemode_section.check_array(listed, path)]
+    environ = entry.substitution.variables.environ
+    return {name: environ[name] for name in codemode_section.check_names(items, path) if name in environ}
 
 
-def _name_of(said: Any) -> Any:
-    return cast("Mapping[str, Any]", said).get("name") if isinstance(said, Mapping) else said
+def _get_variable_name(item: Any) -> Any:
+    return cast("Mapping[str, Any]", item).get("name") if isinstance(item, Mapping) else item
 
 
-def _env_file(entry: Entry) -> dict[str, str]:
-    written, (_, path) = entry.text("envFile", "env_file"), entry.first("envFile", "env_file")
+def _read_env_file(entry: ServerEntry) -> dict[str, str]:
+    written, (_, path) = entry.get_text("envFile", "env_file"), entry.get_first("envFile", "env_file")
     if written is None:
         return {}
-    file = at(entry.folder, written, entry.filling.variables.environ)
-    entry.filling.files.add(file)
+    file = resolve_path(entry.folder, written, entry.substitution.variables.environ)
+    entry.substitution.files.add(file)
     try:
-        text = config_file.text_of(file, _MAX_ENV_FILE)
+        text = config_file.read_text(file, _MAX_ENV_FILE_BYTES)
     except ConfigError as problem:
         # Its own hint speaks of configurations.
         reason = "there is no such file" if not file.exists() else str(problem).partition(": ")[2]
-        raise MistakeError(path, f"{file}: {reason}", lacks_value=not file.exists()) from None
-    return read_env_file(text, path, str(file))
+        raise ConfigFieldError(path, f"{file}: {reason}", lacks_value=not file.exists()) from None
+    return parse_env_file(text, path, str(file))
 
 
-def _api(entry: Entry) -> dict[str, Any]:
+def _read_api(entry: ServerEntry) -> dict[str, Any]:
     """Return where an API's OpenAPI document is and where it is called. Without `baseUrl` it cannot be connected."""
-    written, (_, path) = entry.text("openapi") or "", entry.first("openapi")
-    if any(entry.said.get(key) is not None for key in (*_URLS, "command")):
-        raise MistakeError(path, "an API has openapi and baseUrl, and neither url nor command; remove those")
+    written, (_, path) = entry.get_text("openapi") or "", entry.get_first("openapi")
+    if any(entry.fields.get(key) is not None for key in (*_URL_KEYS, "command")):
+        raise ConfigFieldError(path, "an API has openapi and baseUrl, and neither url nor command; remove those")
     is_url = re.match(r"https?://", written, re.IGNORECASE)
-    environ = entry.filling.variables.environ
-    document = _checked_url(written, path) if is_url else str(at(entry.folder, written, environ))
-    base, (_, base_path) = entry.text("baseUrl", "base_url"), entry.first("baseUrl", "base_url")
-    include, include_path = entry.first("include")
-    patterns = () if include is None else codemode_section.names(include, include_path)
-    base_url = None if base is None else _checked_url(base, base_path)
-    return {"document": document, "base_url": base_url, "include": tuple(patterns), "headers": _headers(entry)}
+    environ = entry.substitution.variables.environ
+    document = _check_url(written, path) if is_url else str(resolve_path(entry.folder, written, environ))
+    base, (_, base_path) = entry.get_text("baseUrl", "base_url"), entry.get_first("baseUrl", "base_url")
+    include, include_path = entry.get_first("include")
+    patterns = () if include is None else codemode_section.check_names(include, include_path)
+    base_url = None if base is None else _check_url(base, base_path)
+    return {"document": document, "base_url": base_url, "include": tuple(patterns), "headers": _read_headers(entry)}
 
 
-def _remote(entry: Entry) -> dict[str, Any]:
-    written, (_, path) = entry.text(*_URLS), entry.first(*_URLS)
+def _read_remote(entry: ServerEntry) -> dict[str, Any]:
+    written, (_, path) = entry.get_text(*_URL_KEYS), entry.get_first(*_URL_KEYS)
     if written is None:
-        raise MistakeError(entry.path, "a server of this type needs a url")
-    return {"url": _checked_url(written, path), "headers": _headers(entry)}
+        raise ConfigFieldError(entry.path, "a server of this type needs a url")
+    return {"url": _check_url(written, path), "headers": _read_headers(entry)}
 
 
-def _checked_url(url: str, path: str) -> str:
+def _check_url(url: str, path: str) -> str:
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_usable = False
-    if not is_usable or any(one.isspace() or not one.isprintable() for one in url):
-        raise MistakeError(path, "this must be a URL that begins with http:// or https:// and names a host")
+    if not is_usable or any(character.isspace() or not character.isprintable() for character in url):
+        raise ConfigFieldError(path, "this must be a URL that begins with http:// or https:// and names a host")
     return url
 
 
-def _headers(entry: Entry) -> dict[str, str]:
-    found, (said, path) = dict[str, str](), entry.first("headers", "http_headers", "httpHeaders")
-    if said is not None:
-        found |= entry.filling.table(said, path)
-    said, variables_path = entry.first("env_http_headers")
-    for name, variable in codemode_section.an_object({} if said is None else said, variables_path).items():
-        found[name] = _of_environment(entry, variable, inside(variables_path, name))
-    token, token_path = entry.first("bearer_token_env_var")
+def _read_headers(entry: ServerEntry) -> dict[str, str]:
+    found, (value_map, path) = dict[str, str](), entry.get_first("headers", "http_headers", "httpHeaders")
+    if value_map is not None:
+        found |= entry.substitution.substitute_table(value_map, path)
+    value_map, variables_path = entry.get_first("env_http_headers")
+    for name, variable in codemode_section.check_object({} if value_map is None else value_map, variables_path).items():
+        found[name] = _expand_variable(entry, variable, join_path(variables_path, name))
+    token, token_path = entry.get_first("bearer_token_env_var")
     if token is not None:
-        found["Authorization"] = f"Bearer {_of_environment(entry, token, token_path)}"
+        found["Authorization"] = f"Bearer {_expand_variable(entry, token, token_path)}"
     for name, value in found.items():
-        if not _HEADER.fullmatch(name):
-            raise MistakeError(inside(path, name), "this is no name of a header")
-        if not value.isascii() or any(ord(one) < 32 and one != "\t" for one in value):
-            raise MistakeError(inside(path, name), "a header cannot carry what is in this; is it a line break?")
+        if not _HEADER_NAME.fullmatch(name):
+            raise ConfigFieldError(join_path(path, name), "this is no name of a header")
+        if not value.isascii() or any(ord(character) < 32 and character != "\t" for character in value):
+            raise ConfigFieldError(join_path(path, name), "a header cannot carry what is in this; is it a line break?")
         if value != value.strip():
             reason = "a header neither begins nor ends with a space; is a variable in it empty?"
-            raise MistakeError(inside(path, name), reason)
+            raise ConfigFieldError(join_path(path, name), reason)
     return found
 
 
-def _of_environment(entry: Entry, name: Any, path: str) -> str:
-    return entry.filling.text(f"${{{codemode_section.some_text(name, path)}}}", path)
+def _expand_variable(entry: ServerEntry, name: Any, path: str) -> str:
+    return entry.substitution.substitute_text(f"${{{codemode_section.check_non_empty_text(name, path)}}}", path)
 
 
-_LONGEST_NAME = 128
-_MOST_SECONDS = 3_600
+_MAX_NAME_LENGTH = 128
+_MAX_TIMEOUT_SECONDS = 3_600
 
-_FIELDS = {
+_CONFIG_FIELDS = {
     "timeoutMs": "timeout_ms",
     "connectTimeoutMs": "connect_timeout_ms",
     "maxConcurrency": "max_concurrency",
@@ -241,126 +255,146 @@ _FIELDS = {
 }
 
 
-_LISTS = {
+_CLIENT_LIST_KEYS = {
     "auto_approve": ("autoApprove", "alwaysAllow", "auto_approve", "always_allow"),
     "allow": ("enabled_tools", "enabledTools", "includeTools", "allowedTools"),
     "deny": ("disabled_tools", "disabledTools", "excludeTools"),
 }
 
 
-def is_turned_off(said: Mapping[str, Any], path: str) -> bool:
+def is_turned_off(fields: Mapping[str, Any], path: str) -> bool:
     """Return whether the file turns a server off. Raises `MistakeError` where what says so is no boolean."""
     flags = {
-        key: codemode_section.a_flag(said[key], inside(path, key)) for key in ("disabled", "enabled") if key in said
+        key: codemode_section.check_boolean(fields[key], join_path(path, key))
+        for key in ("disabled", "enabled")
+        if key in fields
     }
     return flags.get("disabled", False) or not flags.get("enabled", True)
 
 
-def server_of(name: str, entry: Entry, top: Mapping[str, Any]) -> ServerConfig:
+def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, Any]) -> ServerConfig:
     """Return the server that ``entry`` says, with the defaults of ``top``, our checked keys. Raises `MistakeError`."""
-    if not name.strip() or len(name) > _LONGEST_NAME or not all_seen(name):
-        raise MistakeError(entry.path, f"a name of a server has 1 to {_LONGEST_NAME} characters, each of which is seen")
-    own = _own(entry)
-    how = reached(entry)
-    common, theirs, ours = _of_ours(_defaults(top)), _of_clients(entry), _of_ours(own)
-    fields = _together(common, theirs, ours)
-    if how["transport"] == "openapi":  # by the methods of HTTP it is known what only reads
+    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not all_seen(name):
+        raise ConfigFieldError(
+            entry.path, f"a name of a server has 1 to {_MAX_NAME_LENGTH} characters, each of which is seen"
+        )
+    own = _read_own_section(entry)
+    connection = read_connection(entry)
+    common, client_fields, own_fields = (
+        _to_config_fields(_select_defaults(section)),
+        _read_client_fields(entry),
+        _to_config_fields(own),
+    )
+    fields = _merge_layers(common, client_fields, own_fields)
+    if connection["transport"] == "openapi":  # by the methods of HTTP it is known what only reads
         fields.setdefault("approval", "writes")
-    fields["common_patterns"] = frozenset(_patterns(common)) - {*_patterns(theirs), *_patterns(ours)}
-    auth = {**_sign_in(entry), **own.get("auth", {})}
-    named = (*top.get("secrets", ()), *own.get("secrets", ()))
-    secrets = {*secret_detection.long_enough(entry.filling.secrets), *_secrets(how, auth, named)}
-    return ServerConfig(name, **how, **fields, auth=auth, secrets=tuple(sorted(secrets, key=len, reverse=True)))
+    fields["common_patterns"] = frozenset(_list_patterns(common)) - {
+        *_list_patterns(client_fields),
+        *_list_patterns(own_fields),
+    }
+    auth = {**_read_sign_in(entry), **own.get("auth", {})}
+    secret_names = (*section.get("secrets", ()), *own.get("secrets", ()))
+    secrets = {
+        *secret_detection.drop_short_texts(entry.substitution.secrets),
+        *_find_secrets(connection, auth, secret_names),
+    }
+    return ServerConfig(name, **connection, **fields, auth=auth, secrets=tuple(sorted(secrets, key=len, reverse=True)))
 
 
-def _together(*layers: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the layers say, the last word for each; but what one of them denies stays denied."""
     found = {key: value for layer in layers for key, value in layer.items()}
     denied = dict.fromkeys(name for layer in layers for name in layer.get("deny", ()))
     return {**found, "deny": tuple(denied)}
 
 
-def _patterns(said: Mapping[str, Any]) -> list[str]:
-    return [one for key in ("tool_approvals", "auto_approve", "allow", "deny") for one in said.get(key, ())]
+def _list_patterns(fields: Mapping[str, Any]) -> list[str]:
+    return [pattern for key in ("tool_approvals", "auto_approve", "allow", "deny") for pattern in fields.get(key, ())]
 
 
-def _defaults(top: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in top.items() if key in codemode_section.SHARED}
+def _select_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if key in codemode_section.SHARED_CHECKS}
 
 
-def _own(entry: Entry) -> dict[str, Any]:
-    if "codemode" not in entry.said:
+def _read_own_section(entry: ServerEntry) -> dict[str, Any]:
+    if "codemode" not in entry.fields:
         return {}
-    path = inside(entry.path, "codemode")
-    return codemode_section.only(codemode_section.SERVER, entry.filling.within(entry.said["codemode"], path), path)
+    path = join_path(entry.path, "codemode")
+    return codemode_section.check_fields(
+        codemode_section.SERVER_CHECKS, entry.substitution.substitute(entry.fields["codemode"], path), path
+    )
 
 
-def _of_clients(entry: Entry) -> dict[str, Any]:
+def _read_client_fields(entry: ServerEntry) -> dict[str, Any]:
     """Return what clients' own keys say of limits and of tools; ours, where both are there, count instead."""
-    found: dict[str, Any] = {field: names for field, keys in _LISTS.items() if (names := _names(entry, *keys))}
+    found: dict[str, Any] = {
+        field: names for field, keys in _CLIENT_LIST_KEYS.items() if (names := _read_names(entry, *keys))
+    }
     for field, keys in (("timeout_ms", ("timeout",)), ("connect_timeout_ms", ("initTimeout",))):
-        value, path = entry.first(*keys)
+        value, path = entry.get_first(*keys)
         if value is not None:
-            found[field] = milliseconds(codemode_section.a_number(value, path), path)
-    found |= _of_codex(entry)
+            found[field] = to_milliseconds(codemode_section.check_positive_number(value, path), path)
+    found |= _read_codex_timeouts(entry)
     return found
 
 
-def milliseconds(value: float, path: str) -> int:
+def to_milliseconds(value: float, path: str) -> int:
     """Return a client's ``timeout`` in milliseconds: some clients count seconds (an hour at most), others these."""
-    return _whole(value * 1_000 if value <= _MOST_SECONDS else value, path)
+    return _to_duration(value * 1_000 if value <= _MAX_TIMEOUT_SECONDS else value, path)
 
 
-def _whole(value: float, path: str) -> int:
-    return codemode_section.whole(1, codemode_section.LONGEST_MS)(round(value) or 1, path)
+def _to_duration(value: float, path: str) -> int:
+    return codemode_section.integer_check(1, codemode_section.MAX_DURATION_MS)(round(value) or 1, path)
 
 
-def _of_codex(entry: Entry) -> dict[str, int]:
+def _read_codex_timeouts(entry: ServerEntry) -> dict[str, int]:
     found = dict[str, int]()
     for key, field, factor in (
         ("startup_timeout_ms", "connect_timeout_ms", 1),
         ("startup_timeout_sec", "connect_timeout_ms", 1_000),
         ("tool_timeout_sec", "timeout_ms", 1_000),
     ):
-        value, path = entry.first(key)
+        value, path = entry.get_first(key)
         if value is not None:
-            found[field] = _whole(codemode_section.a_number(value, path) * factor, path)
+            found[field] = _to_duration(codemode_section.check_positive_number(value, path) * factor, path)
     return found
 
 
-def _names(entry: Entry, *keys: str) -> tuple[str, ...]:
+def _read_names(entry: ServerEntry, *keys: str) -> tuple[str, ...]:
     found = list[str]()
     for key in keys:
-        value, path = entry.first(key)
-        found += () if value is None else codemode_section.names(value, path)
+        value, path = entry.get_first(key)
+        found += () if value is None else codemode_section.check_names(value, path)
     return tuple(dict.fromkeys(found))
 
 
-def _of_ours(said: Mapping[str, Any]) -> dict[str, Any]:
-    found = {field: said[key] for key, field in _FIELDS.items() if key in said}
-    if "approval" in said:
-        policies = dict(said["approval"])
+def _to_config_fields(section: Mapping[str, Any]) -> dict[str, Any]:
+    found = {field: section[key] for key, field in _CONFIG_FIELDS.items() if key in section}
+    if "approval" in section:
+        policies = dict(section["approval"])
         found["approval"] = policies.pop("*", "declared")
         found["tool_approvals"] = policies
-    tools = said.get("tools", {})
+    tools = section.get("tools", {})
     return {**found, **{key: tools[key] for key in ("allow", "deny") if key in tools}}
 
 
-def _sign_in(entry: Entry) -> dict[str, Any]:
+def _read_sign_in(entry: ServerEntry) -> dict[str, Any]:
     """Return what clients say of signing in, under our names; the rest of theirs is for them."""
-    said, path = entry.first("oauth", "auth")
-    if not isinstance(said, Mapping):
+    auth, path = entry.get_first("oauth", "auth")
+    if not isinstance(auth, Mapping):
         return {}
-    found, filled = dict[str, Any](), codemode_section.an_object(said, path)
-    for key, theirs in _SIGN_IN_OF_CLIENTS.items():
-        name = next((one for one in theirs if filled.get(one) is not None), None)
+    found, auth_fields = dict[str, Any](), codemode_section.check_object(auth, path)
+    for key, client_keys in _CLIENT_SIGN_IN_KEYS.items():
+        name = next((client_key for client_key in client_keys if auth_fields.get(client_key) is not None), None)
         if name is not None:
-            at = inside(path, name)
-            found[key] = codemode_section.SIGN_IN[key](entry.filling.within(filled[name], at), at)
+            key_path = join_path(path, name)
+            found[key] = codemode_section.SIGN_IN_CHECKS[key](
+                entry.substitution.substitute(auth_fields[name], key_path), key_path
+            )
     return found
 
 
-_SIGN_IN_OF_CLIENTS = {
+_CLIENT_SIGN_IN_KEYS = {
     "clientId": ("clientId", "client_id", "CLIENT_ID"),
     "clientSecret": ("clientSecret", "client_secret", "CLIENT_SECRET"),
     "scopes": ("scopes",),
@@ -368,10 +402,10 @@ _SIGN_IN_OF_CLIENTS = {
 }
 
 
-def _secrets(how: Mapping[str, Any], auth: Mapping[str, Any], named: tuple[str, ...]) -> set[str]:
-    found = secret_detection.of_headers(how.get("headers", {}))
-    found |= secret_detection.of_env(how.get("env", {}), named)
-    found |= secret_detection.of_args(how.get("args", ()))
+def _find_secrets(connection: Mapping[str, Any], auth: Mapping[str, Any], secret_names: tuple[str, ...]) -> set[str]:
+    found = secret_detection.find_header_secrets(connection.get("headers", {}))
+    found |= secret_detection.find_env_secrets(connection.get("env", {}), secret_names)
+    found |= secret_detection.find_argument_secrets(connection.get("args", ()))
     for key in ("url", "document", "base_url"):
-        found |= secret_detection.of_url(how.get(key) or "")
-    return found | secret_detection.long_enough([auth["clientSecret"]] if "clientSecret" in auth else [])
+        found |= secret_detection.find_url_secrets(connection.get(key) or "")
+    return found | secret_detection.drop_short_texts([auth["clientSecret"]] if "clientSecret" in auth else [])

@@ -12,60 +12,60 @@ from typing import Any, cast
 from codemode.trace.visible_text import one_line
 
 from . import codemode_section
-from .config_file import MistakeError, inside, short
-from .places import home
-from .secret_detection import is_secret_name, says_secret
+from .config_file import ConfigFieldError, join_path, quote_name
+from .places import home_folder
+from .secret_detection import is_secret_name, is_secret_variable
 
-_LINE = re.compile(
+_ASSIGNMENT = re.compile(
     r"""[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*"""
     r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\r\n]*)[ \t]*(\#[^\r\n]*)?(?:\r\n|\r|\n|\Z)""",
     re.DOTALL,
 )
-_BLANK = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r\n|\r|\n|\Z)")
+_BLANK_LINE = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r\n|\r|\n|\Z)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-def read_env_file(text: str, path: str, name: str) -> dict[str, str]:
+def parse_env_file(text: str, path: str, name: str) -> dict[str, str]:
     """Return the variables of ``text``, the file ``name``. Raises `MistakeError`, with the number of the line."""
     found, at = dict[str, str](), 0
     while at < len(text):
-        if blank := _BLANK.match(text, at):
+        if blank := _BLANK_LINE.match(text, at):
             at = blank.end()
             continue
-        line = _LINE.match(text, at)
+        line = _ASSIGNMENT.match(text, at)
         if line is None:
             number = text.count("\n", 0, at) + 1
-            raise MistakeError(path, f"{name}, line {number}: here must be NAME=value, a comment, or nothing")
-        found[line[1]] = _value(line[2])
+            raise ConfigFieldError(path, f"{name}, line {number}: here must be NAME=value, a comment, or nothing")
+        found[line[1]] = _parse_value(line[2])
         at = line.end()
     return found
 
 
-def _value(written: str) -> str:
+def _parse_value(written: str) -> str:
     if written.startswith('"') and written.endswith('"') and len(written) > 1:
-        return re.sub(r"\\(.)", lambda one: _ESCAPES.get(one[1], one[1]), written[1:-1], flags=re.DOTALL)
+        return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), written[1:-1], flags=re.DOTALL)
     if written.startswith("'") and written.endswith("'") and len(written) > 1:
         return written[1:-1]
     return re.split(r"(?:^|[ \t])#", written, maxsplit=1)[0].strip()
 
 
 KEYRING_SERVICE = "codemode"
-_DESCRIBED_CHARACTERS = 120
+_MAX_DESCRIPTION_CHARACTERS = 120
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\([A-Za-z0-9]*\))?")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\([A-Za-z0-9]*\))?")
 
 Keyring = Callable[[str, str], str | None]
 
 
-def _keyring(service: str, name: str) -> str | None:
+def _read_keyring(service: str, name: str) -> str | None:
     # Optional and slow to import: only a configuration that names it pays for it.
     import keyring  # pyright: ignore[reportMissingImports]
 
     return cast("Any", keyring).get_password(service, name)
 
 
-def input_variable(name: str) -> str:
+def get_input_variable(name: str) -> str:
     """Return the environment variable that gives the input ``name`` its value."""
     return "CODEMODE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
 
@@ -79,7 +79,7 @@ class Variables:
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
-    keyring: Keyring = _keyring
+    keyring: Keyring = _read_keyring
 
     def __repr__(self) -> str:
         return "<Variables>"
@@ -91,73 +91,75 @@ class Variables:
         `MistakeError` for one without a value.
         """
 
-        def filled(found: re.Match[str]) -> str:
-            return "${" if found[1] is None else self._value(found[1], path, secrets)
+        def fill(found: re.Match[str]) -> str:
+            return "${" if found[1] is None else self._resolve(found[1], path, secrets)
 
-        return _VARIABLE.sub(filled, text)
+        return _VARIABLE.sub(fill, text)
 
-    def _value(self, said: str, path: str, secrets: set[str]) -> str:
-        kind, colon, rest = said.partition(":")
+    def _resolve(self, expression: str, path: str, secrets: set[str]) -> str:
+        kind, colon, rest = expression.partition(":")
         if colon and kind == "input":
-            secrets.add(found := self._input(rest, path))
+            secrets.add(found := self._get_input(rest, path))
             return found
         if colon and kind == "keyring":
-            secrets.add(found := self._of_keyring(rest, path))
+            secrets.add(found := self._get_from_keyring(rest, path))
             return found
-        if (found := self._predefined(said)) is not None:
+        if (found := self._get_predefined(expression)) is not None:
             return found
-        name, given, default = (rest if colon and kind == "env" else said).partition(":-")
-        if not _NAME.fullmatch(name) or "${" in default:
-            raise MistakeError(path, _UNKNOWN.format(short("${" + name + "}")))
-        if (found := self.environ.get(name)) or (found is not None and not given):
-            if says_secret(name, found):
+        name, has_default, default = (rest if colon and kind == "env" else expression).partition(":-")
+        if not _VARIABLE_NAME.fullmatch(name) or "${" in default:
+            raise ConfigFieldError(path, _UNKNOWN_VARIABLE_MESSAGE.format(quote_name("${" + name + "}")))
+        if (found := self.environ.get(name)) or (found is not None and not has_default):
+            if is_secret_variable(name, found):
                 secrets.add(found)
             return found
-        if given:
+        if has_default:
             return default
         # A default stands in the file for all who read it.
-        way = f"${{keyring:{name}}}" if is_secret_name(name) else f"${{{name}:-default}}"
-        raise MistakeError(path, f"the variable {name} is not set; set it, or write {way}", lacks_value=True)
+        alternative = f"${{keyring:{name}}}" if is_secret_name(name) else f"${{{name}:-default}}"
+        raise ConfigFieldError(
+            path, f"the variable {name} is not set; set it, or write {alternative}", lacks_value=True
+        )
 
-    def _predefined(self, said: str) -> str | None:
+    def _get_predefined(self, expression: str) -> str | None:
         known = {
             "workspaceFolder": self.workspace,
             "workspaceFolderBasename": self.workspace.name,
             "workspaceRoot": self.workspace,
-            "userHome": home(self.environ),
+            "userHome": home_folder(self.environ),
             "pathSeparator": os.sep,
             "/": os.sep,
         }
-        return str(known[said]) if said in known else None
+        return str(known[expression]) if expression in known else None
 
-    def _input(self, name: str, path: str) -> str:
-        variable = input_variable(name)
+    def _get_input(self, name: str, path: str) -> str:
+        variable = get_input_variable(name)
         for source, key in ((self.inputs, name), (self.environ, variable), (self.defaults, name)):
             if key in source:
                 return source[key]
         described = self.descriptions.get(name)
-        told = f" ({one_line(described, _DESCRIBED_CHARACTERS)})" if described else ""
-        message = f"the input {short(name)}{told} has no value; set the environment variable {variable}"
-        raise MistakeError(path, message, lacks_value=True)
+        description = f" ({one_line(described, _MAX_DESCRIPTION_CHARACTERS)})" if described else ""
+        message = f"the input {quote_name(name)}{description} has no value; set the environment variable {variable}"
+        raise ConfigFieldError(path, message, lacks_value=True)
 
-    def _of_keyring(self, written: str, path: str) -> str:
-        service, slash, name = written.rpartition("/")
+    def _get_from_keyring(self, reference: str, path: str) -> str:
+        service, slash, name = reference.rpartition("/")
         service = service if slash else KEYRING_SERVICE
         try:
             found = self.keyring(service, name)
         except ImportError:
             message = "the keyring is not installed; install codemode-gateway[keyring]"
-            raise MistakeError(path, message, lacks_value=True) from None
+            raise ConfigFieldError(path, message, lacks_value=True) from None
         except Exception:  # noqa: BLE001 - backends raise what they like, and their words may tell what they hold
-            message = f"the keyring of this system could not be asked for {short(written)}; is it unlocked?"
-            raise MistakeError(path, message, lacks_value=True) from None
+            message = f"the keyring of this system could not be asked for {quote_name(reference)}; is it unlocked?"
+            raise ConfigFieldError(path, message, lacks_value=True) from None
         if found is None:
-            message = f"the keyring has no {short(written)}; give it one with `keyring set {service} {name}`"
-            raise MistakeError(path, message, lacks_value=True)
+            message = f"the keyring has no {quote_name(reference)}; give it one with `keyring set {service} {name}`"
+            raise ConfigFieldError(path, message, lacks_value=True)
         return found
 
 
-_UNKNOWN = (
+_UNKNOWN_VARIABLE_MESSAGE = (
     "the variable {} is not known here; known are ${{NAME}}, ${{NAME:-default}} with a default that holds no variable, "
     "${{env:NAME}}, ${{input:id}}, ${{keyring:name}}, ${{workspaceFolder}} and ${{userHome}}; for the text itself "
     "write $${{"
@@ -165,7 +167,7 @@ _UNKNOWN = (
 
 
 @dataclass
-class Filling:
+class Substitution:
     """Fills in variables and gathers what nobody may read; one for each server, one for the top."""
 
     variables: Variables
@@ -173,27 +175,30 @@ class Filling:
     files: set[Path] = field(default_factory=set[Path])
     """Files beside the configuration that say a part of it, be they there or not."""
 
-    def text(self, value: Any, path: str) -> str:
-        return self.variables.expand(codemode_section.a_text(value, path), path, self.secrets)
+    def substitute_text(self, value: Any, path: str) -> str:
+        return self.variables.expand(codemode_section.check_text(value, path), path, self.secrets)
 
-    def texts(self, value: Any, path: str) -> tuple[str, ...]:
-        found = codemode_section.texts(value, path)
-        return tuple(self.text(one, f"{path}[{index}]") for index, one in enumerate(found))
+    def substitute_texts(self, value: Any, path: str) -> tuple[str, ...]:
+        texts = codemode_section.check_texts(value, path)
+        return tuple(self.substitute_text(text, f"{path}[{index}]") for index, text in enumerate(texts))
 
-    def table(self, value: Any, path: str) -> dict[str, str]:
+    def substitute_table(self, value: Any, path: str) -> dict[str, str]:
         """Return an object of strings; what is null is left out, as editors have it."""
-        found = codemode_section.an_object(value, path).items()
-        given = [(key, one, inside(path, key)) for key, one in found if one is not None]
-        return {key: self.text(codemode_section.as_text(one, at), at) for key, one, at in given}
+        items = codemode_section.check_object(value, path).items()
+        present = [(key, item, join_path(path, key)) for key, item in items if item is not None]
+        return {
+            key: self.substitute_text(codemode_section.to_text(item, item_path), item_path)
+            for key, item, item_path in present
+        }
 
-    def within(self, value: Any, path: str) -> Any:
+    def substitute(self, value: Any, path: str) -> Any:
         """Return any value with the variables of all its strings filled in."""
         if isinstance(value, str):
-            return self.text(value, path)
+            return self.substitute_text(value, path)
         if isinstance(value, Mapping):
-            found = codemode_section.an_object(cast("Any", value), path)
-            return {key: self.within(one, inside(path, key)) for key, one in found.items()}
+            fields = codemode_section.check_object(cast("Any", value), path)
+            return {key: self.substitute(item, join_path(path, key)) for key, item in fields.items()}
         if isinstance(value, list | tuple):
             items = cast("list[Any]", value)
-            return [self.within(one, f"{path}[{index}]") for index, one in enumerate(items)]
+            return [self.substitute(item, f"{path}[{index}]") for index, item in enumerate(items)]
         return value

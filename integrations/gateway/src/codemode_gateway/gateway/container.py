@@ -12,7 +12,7 @@ from codemode.cached_property import cached_property
 from codemode.observe.request_telemetry import is_recorded
 
 from ..config.model import GatewayConfig, ServerConfig
-from ..config.redaction import Secrets
+from ..config.redaction import SecretRedactor
 from ..upstreams.hooks import UpstreamHooks
 from .options import APP_NAME, GatewayOptions, LazyStore, load_keys
 from .principal_sessions import ConnectedServers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from codemode.execution.program_library import ProgramLibrary
     from codemode.surfaces.modules.run_tool import RunTool
 
-    from ..approvals.pending_store import Resuming, RunsOf
+    from ..approvals.pending_store import PrincipalRuns, StoredRunResumer
     from .principal_sessions import Workspace, Workspaces
 
 
@@ -45,12 +45,12 @@ class GatewayContainer:
         report_steps: Callable[[str | None], AbstractContextManager[None]],
         record_url: Callable[[str], str | None],
     ) -> None:
-        from ..approvals.remembered import Remembered
+        from ..approvals.remembered import RememberedAnswers
         from ..oauth.login_manager import SignIns
         from ..tool_history.output_schema_inference import KnownOf
 
-        self.secrets = Secrets(config.secrets)
-        self.remembered = Remembered(state_folder)
+        self.secrets = SecretRedactor(config.secrets)
+        self.remembered = RememberedAnswers(state_folder)
         self.sign_ins = SignIns(
             config,
             secrets=self.secrets,
@@ -87,7 +87,7 @@ class GatewayContainer:
         """Return what is decided about the servers that some share."""
         import mcp_types as types
 
-        from ..approvals.remembered import approval_hook
+        from ..approvals.remembered import create_approval_hook
         from ..upstreams.connection import lowest
 
         async def on_request(server: ServerConfig, method: str, params: Mapping[str, Any], context: Any) -> Any:
@@ -102,7 +102,7 @@ class GatewayContainer:
             return lowest(workspace.passthrough.logs.level for workspace in self._log_recipients(scope))
 
         return UpstreamHooks(
-            approval=approval_hook(self.remembered),
+            approval=create_approval_hook(self.remembered),
             asked=on_request,
             notified=on_notification,
             log_level=log_level,
@@ -132,31 +132,31 @@ class GatewayContainer:
         return ProgramLibrary(self._store.store, owner=principal.id, model_saves=True, pool=pool)
 
     @cached_property
-    def resumer(self) -> Resuming:
+    def resumer(self) -> StoredRunResumer:
         """What goes on with the runs about which people decide in the store, whosever they are."""
-        from ..approvals.pending_store import Resuming
+        from ..approvals.pending_store import StoredRunResumer
 
-        return Resuming(lambda: self._store.store, self._enter_approval_flow, APP_NAME)
+        return StoredRunResumer(lambda: self._store.store, self._enter_approval_flow, APP_NAME)
 
     @asynccontextmanager
-    async def _enter_approval_flow(self, principal: Principal) -> AsyncGenerator[RunsOf]:
+    async def _enter_approval_flow(self, principal: Principal) -> AsyncGenerator[PrincipalRuns]:
         workspace = await self.workspaces.get(principal)
         async with workspace.use_environment() as environment:
             yield environment.approval_flow_for(principal).runs
 
     def create_approval_flow(self, run_tool: RunTool, config: GatewayConfig, caller: Principal) -> Any:
         """Return how a caller is asked about the inner calls of their programs."""
-        from ..approvals.approval_flow import Asking
+        from ..approvals.approval_flow import ApprovalFlow
 
-        return Asking(
+        return ApprovalFlow(
             run_tool,
             config.settings,
             lambda: self._store.store,
             caller,
             self.remembered,
-            goes_on=self.resumer.start,
+            start_resuming=self.resumer.start,
             servers=config.servers,
-            url=self._record_url,
+            page_url=self._record_url,
             command=self._options.command,
             app=APP_NAME,
             report_steps=self._report_steps,

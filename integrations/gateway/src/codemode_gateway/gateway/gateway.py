@@ -74,7 +74,7 @@ class Gateway:
             ConnectionPool(container.connect), container, lambda: self.config
         )
         self._container = container
-        self._exit_stack.enter_context(container.secrets.guarding_logs())
+        self._exit_stack.enter_context(container.secrets.redact_logs())
         self._is_open = True
         if self.options.over_http:  # whoever has asked may come back when it is done
             await container.resumer.start()

@@ -26,8 +26,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from codemode.execution.pauses import inspect_interrupt
 from codemode.stores.records import ALL_TENANTS
 
-from ..approvals.pending_store import SCOPES, LaterCalls
-from ..approvals.remembered import Remembered
+from ..approvals.pending_store import SCOPE_DESCRIPTIONS, StandingApproval
+from ..approvals.remembered import RememberedAnswers
 from ..config.model import ConfigError
 from ..config.places import login_command
 from ..oauth.browser import PAGE_HEADERS, SIGNED_IN, page
@@ -104,22 +104,22 @@ class StandingApprovals:
     """What the console asks about approvals that hold for later calls: its option ``standing_approvals``."""
 
     def __init__(self, folder: Path, store: InterruptStore) -> None:
-        self._remembered, self._store = Remembered(folder), store
+        self._remembered, self._store = RememberedAnswers(folder), store
 
     def choices(self, record: Record, request: StoredRequest) -> dict[str, str]:
         """Return for how long an approval of a call may hold beside that call, in words; nothing where it may not."""
         descriptions: dict[str, str] = {}
-        for scope in SCOPES:
+        for scope in SCOPE_DESCRIPTIONS:
             with suppress(ValueError):
-                descriptions[scope] = LaterCalls.of(record, [request], scope).words
+                descriptions[scope] = StandingApproval.from_requests(record, [request], scope).description
         return descriptions
 
     async def keep(
         self, record: Record, request: StoredRequest, choice: Any, *, actor: str, address: str | None
     ) -> None:
-        """Let one of these choices hold. Raises what `LaterCalls.of` and `LaterCalls.keep` do."""
-        later = LaterCalls.of(record, [request], choice)
-        await later.keep(self._remembered, self._store, record, actor=actor, address=address)
+        """Save this choice for later calls. Raises the errors of `StandingApproval`."""
+        later = StandingApproval.from_requests(record, [request], choice)
+        await later.save(self._remembered, self._store, record, actor=actor, address=address)
 
 
 # The URL of a server's page carries no credential, so programs and models may know it: users sign in on it.

@@ -28,7 +28,7 @@ from codemode.observe.request_telemetry import call_ended, record_failure, reque
 from codemode.trace.events import Event, NestedToolCallEvent
 from codemode.trace.failures import log_failure
 
-from ..config.model import Output
+from ..config.model import OutputFormat
 from ..passthrough.handlers import PassedOf, announcing, handlers, pass_logs
 from .options import TOOL_NAMES, ClientProfile
 from .principal_sessions import INSTRUCTIONS
@@ -96,7 +96,7 @@ def parse_media(value: Mapping[str, Any]) -> Media | None:
 # Clients show their model either of the two, so each says the whole of it. A program that failed is an answer as any.
 
 
-def to_call_tool_result(response: Mapping[str, Any], output: Output = "both") -> types.CallToolResult:
+def to_call_tool_result(response: Mapping[str, Any], output: OutputFormat = "both") -> types.CallToolResult:
     """Return the answer to a call. Images and audio in the result become content blocks.
 
     Such an answer has no structured content: clients that have some show their model nothing else.
@@ -343,8 +343,12 @@ class ActiveCalls:
                 async with workspace.use_environment(
                     environment
                 ):  # it may go on behind this request, while the client is asked
-                    return await approval_flow.run(
-                        ctx, params, params.arguments or {}, origin=origin, by_console=profile.ask_mode == "console"
+                    return await approval_flow.handle_call(
+                        ctx,
+                        params,
+                        params.arguments or {},
+                        origin=origin,
+                        is_asked_in_console=profile.ask_mode == "console",
                     )
 
             try:

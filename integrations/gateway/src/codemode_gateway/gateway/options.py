@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from codemode.cached_property import cached_property
 from codemode.data.narrowing import is_mapping
 
-from ..config.codemode_section import SQLITE
+from ..config.codemode_section import SQLITE_URL_PREFIX
 from ..config.model import ConfigError, GatewaySettings
-from ..config.places import COMMAND
-from ..state_files import not_private
+from ..config.places import GATEWAY_COMMAND
+from ..state_files import find_privacy_problem
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
@@ -120,7 +120,7 @@ def _read_key(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     try:
-        problem, key = not_private(os.fstat(descriptor)), b""
+        problem, key = find_privacy_problem(os.fstat(descriptor)), b""
         if problem is None:
             key = os.read(descriptor, _KEY_BYTES + 1)
     finally:
@@ -230,7 +230,7 @@ def _create_store(url: str | None, folder: Path) -> InterruptStore:
 
 
 def _store_path(url: str | None, folder: Path) -> Path:
-    return folder / _STORE_FILE_NAME if url is None else Path(url.removeprefix(SQLITE))
+    return folder / _STORE_FILE_NAME if url is None else Path(url.removeprefix(SQLITE_URL_PREFIX))
 
 
 def _create_folder(path: Path) -> None:
@@ -261,5 +261,5 @@ class GatewayOptions:
     verifier: TokenVerifier | None = None
     open_browser: Callable[[str], object] | None = None
     callback_url: str | None = None
-    command: str = COMMAND
+    command: str = GATEWAY_COMMAND
     servers: Sequence[Any] | None = None

@@ -16,7 +16,7 @@ from codemode.host.cancellation import to_its_end
 from codemode.host.threads import off_loop
 
 from ..config.model import GatewayConfig, ServerConfig
-from ..config.redaction import Secrets
+from ..config.redaction import SecretRedactor
 from ..passthrough.proxy import Passed
 from .options import ClientProfile
 from .principals import Principal, SharingScope, sharing_scope_of
@@ -147,7 +147,7 @@ class WorkspaceFactory(Protocol):
     """What puts together the parts of a seat."""
 
     @property
-    def secrets(self) -> Secrets: ...
+    def secrets(self) -> SecretRedactor: ...
     def create_run_tool(self, config: GatewayConfig, connected: ConnectedServers, principal: Principal) -> RunTool: ...
     def create_approval_flow(self, run_tool: RunTool, config: GatewayConfig, caller: Principal) -> Any: ...
 
@@ -276,8 +276,8 @@ class Workspace:
         self.active_runs = 0
         self.passthrough = Passed(
             lambda: self._require_environment.connected.upstreams,
-            hide=factory.secrets.text,
-            hide_in=factory.secrets.off_loop,
+            hide=factory.secrets.redact_text,
+            hide_in=factory.secrets.redact_off_loop,
         )
         self._connections = connections
         self._factory = factory

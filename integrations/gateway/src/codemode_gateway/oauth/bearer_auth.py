@@ -12,9 +12,9 @@ from typing import TypeGuard
 import httpx2
 
 from ..config.model import ServerConfig
-from ..config.places import COMMAND, login_command
-from ..config.redaction import Secrets
-from ..outgoing_http import stays_with
+from ..config.places import GATEWAY_COMMAND, login_command
+from ..config.redaction import SecretRedactor
+from ..outgoing_http import is_trusted_redirect
 from .flow import Exchange
 from .settings import AuthSettings, RefusedError, SignInError, TokenRecord, UnreachableError
 from .token_store import TokenStore, locked
@@ -43,9 +43,9 @@ class ServerAuth(httpx2.Auth):
         principal: str,
         store: TokenStore,
         folder: Path,
-        secrets: Secrets,
+        secrets: SecretRedactor,
         page: Callable[[], str | None] = lambda: None,
-        command: str = COMMAND,
+        command: str = GATEWAY_COMMAND,
     ) -> None:
         self.server = server
         self.settings = settings
@@ -87,7 +87,7 @@ class ServerAuth(httpx2.Auth):
 
     def _is_own(self, url: httpx2.URL) -> bool:
         """Tokens go to the origin of their resource alone, or to its host by TLS, wherever a server redirects to."""
-        return stays_with(self._url, url)
+        return is_trusted_redirect(self._url, url)
 
     async def aclose(self) -> None:
         """Wait for a renewal that is under way: its refresh token is used up."""

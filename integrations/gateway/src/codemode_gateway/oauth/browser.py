@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from codemode.trace.visible_text import one_line
 
-from ..page_urls import page_host
+from ..page_urls import get_page_host
 
 PAGE_HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -109,7 +109,7 @@ class BoundSignIn:
     def start_page(self) -> str:
         """Return the page on which a person sees what is about to be connected, with a link to the next page."""
         server, user = (html.escape(one_line(name, _MAX_NAME_CHARACTERS)) for name in (self.server, self.principal))
-        host = html.escape(page_host(self.url))
+        host = html.escape(get_page_host(self.url))
         return (
             f"<!doctype html><title>codemode</title><p>Your account at {host} is about to be connected to the server"
             f" {server} for <strong>{user}</strong>. Whatever {user} runs here can use it from then on."

@@ -37,8 +37,8 @@ from codemode.fetch.client import is_public, resolve
 from codemode.trace.visible_text import one_line
 
 from ..config.model import ServerConfig
-from ..outgoing_http import RefusedRedirectError, send_following, tls_context
-from ..page_urls import PageURLError, page_host
+from ..outgoing_http import RefusedRedirectError, send_following_redirects, tls_context
+from ..page_urls import PageURLError, get_page_host
 from .settings import AuthSettings, RefusedError, SignInError, TokenRecord, UnreachableError, expiry, is_token
 
 # A server names its own authorization server, so each URL is hostile. Tokens and secrets are in these answers: no error
@@ -107,7 +107,7 @@ class Door:
         try:
             request = httpx2.Request("GET" if reads_only else "POST", self._server, headers=said, json=ping)
             async with asyncio.timeout(REQUEST_S), _requesting() as client:
-                response = await send_following(partial(client.send, stream=True), request)
+                response = await send_following_redirects(partial(client.send, stream=True), request)
                 await response.aclose()
         except RefusedRedirectError as error:
             raise UnreachableError(f"{_shown(self._server)} cannot be asked: {error}") from None
@@ -361,7 +361,7 @@ class Exchange:
                 )
             await self.door.check_url(url)
             try:
-                page_host(url)
+                get_page_host(url)
             except PageURLError as error:
                 raise RefusedError(f"the page on which {self._server.name!r} asks to sign in {error}") from None
             if shown is not None:

@@ -15,9 +15,9 @@ from codemode.host.threads import off_loop
 from codemode.trace.visible_text import one_line
 
 from ..config.model import ConfigError, GatewayConfig, ServerConfig
-from ..config.places import COMMAND, state_folder
-from ..config.redaction import Secrets
-from ..page_urls import page_host
+from ..config.places import GATEWAY_COMMAND, state_folder
+from ..config.redaction import SecretRedactor
+from ..page_urls import get_page_host
 from .browser import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, open_in_browser, page
 from .settings import SignInError, TokenRecord
 
@@ -50,12 +50,12 @@ class SignIns:
         self,
         config: GatewayConfig,
         *,
-        secrets: Secrets | None = None,
+        secrets: SecretRedactor | None = None,
         open_browser: Callable[[str], object] | None = None,
         callback_url: str | None = None,
-        command: str = COMMAND,
+        command: str = GATEWAY_COMMAND,
     ) -> None:
-        self.secrets = Secrets(config.secrets) if secrets is None else secrets
+        self.secrets = SecretRedactor(config.secrets) if secrets is None else secrets
         self.folder = (config.settings.state_folder or state_folder()) / "tokens"
         self._open_browser = open_browser
         self._command = command
@@ -262,7 +262,7 @@ def _no_page(_server: str, _principal: str) -> None:
 
 
 def sign_in_hook(
-    config: GatewayConfig, *, principal: str = "local", secrets: Secrets | None = None
+    config: GatewayConfig, *, principal: str = "local", secrets: SecretRedactor | None = None
 ) -> Callable[[ServerConfig], ServerAuth | None]:
     """Return an `UpstreamHooks.sign_in` that uses and renews the tokens of earlier sign-ins, and begins none."""
     return SignIns(config, secrets=secrets).hook(principal)
@@ -306,7 +306,7 @@ async def login(
         attempt = sign_ins.begun(server, principal, is_asked_for=True)
         sign_in = await attempt.sign_in()
         if sign_in is not None:
-            _say(told, f"Sign in to {name} at {page_host(sign_in.url)}:", sign_in.start_url or sign_in.url)
+            _say(told, f"Sign in to {name} at {get_page_host(sign_in.url)}:", sign_in.start_url or sign_in.url)
         if read_line is None:
             await attempt.wait()
         else:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from codemode.host.threads import Errands
 
-from ..state_files import is_unused, look_soon, note_use
+from ..state_files import is_unused, note_use, schedule_cleanup
 from .settings import Storage, TokenRecord
 
 _IS_POSIX = os.name == "posix"
@@ -122,7 +122,7 @@ def try_lock(path: Path) -> Callable[[], None] | None:
     except Timeout:
         return None
     note_use(path)
-    look_soon(path.parent, remove_unused)
+    schedule_cleanup(path.parent, remove_unused)
     return lock.release
 
 

@@ -23,7 +23,7 @@ from codemode.data.narrowing import is_mapping, mapping_or_empty
 from codemode.trace.visible_text import clipped, visible
 
 from ..gateway.principals import CallOrigin, use_current_reservation
-from ..page_urls import PageURLError, page_host
+from ..page_urls import PageURLError, get_page_host
 
 MAX_MESSAGE_CHARACTERS = 4_000
 MAX_FORM_CHARACTERS = 32_000
@@ -84,7 +84,7 @@ def _elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitRequestP
     if params.get("mode") == "url":
         url = str(params.get("url"))
         try:
-            host = page_host(url)
+            host = get_page_host(url)
         except PageURLError as error:
             raise Declined(f"a URL to open {error}") from None
         said = f"{message}\n[{visible(server)}] opens {host}"

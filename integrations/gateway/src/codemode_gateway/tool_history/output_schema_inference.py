@@ -61,7 +61,7 @@ class Shapes:
     """
 
     def __init__(self, folder: Path | None, principal: str = "local") -> None:
-        self._tables = PrivateTables(None if folder is None else folder / FILE, _TABLE, state_files.TABLE)
+        self._tables = PrivateTables(None if folder is None else folder / FILE, _TABLE, state_files.PRINCIPALS_TABLE)
         self._principal = principal
         self._seen: dict[tuple[str, str], _Seen] = {}
         self._wanted: set[tuple[str, str]] = set()
@@ -156,7 +156,7 @@ class Shapes:
     def _write(self, rows: list[tuple[str, ...]]) -> None:
         with self._tables.open(writes=True) as file:
             file.executemany("INSERT OR REPLACE INTO shapes VALUES (?, ?, ?, ?)", rows)
-            if not state_files.is_noted(file, self._principal):
+            if not state_files.is_use_noted(file, self._principal):
                 state_files.note_table_use(file, self._principal, "shapes")
 
     def _read(self) -> dict[tuple[str, str], _Seen]:
@@ -168,7 +168,7 @@ class Shapes:
                     found[server, tool] = _seen_of(decode_json(text, max_depth=64))
                 except Exception as error:  # noqa: BLE001 - the file is as hostile as a server
                     _log.warning("what was learned of %r of %r is no shape: %s", tool, server, type(error).__name__)
-            is_noted = state_files.is_noted(file, self._principal)
+            is_noted = state_files.is_use_noted(file, self._principal)
         if found and not is_noted:
             with suppress(OSError):  # what can be read and not be written is read
                 self._write([])

@@ -20,7 +20,7 @@ from codemode.host.threads import LARGE_CHARACTERS, off_loop, run_check
 from codemode.trace.visible_text import clipped, visible
 
 from .. import state_files
-from ..approvals.remembered import definition_of
+from ..approvals.remembered import compute_definition_digest
 from ..config.model import ServerConfig
 from ..state_files import PrivateTables
 
@@ -89,14 +89,14 @@ _TABLES = (
         " tool TEXT NOT NULL, digest TEXT NOT NULL, said TEXT NOT NULL,"
         " PRIMARY KEY (principal, server, state, tool)) WITHOUT ROWID"
     ),
-    state_files.TABLE,
+    state_files.PRINCIPALS_TABLE,
 )
 _PINNED, _WAITING = "pinned", "waiting"  # as first used or approved; as last listed, where that is not the same
 _DELETE = "DELETE FROM tools WHERE principal = ? AND server = ? AND state = ?"
 _UPDATE = "UPDATE servers SET whole = ? WHERE principal = ? AND server = ?"
 _log = logging.getLogger("codemode.mcp")
 
-digest_of = definition_of
+digest_of = compute_definition_digest
 """The digest of what a server says of a tool: it is another one when anything of that has changed."""
 
 

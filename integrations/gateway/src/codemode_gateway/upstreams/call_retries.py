@@ -37,9 +37,9 @@ from codemode.tools.tool_result import ToolResult, result_of_server, unwrapped
 from codemode.trace.visible_text import visible
 
 from ..config.model import ServerConfig
-from ..config.redaction import Secrets
+from ..config.redaction import SecretRedactor
 from ..gateway.principals import LOCAL, CallOrigin, origin_of
-from ..page_urls import is_page
+from ..page_urls import is_page_url
 from .connection import Connection, LostRequestError, Requests
 from .connection_errors import Lost, UpstreamFailure
 from .hooks import UpstreamHooks
@@ -153,7 +153,7 @@ def page_to_open(error: MCPError) -> str | None:
     asked = error.error.data.get("elicitations")
     first = asked[0] if is_array(asked) and asked else None
     url = first.get("url") if is_mapping(first) else None
-    return url if isinstance(url, str) and url.isascii() and is_page(url) else None
+    return url if isinstance(url, str) and url.isascii() and is_page_url(url) else None
 
 
 def unknown_outcome(config: ServerConfig, tool: str, lost: Lost) -> CodeModeToolError:
@@ -275,7 +275,7 @@ ASKED_IN: ContextVar[Any] = ContextVar("codemode_mcp_asked_in", default=None)
 class Asking:
     """The callbacks of a session. While somebody is asked, the time of the calls in flight stands still."""
 
-    def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: Secrets) -> None:
+    def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: SecretRedactor) -> None:
         self._config = config
         self._hooks = hooks
         self._secrets = secrets
@@ -346,7 +346,7 @@ class Asking:
             clock.stop()
         try:
             # What is asked reaches the client's person, and what is sampled its model.
-            plain = await self._secrets.off_loop(plain)
+            plain = await self._secrets.redact_off_loop(plain)
             answer = await self._hooks.asked(self._config, method, plain, context)
         finally:
             self._under_way -= 1
@@ -382,7 +382,7 @@ _InputRequest: TypeAdapter[types.InputRequest] = TypeAdapter(types.InputRequest)
 class Progress:
     """Tells the client of a call how far its server is; of a flood the beginning of each second."""
 
-    def __init__(self, origin: CallOrigin, secrets: Secrets) -> None:
+    def __init__(self, origin: CallOrigin, secrets: SecretRedactor) -> None:
         self._origin = origin
         self._secrets = secrets
         self._window = 0.0
@@ -395,7 +395,9 @@ class Progress:
         self._told += 1
         if self._told <= _MAX_PROGRESS_A_SECOND:
             said = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
-            await self._origin.progress(self._secrets.text(said[:_MAX_READ_CHARACTERS])[:_MAX_PROGRESS_CHARACTERS])
+            await self._origin.progress(
+                self._secrets.redact_text(said[:_MAX_READ_CHARACTERS])[:_MAX_PROGRESS_CHARACTERS]
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +429,7 @@ class Calls:
         self,
         config: ServerConfig,
         hooks: UpstreamHooks,
-        secrets: Secrets,
+        secrets: SecretRedactor,
         link: Link,
         asking: Asking,
         *,
@@ -465,7 +467,7 @@ class Calls:
         self._last_logged = None
         schema = None if tool is None else tool.output_schema
         size = weigh(raw, LARGE_CHARACTERS)
-        return await run_check(size, lambda: result_of_server(self._secrets.value(raw), schema))
+        return await run_check(size, lambda: result_of_server(self._secrets.redact(raw), schema))
 
     async def given(self, name: str, result: ToolResult) -> Any:
         """Return what a program gets, once whoever wants to has seen it."""
@@ -587,7 +589,7 @@ class Calls:
                 about = ClientRequestContext(session=connection.session, request_id=key)
                 answer = await connection.session.dispatch_input_request(about, request)
                 if isinstance(answer, types.ErrorData):
-                    raise CodeModeToolError(self._secrets.text(answer.message))
+                    raise CodeModeToolError(self._secrets.redact_text(answer.message))
                 given[key] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         except ValueError:
             raise CodeModeToolError("the server asks for what nobody can read") from None
@@ -605,6 +607,6 @@ class Calls:
             _log.warning("%s", visible(message))
 
     def _hidden(self, error: CodeModeToolError) -> CodeModeToolError:
-        error.message = self._secrets.text(error.message)
+        error.message = self._secrets.redact_text(error.message)
         error.args = (error.message,)
         return error

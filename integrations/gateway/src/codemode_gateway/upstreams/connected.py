@@ -17,8 +17,8 @@ from codemode.tools.tool import Tool
 from codemode.trace.visible_text import visible
 
 from ..config.model import GatewayConfig
-from ..config.patterns import asks
-from ..config.redaction import Secrets
+from ..config.patterns import needs_approval
+from ..config.redaction import SecretRedactor
 from ..oauth.login_manager import SignIns
 from .hooks import UpstreamHooks
 from .tool_listing import ListCache
@@ -115,7 +115,7 @@ async def connect(
     hooks: UpstreamHooks | None = None,
     cache_folder: Path | None = None,
     principal: str = "local",
-    secrets: Secrets | None = None,
+    secrets: SecretRedactor | None = None,
 ) -> AsyncGenerator[Connected]:
     """Connect the servers of a configuration, each when it is first needed, and end them with the block.
 
@@ -125,10 +125,10 @@ async def connect(
     ``codemode mcp login`` has kept for ``principal``.
     """
     shorten_logs()
-    hidden = secrets or Secrets(config.secrets)
+    hidden = secrets or SecretRedactor(config.secrets)
     cache = ListCache(cache_folder, principal)
     async with SignIns(config, secrets=hidden) as sign_ins:
-        hooks = hooks or UpstreamHooks(approval=asks, sign_in=sign_ins.hook(principal))
+        hooks = hooks or UpstreamHooks(approval=needs_approval, sign_in=sign_ins.hook(principal))
         upstreams = [Upstream(one, hooks, hidden, cache) for one in config.servers]
         await asyncio.gather(*(one.load() for one in upstreams))
         try:

@@ -22,9 +22,16 @@ from codemode.host.threads import run_check
 from codemode.trace.visible_text import one_line
 
 from ..config.model import ServerConfig
-from ..config.redaction import Secrets
+from ..config.redaction import SecretRedactor
 from ..config.secret_detection import is_secret_name
-from ..outgoing_http import RefusedRedirectError, describe_url, retarget, send_following, stays_with, tls_context
+from ..outgoing_http import (
+    RefusedRedirectError,
+    copy_request_to,
+    describe_url,
+    is_trusted_redirect,
+    send_following_redirects,
+    tls_context,
+)
 from .connection import Transport
 from .connection_errors import Lost, UpstreamFailure
 from .jsonrpc_lines import BOM, MAX_VALUES_ON_THE_LOOP, REPAIRED, read_body, read_event, without_bom
@@ -289,10 +296,10 @@ class BoundedClient(httpx2.AsyncClient):
     async def _send_following(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
         """Send a request, and follow redirects. Raises `RefusedRedirectError`."""
         secured = self._secured
-        if secured is not None and request.url.scheme == "http" and stays_with(request.url, secured):
-            request = retarget(request, request.url.copy_with(scheme=secured.scheme, port=secured.port))
+        if secured is not None and request.url.scheme == "http" and is_trusted_redirect(request.url, secured):
+            request = copy_request_to(request, request.url.copy_with(scheme=secured.scheme, port=secured.port))
         send = super().send
-        return await send_following(lambda one: send(one, **more), request, self._report_redirect)
+        return await send_following_redirects(lambda one: send(one, **more), request, self._report_redirect)
 
     def _report_redirect(self, url: httpx2.URL, target: httpx2.URL) -> None:
         """Log a redirect that is followed. After one to https no request is sent over plain HTTP."""
@@ -445,9 +452,9 @@ MAX_BODY_BYTES = 32 << 20
 _QUIET_SECONDS = 3600.0
 
 
-def http_transport(config: ServerConfig, secrets: Secrets, auth: httpx2.Auth | None) -> Transport:
+def http_transport(config: ServerConfig, secrets: SecretRedactor, auth: httpx2.Auth | None) -> Transport:
     """Return how a server over HTTP is reached."""
-    client = BoundedClient(config, auth, MAX_BODY_BYTES, secrets.text)
+    client = BoundedClient(config, auth, MAX_BODY_BYTES, secrets.redact_text)
 
     def ending() -> UpstreamFailure | None:
         return client.failure

@@ -16,13 +16,13 @@ from codemode.observe.request_telemetry import server_started
 from codemode.trace.visible_text import visible
 
 from ..config.model import ServerConfig
-from ..config.redaction import Secrets
+from ..config.redaction import SecretRedactor
 from .connection import Connection, Era, LostRequestError, Requests, Transport
 from .connection_errors import Lost, UpstreamFailure
 from .stdio import StdioServer
 
 
-def transport_of(config: ServerConfig, secrets: Secrets, auth: Any) -> Transport:
+def transport_of(config: ServerConfig, secrets: SecretRedactor, auth: Any) -> Transport:
     """Return how the server of this configuration is reached; ``auth`` is the `httpx.Auth` of one over HTTP."""
     if config.transport == "stdio":
         server = StdioServer(config, secrets)
@@ -60,7 +60,7 @@ class Link:
     def __init__(
         self,
         config: ServerConfig,
-        secrets: Secrets,
+        secrets: SecretRedactor,
         sign_in: Callable[[ServerConfig], Any],
         make_session: Callable[[Requests], ClientSession],
         ready: Callable[[Connection], None],
@@ -134,7 +134,7 @@ class Link:
 
     def hidden(self, text: str) -> str:
         """Return a text for programs and terminals: without secrets, and all of it visible."""
-        return visible(self._secrets.text(text))
+        return visible(self._secrets.redact_text(text))
 
     def answered(self) -> None:
         """Know that the server does what it is there for."""

@@ -22,7 +22,7 @@ from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.trace.visible_text import one_line, visible
 
 from ..config.model import ServerConfig
-from ..config.redaction import Secrets
+from ..config.redaction import SecretRedactor
 from .connection_errors import NotStartedError
 from .jsonrpc_lines import REPAIRED, Reading, read_line, unreadable_answer, without_bom
 from .process_supervisor import Child, Guard, SpawnError
@@ -96,7 +96,7 @@ def _start_folder(config: ServerConfig) -> str | None:
 class StdioServer:
     """One process of a server. ``ending`` says, once it has ended, in which way and what it said last."""
 
-    def __init__(self, config: ServerConfig, secrets: Secrets, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, config: ServerConfig, secrets: SecretRedactor, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._config = config
         self._secrets = secrets
         self._guard: Guard
@@ -104,7 +104,7 @@ class StdioServer:
         self._broken: str | None = None
         self._is_ended_by_us = False
         self._stderr = StderrTail(config.name, secrets)
-        self._output = Output(self._fail, config.name, max_line_bytes, secrets.text)
+        self._output = Output(self._fail, config.name, max_line_bytes, secrets.redact_text)
         self._input = Outbox()
 
     @property
@@ -353,7 +353,7 @@ class Output(asyncio.Protocol):
 class StderrTail(asyncio.Protocol):
     """What a server complains of: its end is kept, some of it is logged, without secrets."""
 
-    def __init__(self, name: str, secrets: Secrets) -> None:
+    def __init__(self, name: str, secrets: SecretRedactor) -> None:
         self._name = name
         self._secrets = secrets
         self._tail = b""
@@ -379,7 +379,7 @@ class StderrTail(asyncio.Protocol):
             tail = tail.partition(b"\n")[2]  # its beginning could be the end of a secret
         lines = tail.decode("utf-8", "replace").split("\n")
         said = " ".join(" ".join(line.split()) for line in lines if line.strip())
-        return self._secrets.text(said)[-_LOGGED_CHARACTERS:]
+        return self._secrets.redact_text(said)[-_LOGGED_CHARACTERS:]
 
     def _log(self, line: bytes) -> None:
         is_cut, self._is_cut = self._is_cut, False
@@ -388,7 +388,7 @@ class StderrTail(asyncio.Protocol):
             self._window, self._logged = now, 0
         if line.strip() and not is_cut and self._logged < _LOGGED_LINES:
             self._logged += 1
-            said = self._secrets.text(line.decode("utf-8", "replace"))
+            said = self._secrets.redact_text(line.decode("utf-8", "replace"))
             _log.info("server %r: %s", self._name, visible(said[:_LOGGED_CHARACTERS].rstrip()))
 
 

@@ -35,8 +35,8 @@ from codemode.tools.server_lists import (
 from codemode.trace.visible_text import one_line
 
 from ..config.model import ServerConfig
-from ..config.redaction import Secrets
-from ..state_files import is_unused, look_soon, note_use
+from ..config.redaction import SecretRedactor
+from ..state_files import is_unused, note_use, schedule_cleanup
 
 MAX_TOOLS = 5_000
 MAX_TOOL_BYTES = 256 << 10
@@ -103,7 +103,7 @@ class PageRefusedError(Exception):
 
 
 async def listed_tools(
-    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], secrets: Secrets, *, mirrors: bool = False
+    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], secrets: SecretRedactor, *, mirrors: bool = False
 ) -> Listing:
     """Return what a server lists: its tools, their texts and digest, for how long they hold, what is left out.
 
@@ -122,10 +122,10 @@ async def listed_tools(
         except PageRefusedError as error:
             if cursors.cursor is None:
                 raise
-            cursors.note_refusal(secrets.text(str(error)))
+            cursors.note_refusal(secrets.redact_text(str(error)))
             break
         listed = _entries(page, left_out)
-        read = _Reading(room, texts, secrets.value, first=entries + 1, mirrors=mirrors, repeats=cursors.is_repeat)
+        read = _Reading(room, texts, secrets.redact, first=entries + 1, mirrors=mirrors, repeats=cursors.is_repeat)
         found = await run_check(
             _SMALL if len(listed) > _FEW else 0, lambda listed=listed, read=read: read.page_of(listed)
         )
@@ -371,7 +371,7 @@ class ListCache:
         path = self._path(config)
         if path is not None:
             await _quietly(lambda: _replace(path, _written(listing)), config.name)
-            look_soon(path.parent, remove_unused)
+            schedule_cleanup(path.parent, remove_unused)
 
     def _path(self, config: ServerConfig) -> Path | None:
         if self._folder is None:

@@ -23,8 +23,8 @@ from codemode.tools.tool_result import ToolResult
 from codemode.trace.visible_text import clipped
 
 from ..config.model import ServerConfig
-from ..config.patterns import matches, patterns_of, unmatched_notes
-from ..config.redaction import Secrets
+from ..config.patterns import describe_unmatched_patterns, get_patterns, matches
+from ..config.redaction import SecretRedactor
 from .call_retries import Asking, Calls, mirrors_arguments, stamped
 from .connection import Connection, Listening, LogLevel, LostRequestError
 from .connection_errors import Lost, UpstreamFailure
@@ -162,7 +162,7 @@ class Upstream:
     `RuntimeError`. ``revision`` is another number whenever its tools may have changed.
     """
 
-    def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: Secrets, cache: ListCache) -> None:
+    def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: SecretRedactor, cache: ListCache) -> None:
         self.config = config
         self._revision = 0
         self._hooks = hooks
@@ -198,7 +198,7 @@ class Upstream:
     @property
     def home(self) -> str:
         """What tells it from a server that has this name elsewhere. Holds secrets."""
-        return self.config.home
+        return self.config.identity
 
     @property
     def state(self) -> State:
@@ -391,7 +391,7 @@ class Upstream:
         return await self._calls.given(name, result)
 
     def _session(self, requests: Any) -> ClientSession:
-        requests.hide, requests.log_level = self._secrets.off_loop, self._log_level.wanted
+        requests.hide, requests.log_level = self._secrets.redact_off_loop, self._log_level.wanted
         return self._asking.session(requests, self._heard)
 
     def _is_ready(self, connection: Connection) -> None:
@@ -503,14 +503,18 @@ class Upstream:
             era=connection.era,
             capabilities=capabilities,
             server_info=session.server_info,
-            instructions=None if instructions is None else self._secrets.text(instructions[:16_000]),
+            instructions=None if instructions is None else self._secrets.redact_text(instructions[:16_000]),
         )
 
     async def _note_patterns(self) -> None:
         """Note which patterns of its own configuration match none of its tools, and warn where there are others."""
         common, names = self.config.common_patterns, {*self._by_name}
-        own = {key: tuple(one for one in given if one not in common) for key, given in patterns_of(self.config).items()}
-        notes = await run_check(LARGE_CHARACTERS, lambda: tuple(unmatched_notes(own, names) if names else ()))
+        own = {
+            key: tuple(one for one in given if one not in common) for key, given in get_patterns(self.config).items()
+        }
+        notes = await run_check(
+            LARGE_CHARACTERS, lambda: tuple(describe_unmatched_patterns(own, names) if names else ())
+        )
         if notes and notes != self.pattern_notes:
             _log.warning("in the configuration of server %r, %s", self.config.name, "; ".join(notes))
         self.pattern_notes = notes

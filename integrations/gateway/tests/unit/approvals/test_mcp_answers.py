@@ -9,15 +9,20 @@ import mcp_types as types
 import pytest
 from approval_world import ONE, accept, begun, client_of, gone_on, hosts
 from codemode_gateway.approvals.question_batch import (
-    MOST_TRIES,
-    Answered,
+    MAX_TRIES,
     AskAgain,
-    Leg,
+    ClientCall,
+    Decision,
     SealedState,
-    elicitation,
-    read_answer,
+    create_elicitation,
+    parse_answer,
 )
-from codemode_gateway.approvals.questions import MAX_INPUT_CHARACTERS, Question, form_of, message_of
+from codemode_gateway.approvals.questions import (
+    MAX_INPUT_CHARACTERS,
+    Question,
+    create_form_schema,
+    create_question_message,
+)
 from codemode_gateway.gateway.principals import LOCAL, Principal
 from codemode_gateway.passthrough.client_requests import is_from_server
 from hypothesis import given, settings
@@ -61,10 +66,10 @@ def fits(edited: Any) -> str | None:
 
 
 @settings(max_examples=rounds(80, 400))
-@given(RESPONSES, st.integers(0, MOST_TRIES))
+@given(RESPONSES, st.integers(0, MAX_TRIES))
 def test_no_malformed_answer_lets_a_call_run(response: Any, tries: int) -> None:
-    answer = read_answer(question(tries=tries), response, fits)
-    if not isinstance(answer, Answered):
+    answer = parse_answer(question(tries=tries), response, fits)
+    if not isinstance(answer, Decision):
         assert isinstance(answer, AskAgain)
         return
     if answer.resolution["approved"] is not True:
@@ -83,31 +88,31 @@ def test_no_malformed_answer_lets_a_call_run(response: Any, tries: int) -> None:
 @settings(max_examples=rounds(40, 200))
 @given(RESPONSES)
 def test_nothing_but_a_clear_word_says_what_became_of_a_call(response: Any) -> None:
-    assert not isinstance(read_answer(question("unknown"), response, fits), Answered)
+    assert not isinstance(parse_answer(question("unknown"), response, fits), Decision)
 
 
 @settings(max_examples=rounds(40, 200))
 @given(RESPONSES)
 def test_a_pause_that_nobody_knows_how_to_ask_about_is_declined(response: Any) -> None:
-    assert read_answer(question("other"), response, fits) == Answered({"action": "decline"})
+    assert parse_answer(question("other"), response, fits) == Decision({"action": "decline"})
 
 
-@pytest.mark.parametrize("tries", range(MOST_TRIES + 1))
+@pytest.mark.parametrize("tries", range(MAX_TRIES + 1))
 def test_a_wrong_edit_is_asked_about_so_often_and_then_denied(tries: int) -> None:
-    answer = read_answer(question(tries=tries), accept(input='{"order": 5}'), fits)
-    assert isinstance(answer, AskAgain) == (tries + 1 < MOST_TRIES)
-    if isinstance(answer, Answered):
+    answer = parse_answer(question(tries=tries), accept(input='{"order": 5}'), fits)
+    assert isinstance(answer, AskAgain) == (tries + 1 < MAX_TRIES)
+    if isinstance(answer, Decision):
         assert answer.resolution["approved"] is False
 
 
 def test_an_input_of_which_a_part_was_shown_runs_as_it_is_or_not_at_all() -> None:
     long = question(given={"order": "x" * MAX_INPUT_CHARACTERS})
-    assert "input" not in form_of(long)["properties"]
-    assert read_answer(long, accept(), fits) == Answered({"approved": True})
-    edited = read_answer(long, accept(input='{"order": "b"}'), fits)
-    assert isinstance(edited, Answered)
+    assert "input" not in create_form_schema(long)["properties"]
+    assert parse_answer(long, accept(), fits) == Decision({"approved": True})
+    edited = parse_answer(long, accept(input='{"order": "b"}'), fits)
+    assert isinstance(edited, Decision)
     assert edited.resolution["approved"] is False
-    message = message_of(long, "")
+    message = create_question_message(long, "")
     assert len(message) < 6_000
     assert "more characters of the input" in message
 
@@ -117,24 +122,24 @@ def test_an_input_of_which_a_part_was_shown_runs_as_it_is_or_not_at_all() -> Non
 )
 def test_nothing_that_is_shown_is_invisible_or_forges_a_line(server: str, tool: str, code: str, given: Any) -> None:
     shown = question(given=given, server=server, tool=tool, line=1)
-    lines = message_of(shown, code).split("\n")
+    lines = create_question_message(shown, code).split("\n")
     assert all(line.isprintable() for line in lines)
     heads = [line.split(":")[0] for line in lines]
     assert heads[0] == "Run this call?"
     assert len(heads) == len(set(heads))
     assert set(heads[1:]) <= {"Server", "Tool", "Input", "Not shown", "Line 1 of the program"}
-    default = form_of(shown)["properties"]["input"]["default"]
+    default = create_form_schema(shown)["properties"]["input"]["default"]
     assert default.isprintable()
     assert json.loads(default) == given
 
 
 def test_a_person_is_told_which_saved_program_makes_a_call() -> None:
-    assert "Saved program: report:2" in message_of(question(program="report:2"), "return 1").split("\n")
+    assert "Saved program: report:2" in create_question_message(question(program="report:2"), "return 1").split("\n")
 
 
 def sealed() -> tuple[SealedState, str]:
     state = SealedState(ContinuationOptions(keys="a key"), LOCAL)
-    return state, within(state.sealed({"interrupt": {"a": [1, 2, 3]}, "pause": 1}, {"code": ONE}))
+    return state, within(state.seal({"interrupt": {"a": [1, 2, 3]}, "pause": 1}, {"code": ONE}))
 
 
 STATE, TEXT = sealed()
@@ -145,7 +150,7 @@ STATE, TEXT = sealed()
 def test_a_state_of_which_any_byte_was_changed_is_refused(at: int, mask: int) -> None:
     changed = TEXT[:at] + chr(ord(TEXT[at]) ^ mask) + TEXT[at + 1 :]
     with pytest.raises(CodeModeProtocolError):
-        within(STATE.opened(changed, {"code": ONE}))
+        within(STATE.unseal(changed, {"code": ONE}))
 
 
 @settings(max_examples=rounds(40, 100))
@@ -156,21 +161,21 @@ def test_a_state_of_which_any_byte_was_changed_is_refused(at: int, mask: int) ->
 )
 def test_a_state_that_is_anything_else_is_refused(text: str) -> None:
     with pytest.raises(CodeModeProtocolError):
-        within(STATE.opened(text, {"code": ONE}))
+        within(STATE.unseal(text, {"code": ONE}))
 
 
 def test_a_state_opens_for_its_principal_and_its_program_alone() -> None:
-    assert within(STATE.opened(TEXT, {"code": ONE, "limits": {}}))["pause"] == 1
+    assert within(STATE.unseal(TEXT, {"code": ONE, "limits": {}}))["pause"] == 1
     assert ONE not in TEXT
     for arguments in ({"code": ONE + " "}, {"resume": ONE}, {}):
         with pytest.raises(CodeModeProtocolError):
-            within(STATE.opened(TEXT, arguments))
+            within(STATE.unseal(TEXT, arguments))
     for other in (
         SealedState(ContinuationOptions(keys="a key"), Principal("eve")),
         SealedState(ContinuationOptions(keys="another key"), LOCAL),
     ):
         with pytest.raises(CodeModeProtocolError):
-            within(other.opened(TEXT, {"code": ONE}))
+            within(other.unseal(TEXT, {"code": ONE}))
 
 
 @each_row(
@@ -197,12 +202,12 @@ def test_a_malformed_reply_of_a_client_denies(reply: Any) -> None:
 
 
 def test_the_form_is_flat_and_says_what_it_takes() -> None:
-    form = form_of(question())
+    form = create_form_schema(question())
     assert form["properties"]["decision"]["enum"] == ["once", "session", "always", "deny"]
     assert json.loads(form["properties"]["input"]["default"]) == SHOWN
     assert form["required"] == ["decision"]
     assert all(one["type"] == "string" for one in form["properties"].values())
-    alone = form_of(question(), has_session=False)["properties"]["decision"]
+    alone = create_form_schema(question(), has_session=False)["properties"]["decision"]
     assert alone["enum"] == ["once", "always", "deny"]
     assert "client leaves" not in alone["description"]
 
@@ -210,7 +215,7 @@ def test_the_form_is_flat_and_says_what_it_takes() -> None:
 def test_a_page_that_a_server_wants_opened_is_asked_for_in_its_name() -> None:
     page = {"url": "https://evil.example/consent"}
     asked = [question("sign-in", payload=one) for one in ({**page, "askedByServer": True}, page)]
-    by_server, by_gateway = (elicitation(one, cast("Leg", None)).params.message for one in asked)
+    by_server, by_gateway = (create_elicitation(one, cast("ClientCall", None)).params.message for one in asked)
     assert by_server.startswith("[shop] ")
     assert "evil.example" in by_server
     assert is_from_server(by_server), "`mcp run` accepts it only when a person confirms it"

@@ -10,9 +10,15 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.approvals.remembered import FILE, KnownTool, Remembered, approval_hook, definition_of
+from codemode_gateway.approvals.remembered import (
+    FILE_NAME,
+    RememberedAnswers,
+    ToolIdentity,
+    compute_definition_digest,
+    create_approval_hook,
+)
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.config.patterns import asks
+from codemode_gateway.config.patterns import needs_approval
 from codemode_gateway.gateway.principals import LOCAL, CallOrigin, Principal
 from in_loop import in_loop
 
@@ -46,30 +52,30 @@ def tool(annotations: Any = None, name: str = "refund", **more: Any) -> types.To
 )
 def test_what_a_server_says_of_its_tool_decides_as_the_policy_wants(approval: Any, asked: list[Any]) -> None:
     for said in (None, {}, READS, WRITES, DESTROYS, SILENT, LIES, {"readOnlyHint": False}, {"idempotentHint": True}):
-        assert asks(config(approval=approval), tool(said)) == (said in asked), said
+        assert needs_approval(config(approval=approval), tool(said)) == (said in asked), said
 
 
 def test_the_default_is_what_is_declared() -> None:
-    assert asks(config(), tool())
-    assert not asks(config(), tool(READS))
+    assert needs_approval(config(), tool())
+    assert not needs_approval(config(), tool(READS))
 
 
 def test_the_nearest_word_about_a_tool_holds() -> None:
     said = config(
         approval="never", tool_approvals={"re*": "always", "refund_*": "never", "refund_all": "always", "*": "never"}
     )
-    asked = {name: asks(said, tool(READS, name)) for name in ("refund", "refund_one", "refund_all", "stock")}
+    asked = {name: needs_approval(said, tool(READS, name)) for name in ("refund", "refund_one", "refund_all", "stock")}
     assert asked == {"refund": True, "refund_one": False, "refund_all": True, "stock": False}
 
 
 def test_automatic_approval_is_weaker_than_a_word_about_the_tool_and_stronger_than_one_about_the_server() -> None:
-    assert not asks(config(approval="always", auto_approve=("ref*",)), tool(DESTROYS))
-    assert asks(config(auto_approve=("*",), tool_approvals={"refund": "always"}), tool(READS))
-    assert asks(config(auto_approve=("Refund", "refun", "xrefund")), tool())
+    assert not needs_approval(config(approval="always", auto_approve=("ref*",)), tool(DESTROYS))
+    assert needs_approval(config(auto_approve=("*",), tool_approvals={"refund": "always"}), tool(READS))
+    assert needs_approval(config(auto_approve=("Refund", "refun", "xrefund")), tool())
 
 
-async def needs(remembered: Remembered, principal: Principal | None, listed: types.Tool) -> bool:
-    rule = approval_hook(remembered)(config(), listed)
+async def needs(remembered: RememberedAnswers, principal: Principal | None, listed: types.Tool) -> bool:
+    rule = create_approval_hook(remembered)(config(), listed)
     assert callable(rule)
     origin = None if principal is None else CallOrigin(principal)
     return await rule({}, ToolCallContext(tool_call_id="call:1", outer_tool_call_id="call", context=origin))
@@ -79,10 +85,10 @@ async def needs(remembered: Remembered, principal: Principal | None, listed: typ
 async def test_an_answer_that_always_holds_is_of_one_principal_and_of_one_definition_until_it_is_revoked(
     tmp_path: Path,
 ) -> None:
-    mine, listed = Remembered(tmp_path), tool()
-    known = KnownTool("shop", "refund", definition_of(listed, config()))
+    mine, listed = RememberedAnswers(tmp_path), tool()
+    known = ToolIdentity("shop", "refund", compute_definition_digest(listed, config()))
     await mine.remember(LOCAL, known, "always")
-    other = Remembered(tmp_path)
+    other = RememberedAnswers(tmp_path)
     assert not await needs(other, LOCAL, listed)
     assert not await needs(other, Principal("local", "another session"), listed)
     assert await needs(other, Principal("eve"), listed)
@@ -94,22 +100,22 @@ async def test_an_answer_that_always_holds_is_of_one_principal_and_of_one_defini
         listed.model_copy(update={"input_schema": {"type": "object", "properties": {"all": {}}}}),
     ):
         assert await needs(other, LOCAL, changed)
-    assert [(one.principal, one.server, one.tool) for one in other.always()] == [("local", "shop", "refund")]
-    assert other.always("eve") == ()
+    assert [(one.principal, one.server, one.tool) for one in other.list_always()] == [("local", "shop", "refund")]
+    assert other.list_always("eve") == ()
     assert (other.revoke("eve", "shop"), other.revoke("local", "shop", "stock")) == (0, 0)
     assert other.revoke("local", "shop", "refund") == 1
     assert await needs(mine, LOCAL, listed)
-    assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o077 == 0
 
 
 @in_loop
 async def test_an_answer_for_a_session_is_of_that_session(tmp_path: Path) -> None:
-    remembered, listed = Remembered(tmp_path), tool()
-    session, known = Principal("ana", "1"), KnownTool("shop", "refund", definition_of(listed, config()))
+    remembered, listed = RememberedAnswers(tmp_path), tool()
+    session, known = Principal("ana", "1"), ToolIdentity("shop", "refund", compute_definition_digest(listed, config()))
     await remembered.remember(session, known, "session")
     assert not await needs(remembered, session, listed)
     assert await needs(remembered, Principal("ana", "2"), listed)
-    assert await needs(Remembered(tmp_path), session, listed)
+    assert await needs(RememberedAnswers(tmp_path), session, listed)
     await remembered.end_session(session)
     assert await needs(remembered, session, listed)
 
@@ -118,14 +124,16 @@ async def test_an_answer_for_a_session_is_of_that_session(tmp_path: Path) -> Non
 async def test_a_file_that_cannot_be_read_asks_and_one_that_cannot_be_written_holds_for_the_session(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / FILE).touch(mode=0o600)
-    (tmp_path / FILE).write_text("no database, and long enough to be told from an empty one" * 100)
-    remembered, listed = Remembered(tmp_path), tool()
+    (tmp_path / FILE_NAME).touch(mode=0o600)
+    (tmp_path / FILE_NAME).write_text("no database, and long enough to be told from an empty one" * 100)
+    remembered, listed = RememberedAnswers(tmp_path), tool()
     assert await needs(remembered, LOCAL, listed)
-    await remembered.remember(LOCAL, KnownTool("shop", "refund", definition_of(listed, config())), "always")
+    await remembered.remember(
+        LOCAL, ToolIdentity("shop", "refund", compute_definition_digest(listed, config())), "always"
+    )
     assert not await needs(remembered, LOCAL, listed)
     with pytest.raises(OSError, match="cannot be used"):
-        remembered.always()
+        remembered.list_always()
 
 
 def linked(file: Path) -> None:
@@ -154,48 +162,48 @@ async def test_a_file_that_others_may_have_written_or_read_allows_nothing_and_ke
     tmp_path: Path, spoil: Any
 ) -> None:
     folder, listed = tmp_path / "state", tool()
-    known = KnownTool("shop", "refund", definition_of(listed, config()))
-    await Remembered(folder).remember(LOCAL, known, "always")
-    spoil(folder / FILE)
-    assert await needs(Remembered(folder), LOCAL, listed)
-    mine = Remembered(folder)
+    known = ToolIdentity("shop", "refund", compute_definition_digest(listed, config()))
+    await RememberedAnswers(folder).remember(LOCAL, known, "always")
+    spoil(folder / FILE_NAME)
+    assert await needs(RememberedAnswers(folder), LOCAL, listed)
+    mine = RememberedAnswers(folder)
     await mine.remember(LOCAL, known, "always")
     assert not await needs(mine, LOCAL, listed)
-    assert await needs(Remembered(folder), LOCAL, listed)
+    assert await needs(RememberedAnswers(folder), LOCAL, listed)
     with pytest.raises(OSError, match="is not used"):
-        Remembered(folder).answered_elsewhere("local", "session", known, "always")
+        RememberedAnswers(folder).record_outside_answer("local", "session", known, "always")
     assert not (folder / "made by the gateway").exists()
 
 
 @in_loop
 async def test_a_file_of_a_later_version_is_read_and_not_written(tmp_path: Path) -> None:
-    remembered, listed = Remembered(tmp_path), tool()
-    known = KnownTool("shop", "refund", definition_of(listed, config()))
+    remembered, listed = RememberedAnswers(tmp_path), tool()
+    known = ToolIdentity("shop", "refund", compute_definition_digest(listed, config()))
     await remembered.remember(LOCAL, known, "always")
-    with closing(sqlite3.connect(tmp_path / FILE)) as other, other:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
         other.execute("ALTER TABLE remembered ADD COLUMN why TEXT")
-    assert not await needs(Remembered(tmp_path), LOCAL, listed)
-    assert [one.tool for one in remembered.always()] == ["refund"]
+    assert not await needs(RememberedAnswers(tmp_path), LOCAL, listed)
+    assert [one.tool for one in remembered.list_always()] == ["refund"]
     with pytest.raises(OSError, match="cannot be used"):
-        remembered.answered_elsewhere("local", "session", known, "always")
+        remembered.record_outside_answer("local", "session", known, "always")
 
 
 @in_loop
 async def test_whoever_holds_the_file_holds_no_loop(tmp_path: Path) -> None:
-    remembered, listed = Remembered(tmp_path), tool()
-    known = KnownTool("shop", "refund", definition_of(listed, config()))
+    remembered, listed = RememberedAnswers(tmp_path), tool()
+    known = ToolIdentity("shop", "refund", compute_definition_digest(listed, config()))
     for begun in (
         lambda: remembered.remember(LOCAL, known, "always"),
         lambda: needs(remembered, LOCAL, listed),
         lambda: remembered.forget(LOCAL, known),
         lambda: remembered.end_session(LOCAL),
     ):
-        (tmp_path / FILE).touch(mode=0o600)
-        with closing(sqlite3.connect(tmp_path / FILE)) as other:
+        (tmp_path / FILE_NAME).touch(mode=0o600)
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other:
             other.execute("BEGIN EXCLUSIVE")
             waiting = asyncio.ensure_future(begun())
             await asyncio.sleep(0)
             assert not waiting.done()
             other.rollback()
         assert not await waiting
-    assert remembered.always() == ()
+    assert remembered.list_always() == ()

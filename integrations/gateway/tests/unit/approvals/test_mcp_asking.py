@@ -22,7 +22,7 @@ from approval_world import (
     gone_on,
     hosts,
 )
-from codemode_gateway.approvals.remembered import Remembered
+from codemode_gateway.approvals.remembered import RememberedAnswers
 from codemode_gateway.gateway.principals import Principal
 from mcp import Client
 from waiting import within
@@ -89,7 +89,7 @@ def test_an_answer_for_the_session_or_for_always_holds_for_later_calls_and_not_f
             asked.append(params.message)
             return accept(scope)
 
-        remembered = Remembered(tmp_path)
+        remembered = RememberedAnswers(tmp_path)
         code = f'{IMPORT}for (const order of "abc") await refund({{ order }});'
         async with hosts(remembered=remembered) as (shop, _, host):
             async with Client(host.server, mode=mode, elicitation_callback=person) as client:
@@ -98,7 +98,7 @@ def test_an_answer_for_the_session_or_for_always_holds_for_later_calls_and_not_f
             assert len(shop.done) == 6
             assert len(asked) == 1
         async with (
-            hosts(remembered=Remembered(tmp_path)) as (shop, _, host),
+            hosts(remembered=RememberedAnswers(tmp_path)) as (shop, _, host),
             Client(host.server, mode=mode, elicitation_callback=person) as client,
         ):
             await client.call_tool("codemode_run", {"code": ONE})
@@ -106,12 +106,12 @@ def test_an_answer_for_the_session_or_for_always_holds_for_later_calls_and_not_f
         changed = Shop()
         changed.tools["refund"].description = "Refunds, and more."
         async with (
-            hosts(remembered=Remembered(tmp_path), shop=changed) as (_, _, host),
+            hosts(remembered=RememberedAnswers(tmp_path), shop=changed) as (_, _, host),
             Client(host.server, mode=mode, elicitation_callback=person) as client,
         ):
             await client.call_tool("codemode_run", {"code": ONE})
         assert len(asked) == (2 if scope == "always" else 3)
-        (kept,) = Remembered(tmp_path).always("local") or (None,)
+        (kept,) = RememberedAnswers(tmp_path).list_always("local") or (None,)
         assert (kept is not None) == (scope == "always")
 
     for scope in ("session", "always"):

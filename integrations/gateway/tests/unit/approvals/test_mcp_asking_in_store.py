@@ -24,8 +24,8 @@ from approval_world import (
     kept,
     mute,
 )
-from codemode_gateway.approvals.pending_store import AUDIT_KIND, LaterCalls
-from codemode_gateway.approvals.remembered import Remembered
+from codemode_gateway.approvals.pending_store import ALLOWED_AUDIT_KIND, StandingApproval
+from codemode_gateway.approvals.remembered import RememberedAnswers
 from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client
 from mcp.shared.exceptions import MCPError
@@ -53,7 +53,7 @@ async def decided(store: Any, resolution: Any) -> None:
 def test_a_client_that_cannot_ask_gets_what_waits_and_later_the_outcome_however_often_it_asks() -> None:
     async def scenario() -> None:
         async with (
-            hosts(wait_ms=SOON, url=lambda record: f"https://gate/{record}") as (shop, store, host),
+            hosts(wait_ms=SOON, page_url=lambda record: f"https://gate/{record}") as (shop, store, host),
             mute(host) as c,
         ):
             first = await call(c, code=TWO)
@@ -284,7 +284,7 @@ def test_a_client_that_can_show_a_page_is_given_it_and_what_it_says_decides_noth
             shown.append(params)
             return types.ElicitResult(action="accept", content={"decision": "once"})
 
-        async with hosts(wait_ms=500, by_console=True, url=lambda record: f"https://gate/{record}") as (
+        async with hosts(wait_ms=500, by_console=True, page_url=lambda record: f"https://gate/{record}") as (
             shop,
             store,
             host,
@@ -364,15 +364,17 @@ def test_an_answer_given_elsewhere_may_hold_for_later_calls_of_that_very_tool(tm
     changed.tools["refund"] = changed.tools["refund"].model_copy(update={"description": "Refunds twice."})
 
     async def scenario() -> None:
-        remembered = Remembered(tmp_path)
+        remembered = RememberedAnswers(tmp_path)
         async with hosts(wait_ms=SOON, remembered=remembered) as (shop, store, host), mute(host) as client:
             waits = (await call(client, code=ONE))["waiting"]["id"]
             record = await store.record(waits, tenant="local")
-            later = LaterCalls.of(record, record.requests, scope)
-            assert "shop.refund" in later.words
+            later = StandingApproval.from_requests(record, record.requests, scope)
+            assert "shop.refund" in later.description
             await decided(store, {"approved": True})
-            await later.keep(Remembered(tmp_path), store, record, actor="ana")
-            (line,) = [one async for one in store.audit(tenant="local", record_id=waits) if one.kind == AUDIT_KIND]
+            await later.save(RememberedAnswers(tmp_path), store, record, actor="ana")
+            (line,) = [
+                one async for one in store.audit(tenant="local", record_id=waits) if one.kind == ALLOWED_AUDIT_KIND
+            ]
             assert (line.actor, line.details) == ("ana", {"server": "shop", "tool": "refund", "holds": scope})
             await store.outcome(waits, tenant="local", timeout_ms=30_000)
             assert (await call(client, code=f"{ONE} // again"))["result"] == "refunded 500 for a"
@@ -380,9 +382,9 @@ def test_an_answer_given_elsewhere_may_hold_for_later_calls_of_that_very_tool(tm
             await remembered.end_session(LOCAL)
             asks_now = "waiting" in await call(client, code=f"{ONE} // after the client has left")
             assert asks_now is (scope == "session")
-        async with hosts(wait_ms=SOON, remembered=Remembered(tmp_path)) as (_, _, host), mute(host) as client:
+        async with hosts(wait_ms=SOON, remembered=RememberedAnswers(tmp_path)) as (_, _, host), mute(host) as client:
             assert ("waiting" in await call(client, code=ONE)) is (scope == "session")
-        others = {"wait_ms": SOON, "remembered": Remembered(tmp_path), "shop": changed}
+        others = {"wait_ms": SOON, "remembered": RememberedAnswers(tmp_path), "shop": changed}
         async with hosts(**others) as (_, _, host), mute(host) as client:
             assert "waiting" in await call(client, code=ONE)
 
@@ -394,19 +396,19 @@ def test_an_answer_that_cannot_hold_for_later_calls_is_told_so() -> None:
         async with hosts(wait_ms=SOON) as (_, store, host), mute(host) as client:
             waits = (await call(client, code=ONE))["waiting"]["id"]
             kept = await store.record(waits, tenant="local")
-            assert LaterCalls.of(kept, kept.requests, "always").tools
+            assert StandingApproval.from_requests(kept, kept.requests, "always").tools
             (one,) = kept.requests
             others = [{"payload": None}, {"app": "another"}, {"requests": (replace(one, kind="unknown"),)}]
             others += [{"payload": {**kept.payload, name: None}} for name in ("definitions", "servers")]
             for other in others:
                 record = replace(kept, **other)
                 with pytest.raises(ValueError, match="for itself alone"):
-                    LaterCalls.of(record, record.requests, "always")
+                    StandingApproval.from_requests(record, record.requests, "always")
         async with hosts(wait_ms=SOON, over_http=True) as (_, store, host), mute(host) as client:
             waits = (await call(client, code=ONE))["waiting"]["id"]
             record = await store.record(waits, tenant="local")
             with pytest.raises(ValueError, match="no session"):
-                LaterCalls.of(record, record.requests, "session")
-            assert LaterCalls.of(record, record.requests, "always").tools
+                StandingApproval.from_requests(record, record.requests, "session")
+            assert StandingApproval.from_requests(record, record.requests, "always").tools
 
     within(scenario())

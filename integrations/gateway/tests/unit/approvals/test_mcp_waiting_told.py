@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from codemode_gateway.approvals.questions import OTHER_KEYS, Question, waiting
+from codemode_gateway.approvals.questions import UNKNOWN_KEY_MESSAGE, Question, waiting_response
 from suite import each_row
 
 ID = "0123456789abcdef0123456789abcdef"
@@ -26,7 +26,7 @@ def asked(kind):
     ],
 )
 def test_the_hint_says_where_a_person_decides_and_how_the_outcome_is_had(kinds, url, said):
-    response = waiting(ID, map(asked, kinds), 0, url)
+    response = waiting_response(ID, map(asked, kinds), 0, url)
     [told] = response["diagnostics"]
     assert said in told["hint"]
     assert f'{{"resume": "{ID}"}} later' in told["hint"]
@@ -42,7 +42,7 @@ def test_the_hint_says_where_a_person_decides_and_how_the_outcome_is_had(kinds, 
 )
 def test_the_hint_has_the_words_by_which_a_terminal_reaches_this_gateway(kind, said):
     one = replace(asked(kind), server="my notes")
-    [told] = waiting(ID, [one], 0, None, command="/e/codemode mcp --config /a.json")["diagnostics"]
+    [told] = waiting_response(ID, [one], 0, None, command="/e/codemode mcp --config /a.json")["diagnostics"]
     assert said in told["hint"]
 
 
@@ -51,8 +51,8 @@ def test_the_hint_has_the_words_by_which_a_terminal_reaches_this_gateway(kind, s
     [(None, "has expired"), ("http://127.0.0.1:1/console/records/1", "is closed at http://127.0.0.1:1/")],
 )
 def test_of_a_run_that_no_gateway_goes_on_with_is_told_why_and_what_people_can_do(url, said):
-    [told] = waiting(ID, [], 0, url, OTHER_KEYS)["diagnostics"]
-    assert told["message"] == f"the program cannot go on at present: {OTHER_KEYS}"
+    [told] = waiting_response(ID, [], 0, url, UNKNOWN_KEY_MESSAGE)["diagnostics"]
+    assert told["message"] == f"the program cannot go on at present: {UNKNOWN_KEY_MESSAGE}"
     assert "waiting alone does not help" in told["hint"]
     assert f'{{"resume": "{ID}"}} then gives its outcome' in told["hint"]
     assert said in told["hint"]

@@ -82,7 +82,7 @@ def test_every_subcommand_has_help(capsys: Any, part: list[str]):
 
 def test_every_subcommand_has_a_module():
     names = {part[0] for part in PARTS if part}
-    assert commands._FUNCTIONS.keys() == names | {None}
+    assert commands._SUBCOMMAND_FUNCTIONS.keys() == names | {None}
 
 
 @given(st.lists(st.text(max_size=20), max_size=5))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig
-from codemode_gateway.cli.approvals import card, table, whole_record
-from codemode_gateway.cli.configuration_commands import where
-from codemode_gateway.cli.serve import http_address, with_overrides
+from codemode_gateway.cli.approvals import format_call, format_record, format_table
+from codemode_gateway.cli.configuration_commands import describe_location
+from codemode_gateway.cli.serve import apply_overrides, parse_http_address
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -53,7 +53,7 @@ def record(**changes: Any) -> Record:
 
 def test_a_card_has_server_tool_line_and_the_whole_input():
     text = "x" * 100_000
-    shown = card(record(input={"text": text}), record(input={"text": text}).requests[0])
+    shown = format_call(record(input={"text": text}), record(input={"text": text}).requests[0])
     assert "shop" in shown
     assert "refund" in shown
     assert "> " in shown
@@ -64,14 +64,14 @@ def test_a_card_has_server_tool_line_and_the_whole_input():
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_nothing_that_is_shown_moves_the_cursor_or_hides(key: str, value: str):
     one = record(input={key: value}, source=f"{key}\n{value}\n", not_resumable=value, tenant=key)
-    for shown in (table([one]), card(one, one.requests[0]), whole_record(one)):
+    for shown in (format_table([one]), format_call(one, one.requests[0]), format_record(one)):
         assert all(char.isprintable() or char == "\n" for char in shown)
 
 
 @pytest.mark.parametrize("line", [None, 0, 3, 10**9])
 def test_a_line_that_the_program_has_not_costs_nothing(line: int | None):
-    assert "refund" in card(record(line=line), record(line=line).requests[0])
-    assert "refund" in card(record(line=line, source=None), record(line=line).requests[0])
+    assert "refund" in format_call(record(line=line), record(line=line).requests[0])
+    assert "refund" in format_call(record(line=line, source=None), record(line=line).requests[0])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_line_that_the_program_has_not_costs_nothing(line: int | None):
     ],
 )
 def test_where_a_server_is_holds_no_secret(server: ServerConfig, expected: str):
-    assert where(server) == expected
+    assert describe_location(server) == expected
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -126,18 +126,18 @@ def test_list_shows_the_policy_and_no_secret(tmp_path: Any, capsys: Any, as_json
     ],
 )
 def test_an_address_is_host_and_port(text: str, expected: tuple[str, int]):
-    assert http_address(text) == expected
+    assert parse_http_address(text) == expected
 
 
 @each_row("text", ["", "host", "host:", ":80", "::1:80", "h:80:90", "h:-1", "h:65536", "h:٣", "http://h:1"])
 def test_another_address_is_refused_with_one_that_would_do(text: str):
     with pytest.raises(UsageError, match="--http"):
-        http_address(text)
+        parse_http_address(text)
 
 
 def test_the_command_line_goes_over_the_file():
     given = argparse.Namespace(tool_name="run_code", output=None, pass_through=False)
-    settings = with_overrides(GatewayConfig(), given).settings
+    settings = apply_overrides(GatewayConfig(), given).settings
     assert (settings.tool_name, settings.output, settings.pass_through) == ("run_code", "both", False)
 
 
@@ -194,7 +194,7 @@ def test_without_a_folder_for_key_and_store_nothing_starts(
 def test_a_name_of_a_tool_that_clients_refuse_is_refused_first():
     given = argparse.Namespace(tool_name="a b", output=None, pass_through=None)
     with pytest.raises(ValueError, match="--tool-name: this must be 1 to 64 letters"):
-        with_overrides(GatewayConfig(), given)
+        apply_overrides(GatewayConfig(), given)
 
 
 def test_a_list_without_servers_says_why(tmp_path: Any, capsys: Any):

@@ -11,7 +11,7 @@ from codemode_gateway.cli import serve as mcp_serve
 
 READS = """
 import ctypes, os
-from codemode_gateway.cli.serve import keep_private
+from codemode_gateway.cli.serve import disable_process_inspection
 
 if os.geteuid() == 0:  # whom nothing is kept from
     os.setgroups([])
@@ -31,7 +31,7 @@ def reads_of_its_parent():
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-print(reads_of_its_parent(), keep_private(), reads_of_its_parent())
+print(reads_of_its_parent(), disable_process_inspection(), reads_of_its_parent())
 """
 
 
@@ -48,6 +48,6 @@ def test_the_gateway_keeps_private_before_all_else(monkeypatch: pytest.MonkeyPat
     def kept() -> bool:
         raise Kept
 
-    monkeypatch.setattr(mcp_serve, "keep_private", kept)
+    monkeypatch.setattr(mcp_serve, "disable_process_inspection", kept)
     with pytest.raises(Kept):
         mcp_serve.run(argparse.Namespace())

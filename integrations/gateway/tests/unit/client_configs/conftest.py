@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from codemode_gateway.client_configs.importing import Machine
+from codemode_gateway.client_configs.importing import ClientEnvironment
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine({"HOME": str(tmp_path / "home")}, "linux")
+def machine(tmp_path: Path) -> ClientEnvironment:
+    return ClientEnvironment({"HOME": str(tmp_path / "home")}, "linux")
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, load_config
-from codemode_gateway.client_configs.importing import CLIENTS, Machine, found, imported
-from codemode_gateway.client_configs.installing import installed, undone
-from codemode_gateway.client_configs.text_files import servers_of
+from codemode_gateway.client_configs.importing import CLIENTS, ClientEnvironment, import_servers, list_client_files
+from codemode_gateway.client_configs.installing import install_gateway, uninstall_gateway
+from codemode_gateway.client_configs.text_files import parse_config_servers
 from suite import each_row
 
 COMMAND = ("/bin/codemode",)
@@ -107,8 +107,8 @@ MOVED = {
 }
 
 
-def written(client: str, machine: Machine, text: str | bytes | None = None) -> Path:
-    path = found(client, machine)[0].path
+def written(client: str, machine: ClientEnvironment, text: str | bytes | None = None) -> Path:
+    path = list_client_files(client, machine)[0].path
     path.parent.mkdir(parents=True, exist_ok=True)
     said = TEXTS[client] if text is None else text
     path.write_bytes(said if isinstance(said, bytes) else said.encode())
@@ -147,22 +147,22 @@ def others(folder: Path) -> list[str]:
     ],
 )
 def test_where_a_client_keeps_its_servers(client: str, platform: str, environ: dict[str, str], expected: str):
-    assert found(client, Machine({"HOME": "/h", **environ}, platform))[0].path == Path(expected)
+    assert list_client_files(client, ClientEnvironment({"HOME": "/h", **environ}, platform))[0].path == Path(expected)
 
 
-def test_a_client_that_is_not_known_is_told_with_those_that_are(machine: Machine):
+def test_a_client_that_is_not_known_is_told_with_those_that_are(machine: ClientEnvironment):
     with pytest.raises(ConfigError, match="known are claude-desktop, claude-code, cursor, vscode, codex"):
-        found("other", machine)
+        list_client_files("other", machine)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_servers_of_a_client_are_imported(client: str, machine: Machine):
+def test_the_servers_of_a_client_are_imported(client: str, machine: ClientEnvironment):
     path = written(client, machine)
     before = path.read_bytes()
-    servers = imported(client, machine)
+    servers = import_servers(client, machine)
     assert list(servers.servers) == MOVED[client]
     assert servers.files == (path,)
-    assert list(servers.left) == (["ws"] if client == "vscode" else [])
+    assert list(servers.skipped) == (["ws"] if client == "vscode" else [])
     assert path.read_bytes() == before
     assert SECRET not in repr(servers)
     environ = {"LOCAL_KEY": "k", "PROJECT": "p", "HOST_TOKEN": "t", "CODEMODE_INPUT_API_KEY": "a"}
@@ -170,17 +170,17 @@ def test_the_servers_of_a_client_are_imported(client: str, machine: Machine):
     assert [str(one) for one in config.problems if "envFile" not in one.path] == []
 
 
-def test_what_a_client_does_not_fill_in_is_no_variable_for_us(machine: Machine):
+def test_what_a_client_does_not_fill_in_is_no_variable_for_us(machine: ClientEnvironment):
     written("claude-desktop", machine)
     written("codex", machine)
-    desktop = load_config({"mcpServers": imported("claude-desktop", machine).servers}, environ={})
-    codex = load_config({"mcpServers": imported("codex", machine).servers}, environ={"HOST_TOKEN": "abcdefgh"})
+    desktop = load_config({"mcpServers": import_servers("claude-desktop", machine).servers}, environ={})
+    codex = load_config({"mcpServers": import_servers("codex", machine).servers}, environ={"HOST_TOKEN": "abcdefgh"})
     assert desktop.servers[0].args[-1] == "/tmp/${literal}$${${"
     assert codex.servers[0].env == {"DEBUG": "${1}"}
     assert codex.servers[1].headers == {"Authorization": "Bearer abcdefgh"}
 
 
-def test_servers_of_a_project_are_imported_with_their_paths(tmp_path: Path, machine: Machine):
+def test_servers_of_a_project_are_imported_with_their_paths(tmp_path: Path, machine: ClientEnvironment):
     project = tmp_path / "one"
     machine = replace(machine, project=project)
     entry = {"command": "x", "cwd": "in", "envFile": "${workspaceFolder}/.env"}
@@ -188,44 +188,46 @@ def test_servers_of_a_project_are_imported_with_their_paths(tmp_path: Path, mach
         (project / file).parent.mkdir(parents=True, exist_ok=True)
         (project / file).write_text(json.dumps({"servers" if "vs" in file else "mcpServers": {"a": entry}}))
     for client in ("claude-code", "cursor", "vscode"):
-        servers = imported(client, machine).servers
+        servers = import_servers(client, machine).servers
         assert servers == {"a": {**entry, "cwd": str(project / "in")}}
     written("claude-code", machine, json.dumps({"projects": {str(project): {"mcpServers": {"b": {"command": "y"}}}}}))
-    assert [*imported("claude-code", machine).servers] == ["b", "a"]
+    assert [*import_servers("claude-code", machine).servers] == ["b", "a"]
 
 
-def test_servers_of_vs_codes_settings_are_imported(machine: Machine):
-    settings = found("vscode", machine)[1].path
+def test_servers_of_vs_codes_settings_are_imported(machine: ClientEnvironment):
+    settings = list_client_files("vscode", machine)[1].path
     settings.parent.mkdir(parents=True)
     settings.write_text(
         '{"editor.fontSize": 12, // big\n "mcp": {"servers": {"old": {"command": "x"}}, "inputs": [{"id": "i"}]}}'
     )
-    servers = imported("vscode", machine)
+    servers = import_servers("vscode", machine)
     assert (servers.servers, servers.inputs) == ({"old": {"command": "x"}}, ({"id": "i"},))
 
 
-def test_a_client_without_a_file_has_no_servers(machine: Machine):
+def test_a_client_without_a_file_has_no_servers(machine: ClientEnvironment):
     for client in CLIENTS:
-        assert imported(client, machine).servers == {}
+        assert import_servers(client, machine).servers == {}
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_gateway_takes_the_place_of_the_servers_and_gives_it_back(client: str, machine: Machine, config: Path):
+def test_the_gateway_takes_the_place_of_the_servers_and_gives_it_back(
+    client: str, machine: ClientEnvironment, config: Path
+):
     path = written(client, machine)
     path.chmod(0o640)
     before, said = path.read_bytes(), reads(path)
 
-    change = installed(client, config, machine=machine, command=COMMAND)
+    change = install_gateway(client, config, machine=machine, command=COMMAND)
     assert change.is_changed
     assert list(change.moved) == MOVED[client]
-    key = found(client, machine)[0].keys[0]
+    key = list_client_files(client, machine)[0].keys[0]
     after = reads(path)
     entry = after[key]["codemode"]
     assert (entry["command"], entry["args"]) == ("/bin/codemode", ["mcp", "--config", str(config)])
     assert [*after[key]] == (["codemode", "ws"] if client == "vscode" else ["codemode"])
     assert {**after, key: 0} == {**said, key: 0}
     assert [*after] == [*said]
-    assert [*servers_of(config.read_text())] == MOVED[client]
+    assert [*parse_config_servers(config.read_text())] == MOVED[client]
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     assert change.backup is not None
@@ -233,24 +235,24 @@ def test_the_gateway_takes_the_place_of_the_servers_and_gives_it_back(client: st
     assert stat.S_IMODE(change.backup.stat().st_mode) == 0o640
 
     once, ours = path.read_bytes(), config.read_bytes()
-    again = installed(client, config, machine=machine, command=COMMAND)
+    again = install_gateway(client, config, machine=machine, command=COMMAND)
     assert (again.is_changed, again.diff, again.backup) == (False, "", None)
     assert (path.read_bytes(), config.read_bytes()) == (once, ours)
 
-    back = undone(client, machine=machine)
+    back = uninstall_gateway(client, machine=machine)
     assert list(back.moved) == MOVED[client]
     assert path.read_bytes() == before
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert others(path.parent) == [path.name]
     with pytest.raises(ConfigError, match="nothing to undo"):
-        undone(client, machine=machine)
+        uninstall_gateway(client, machine=machine)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_dry_run_shows_the_difference_and_changes_nothing(client: str, machine: Machine, config: Path):
+def test_a_dry_run_shows_the_difference_and_changes_nothing(client: str, machine: ClientEnvironment, config: Path):
     path = written(client, machine)
     before = path.read_bytes()
-    change = installed(client, config, machine=machine, command=COMMAND, dry_run=True)
+    change = install_gateway(client, config, machine=machine, command=COMMAND, dry_run=True)
     assert path.read_bytes() == before
     assert others(path.parent) == [path.name]
     assert not config.exists()
@@ -262,9 +264,9 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(client: str, machine
     assert any(line.startswith("-") and "command" in line + "url" for line in change.diff.splitlines())
     assert SECRET not in change.diff
 
-    installed(client, config, machine=machine, command=COMMAND)
+    install_gateway(client, config, machine=machine, command=COMMAND)
     now = path.read_bytes()
-    assert f"+++ {path}" in undone(client, machine=machine, dry_run=True).diff
+    assert f"+++ {path}" in uninstall_gateway(client, machine=machine, dry_run=True).diff
     assert path.read_bytes() == now
 
 
@@ -281,19 +283,21 @@ def changed(client: str, text: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_a_client_has_changed_meanwhile_stays_when_it_is_undone(client: str, machine: Machine, config: Path):
+def test_what_a_client_has_changed_meanwhile_stays_when_it_is_undone(
+    client: str, machine: ClientEnvironment, config: Path
+):
     path = written(client, machine)
-    key = found(client, machine)[0].keys[0]
-    was = imported(client, machine).servers
+    key = list_client_files(client, machine)[0].keys[0]
+    was = import_servers(client, machine).servers
     said = reads(path)
-    installed(client, config, machine=machine, command=COMMAND)
+    install_gateway(client, config, machine=machine, command=COMMAND)
     text, mark = changed(client, path.read_text())
     path.write_text(text, newline="")
-    undone(client, machine=machine)
+    uninstall_gateway(client, machine=machine)
     now = path.read_text()
     assert mark in now
-    assert [*imported(client, machine).servers.items()] != []
-    assert imported(client, machine).servers == {**was, "new": {"url": "http://new"}}
+    assert [*import_servers(client, machine).servers.items()] != []
+    assert import_servers(client, machine).servers == {**was, "new": {"url": "http://new"}}
     assert "/bin/codemode" not in now
     if client == "codex":
         assert {**reads(path), key: 0, "tui": 0} == {**said, key: 0, "tui": 0}
@@ -301,25 +305,25 @@ def test_what_a_client_has_changed_meanwhile_stays_when_it_is_undone(client: str
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_servers_that_came_later_move_too_and_all_come_back(client: str, machine: Machine, config: Path):
+def test_servers_that_came_later_move_too_and_all_come_back(client: str, machine: ClientEnvironment, config: Path):
     path = written(client, machine)
-    was = imported(client, machine).servers
-    installed(client, config, machine=machine, command=COMMAND)
+    was = import_servers(client, machine).servers
+    install_gateway(client, config, machine=machine, command=COMMAND)
     text, _ = changed(client, path.read_text())
     path.write_text(text, newline="")
-    change = installed(client, config, machine=machine, command=COMMAND)
+    change = install_gateway(client, config, machine=machine, command=COMMAND)
     assert change.moved == ("new",)
-    assert [*servers_of(config.read_text())] == [*MOVED[client], "new"]
-    assert not installed(client, config, machine=machine, command=COMMAND).is_changed
-    undone(client, machine=machine)
-    assert imported(client, machine).servers == {**was, "new": {"url": "http://new"}}
+    assert [*parse_config_servers(config.read_text())] == [*MOVED[client], "new"]
+    assert not install_gateway(client, config, machine=machine, command=COMMAND).is_changed
+    uninstall_gateway(client, machine=machine)
+    assert import_servers(client, machine).servers == {**was, "new": {"url": "http://new"}}
     assert others(path.parent) == [path.name]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_server_that_was_written_anew_meanwhile_is_not_lost(client: str, machine: Machine, config: Path):
+def test_a_server_that_was_written_anew_meanwhile_is_not_lost(client: str, machine: ClientEnvironment, config: Path):
     path = written(client, machine)
-    installed(client, config, machine=machine, command=COMMAND)
+    install_gateway(client, config, machine=machine, command=COMMAND)
     name = MOVED[client][0]
     if client == "codex":
         text = path.read_text() + f'\n[mcp_servers.{name}]\ncommand = "other"\n'
@@ -329,43 +333,43 @@ def test_a_server_that_was_written_anew_meanwhile_is_not_lost(client: str, machi
     path.write_text(text, newline="")
     before = path.read_bytes()
     with pytest.raises(ConfigError, match=f"the server {name} was changed since"):
-        undone(client, machine=machine)
+        uninstall_gateway(client, machine=machine)
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_without_a_file_gets_one_and_loses_it_again(client: str, machine: Machine, config: Path):
-    path = found(client, machine)[0].path
-    installed(client, config, machine=machine, command=COMMAND)
-    assert [*reads(path)[found(client, machine)[0].keys[0]]] == ["codemode"]
-    undone(client, machine=machine)
+def test_a_client_without_a_file_gets_one_and_loses_it_again(client: str, machine: ClientEnvironment, config: Path):
+    path = list_client_files(client, machine)[0].path
+    install_gateway(client, config, machine=machine, command=COMMAND)
+    assert [*reads(path)[list_client_files(client, machine)[0].keys[0]]] == ["codemode"]
+    uninstall_gateway(client, machine=machine)
     assert others(path.parent) == []
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("text", ["", "\n", "{}", "{\n}\n", '{"a": 1}', '{"a": {"b": [1]}} // x\n', "﻿{}"])
-def test_a_file_without_servers(client: str, text: str, machine: Machine, config: Path):
+def test_a_file_without_servers(client: str, text: str, machine: ClientEnvironment, config: Path):
     text = {"{}": "", "{\n}\n": "# x\n"}.get(text, "a = 1 # x" if "{" in text else text) if client == "codex" else text
     path = written(client, machine, text)
-    installed(client, config, machine=machine, command=COMMAND)
+    install_gateway(client, config, machine=machine, command=COMMAND)
     said = path.read_text(encoding="utf-8-sig")
     assert "/bin/codemode" in said
     assert all(part in said for part in ("// x", '"b": [1]', "a = 1", "# x") if part in text)
-    undone(client, machine=machine)
+    uninstall_gateway(client, machine=machine)
     assert path.read_bytes() == text.encode()
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_link_is_followed_and_stays_one(client: str, machine: Machine, config: Path, tmp_path: Path):
+def test_a_link_is_followed_and_stays_one(client: str, machine: ClientEnvironment, config: Path, tmp_path: Path):
     path = written(client, machine)
     target = tmp_path / "dotfiles"
     path.rename(target)
     path.symlink_to(target)
     before = target.read_bytes()
-    installed(client, config, machine=machine, command=COMMAND)
+    install_gateway(client, config, machine=machine, command=COMMAND)
     assert path.is_symlink()
     assert target.read_bytes() != before
-    undone(client, machine=machine)
+    uninstall_gateway(client, machine=machine)
     assert path.is_symlink()
     assert target.read_bytes() == before
 
@@ -374,11 +378,13 @@ def test_a_link_is_followed_and_stays_one(client: str, machine: Machine, config:
 @pytest.mark.parametrize(
     "content", [b"{", b"[1", b"\xff\xfe{\0}\0", b"\xff", b"= 1", b'{"mcpServers": 7, "servers": 7}', b"mcp_servers = 7"]
 )
-def test_a_file_that_cannot_be_read_is_told_and_stays(client: str, content: bytes, machine: Machine, config: Path):
+def test_a_file_that_cannot_be_read_is_told_and_stays(
+    client: str, content: bytes, machine: ClientEnvironment, config: Path
+):
     if (client == "codex") == (content[:12] == b'{"mcpServers'):
         content = b"["
     path = written(client, machine, content)
-    for act in (lambda: installed(client, config, machine=machine), lambda: imported(client, machine)):
+    for act in (lambda: install_gateway(client, config, machine=machine), lambda: import_servers(client, machine)):
         with pytest.raises(ConfigError) as caught:
             act()
         assert str(path) in str(caught.value)
@@ -386,17 +392,17 @@ def test_a_file_that_cannot_be_read_is_told_and_stays(client: str, content: byte
     assert not config.exists()
 
 
-def test_a_link_that_leads_to_itself_is_told(machine: Machine, config: Path):
-    path = found("cursor", machine)[0].path
+def test_a_link_that_leads_to_itself_is_told(machine: ClientEnvironment, config: Path):
+    path = list_client_files("cursor", machine)[0].path
     path.parent.mkdir(parents=True)
     path.symlink_to(path)
-    assert imported("cursor", machine).servers == {}
+    assert import_servers("cursor", machine).servers == {}
     with pytest.raises(ConfigError, match="cannot be written"):
-        installed("cursor", config, machine=machine)
+        install_gateway("cursor", config, machine=machine)
 
 
-def test_more_servers_than_anybody_has_are_refused(machine: Machine, config: Path):
+def test_more_servers_than_anybody_has_are_refused(machine: ClientEnvironment, config: Path):
     written("cursor", machine, json.dumps({"mcpServers": {f"s{number}": {"command": "x"} for number in range(1_001)}}))
-    for take in (lambda: imported("cursor", machine), lambda: installed("cursor", config, machine=machine)):
+    for take in (lambda: import_servers("cursor", machine), lambda: install_gateway("cursor", config, machine=machine)):
         with pytest.raises(ConfigError, match="more than 1,000 servers"):
             take()

@@ -8,8 +8,13 @@ import tomllib
 from itertools import pairwise
 from typing import Any
 
-from codemode_gateway.client_configs.file_formats import JsonEdits, JsonFile, TomlFile, statements
-from codemode_gateway.config.config_file import read_jsonc
+from codemode_gateway.client_configs.file_formats import (
+    JsonDocument,
+    JsonServersFormat,
+    TomlServersFormat,
+    iterate_toml_statements,
+)
+from codemode_gateway.config.config_file import parse_jsonc
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,11 +52,11 @@ def json_texts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 @given(json_texts(), st.data())
 def test_servers_of_json_move_and_come_back(given_text: tuple[str, dict[str, Any]], data: st.DataObject):
     text, servers = given_text
-    file = JsonFile(("mcpServers",))
+    file = JsonServersFormat(("mcpServers",))
     moved = [name for name in servers if data.draw(st.booleans()) and name != "codemode"]
-    said = read_jsonc(text).root.plain()
+    said = parse_jsonc(text).root.to_python()
     new = file.put(text, moved, "codemode", ENTRY)
-    now = read_jsonc(new).root.plain()
+    now = parse_jsonc(new).root.to_python()
     assert now["mcpServers"] == {**{name: one for name, one in servers.items() if name not in moved}, "codemode": ENTRY}
     assert {**now, "mcpServers": 0} == {**said, "mcpServers": 0}
     assert [*now] == [*said]
@@ -61,19 +66,21 @@ def test_servers_of_json_move_and_come_back(given_text: tuple[str, dict[str, Any
     again = [*moved, *(["codemode"] if "codemode" in servers else [])]
     back = file.restored(new, text, "codemode", again)
     assert file.servers(back) == servers
-    assert {**read_jsonc(back).root.plain(), "mcpServers": 0} == {**said, "mcpServers": 0}
+    assert {**parse_jsonc(back).root.to_python(), "mcpServers": 0} == {**said, "mcpServers": 0}
 
 
 @given(json_texts(), st.data())
 def test_comments_between_what_stays_stay(given_text: tuple[str, dict[str, Any]], data: st.DataObject):
     text, servers = given_text
     moved = [name for name in servers if data.draw(st.booleans()) and name != "codemode"]
-    node = read_jsonc(text).root.get("mcpServers")
+    node = parse_jsonc(text).root.get("mcpServers")
     assert node is not None
     gone = [(one.start, one.node.end) for one in node.members if one.key in moved or one.key == "codemode"]
     kept = [one[0] for one in MARK.finditer(text) if not any(start <= one.start() < end for start, end in gone)]
     assert [
-        one for one in MARK.findall(JsonFile(("mcpServers",)).put(text, moved, "codemode", ENTRY)) if one in kept
+        one
+        for one in MARK.findall(JsonServersFormat(("mcpServers",)).put(text, moved, "codemode", ENTRY))
+        if one in kept
     ] == kept
 
 
@@ -84,13 +91,15 @@ def test_a_member_is_added_and_nothing_else_changes(
     text, servers = given_text
     name = f"new {name}"
     for keys, expected in ((("mcpServers",), {**servers, name: entry}), (("of", "mine"), {name: entry})):
-        new = JsonEdits.of(text).added(keys, name, entry)
-        node: Any = read_jsonc(new).root.plain()
+        new = JsonDocument.parse(text).add_member(keys, name, entry)
+        node: Any = parse_jsonc(new).root.to_python()
         for key in keys:
             node = node[key]
         assert node == expected
         assert MARK.findall(new) == MARK.findall(text)
-        assert [*read_jsonc(text).root.plain()] == [key for key in read_jsonc(new).root.plain() if key != "of"]
+        assert [*parse_jsonc(text).root.to_python()] == [
+            key for key in parse_jsonc(new).root.to_python() if key != "of"
+        ]
 
 
 TABLES = st.lists(
@@ -120,7 +129,7 @@ def is_toml(text: str) -> bool:
 
 @given(TABLES.map(lambda parts: 'first = "#"\n' + "\n".join(dict.fromkeys(parts))).filter(is_toml), st.data())
 def test_servers_of_toml_move_and_come_back(text: str, data: st.DataObject):
-    file = TomlFile(("mcp_servers",))
+    file = TomlServersFormat(("mcp_servers",))
     said = tomllib.loads(text)
     servers = said.pop("mcp_servers", {})
     moved = [name for name in servers if data.draw(st.booleans())]
@@ -144,7 +153,7 @@ def test_servers_of_toml_move_and_come_back(text: str, data: st.DataObject):
 def test_statements_cover_any_toml_in_order(text: str):
     if not is_toml(text):
         return
-    found = list(statements(text))
+    found = list(iterate_toml_statements(text))
     assert all(one.start < one.end for one in found)
     assert all(one.end <= two.start for one, two in pairwise(found))
     left = text
@@ -155,6 +164,6 @@ def test_statements_cover_any_toml_in_order(text: str):
 
 def test_all_control_characters_of_an_entry_are_toml():
     text = "".join(map(chr, [*range(1, 0x20), 0x7F, 0x2028, 0x1F600]))
-    assert TomlFile(("mcp_servers",)).servers(
-        TomlFile(("mcp_servers",)).put("", [], "codemode", {"command": text})
+    assert TomlServersFormat(("mcp_servers",)).servers(
+        TomlServersFormat(("mcp_servers",)).put("", [], "codemode", {"command": text})
     ) == {"codemode": {"command": text}}

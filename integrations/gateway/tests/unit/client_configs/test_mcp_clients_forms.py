@@ -9,33 +9,33 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, load_config
-from codemode_gateway.client_configs.importing import Machine, found
-from codemode_gateway.client_configs.installing import installed, undone
-from codemode_gateway.client_configs.text_files import added, initial, servers_of, with_inputs
-from codemode_gateway.config.config_file import read_jsonc
+from codemode_gateway.client_configs.importing import ClientEnvironment, list_client_files
+from codemode_gateway.client_configs.installing import install_gateway, uninstall_gateway
+from codemode_gateway.client_configs.text_files import add_inputs, add_server, create_config_text, parse_config_servers
+from codemode_gateway.config.config_file import parse_jsonc
 from suite import each_row
 from test_mcp_clients import COMMAND, others, reads, written
 
 
-def test_a_server_of_the_same_name_gets_that_of_its_client_too(machine: Machine, config: Path):
+def test_a_server_of_the_same_name_gets_that_of_its_client_too(machine: ClientEnvironment, config: Path):
     for client in ("cursor", "claude-code"):
         written(client, machine, json.dumps({"mcpServers": {"git": {"command": client}, "same": {"command": "x"}}}))
-    installed("cursor", config, machine=machine, command=COMMAND)
-    change = installed("claude-code", config, machine=machine, command=COMMAND)
-    assert [*servers_of(config.read_text())] == ["git", "same", "git-claude-code"]
+    install_gateway("cursor", config, machine=machine, command=COMMAND)
+    change = install_gateway("claude-code", config, machine=machine, command=COMMAND)
+    assert [*parse_config_servers(config.read_text())] == ["git", "same", "git-claude-code"]
     assert change.notes == ("git is called git-claude-code in the configuration",)
 
 
-def test_vs_code_goes_on_to_ask_for_its_inputs(machine: Machine, config: Path):
+def test_vs_code_goes_on_to_ask_for_its_inputs(machine: ClientEnvironment, config: Path):
     path = written("vscode", machine)
-    change = installed("vscode", config, machine=machine, command=COMMAND)
+    change = install_gateway("vscode", config, machine=machine, command=COMMAND)
     assert reads(path)["servers"]["codemode"]["env"] == {"CODEMODE_INPUT_API_KEY": "${input:api-key}"}
     assert change.notes[0].startswith("ws stays in vscode: mcpServers.ws.type: websockets are not supported")
 
 
-def test_codex_hands_on_what_its_servers_had_from_it(machine: Machine, config: Path):
+def test_codex_hands_on_what_its_servers_had_from_it(machine: ClientEnvironment, config: Path):
     path = written("codex", machine)
-    installed("codex", config, machine=machine, command=COMMAND)
+    install_gateway("codex", config, machine=machine, command=COMMAND)
     entry = tomllib.loads(path.read_text())["mcp_servers"]["codemode"]
     assert entry["env_vars"] == ["PROJECT", "HOST_TOKEN"]
     text = path.read_text()
@@ -55,57 +55,61 @@ CODEX_FORMS = [
 
 
 @pytest.mark.parametrize("text", CODEX_FORMS)
-def test_every_form_of_codex_tables(text: str, machine: Machine, config: Path):
+def test_every_form_of_codex_tables(text: str, machine: ClientEnvironment, config: Path):
     path = written("codex", machine, text)
     said = tomllib.loads(text)
-    installed("codex", config, machine=machine, command=COMMAND)
+    install_gateway("codex", config, machine=machine, command=COMMAND)
     now = tomllib.loads(path.read_text())
     assert [*now["mcp_servers"]] == ["codemode"]
     assert {**now, "mcp_servers": 0} == {**said, "mcp_servers": 0}
-    assert [*servers_of(config.read_text())] == [*said["mcp_servers"]]
-    undone("codex", machine=machine)
+    assert [*parse_config_servers(config.read_text())] == [*said["mcp_servers"]]
+    uninstall_gateway("codex", machine=machine)
     assert path.read_bytes() == text.encode()
 
 
-def test_what_a_user_has_added_to_the_entry_stays(machine: Machine, config: Path):
+def test_what_a_user_has_added_to_the_entry_stays(machine: ClientEnvironment, config: Path):
     path = written("cursor", machine, '{"mcpServers": {"a": {"command": "x"}}}')
-    installed("cursor", config, machine=machine, command=COMMAND)
+    install_gateway("cursor", config, machine=machine, command=COMMAND)
     entry = json.loads(path.read_text())["mcpServers"]["codemode"]
     path.write_text(json.dumps({"mcpServers": {"codemode": {**entry, "env": {"A": "b"}, "disabled": False}}}))
     other = config.with_name("other.json")
-    installed("cursor", other, machine=machine, command=COMMAND)
+    install_gateway("cursor", other, machine=machine, command=COMMAND)
     now = json.loads(path.read_text())["mcpServers"]["codemode"]
     assert (now["env"], now["disabled"], now["args"][-1]) == ({"A": "b"}, False, str(other))
 
 
-def test_a_server_of_somebody_else_called_codemode_moves_as_any(machine: Machine, config: Path):
+def test_a_server_of_somebody_else_called_codemode_moves_as_any(machine: ClientEnvironment, config: Path):
     path = written("cursor", machine, before := '{"mcpServers": {"codemode": {"command": "other"}}}')
-    installed("cursor", config, machine=machine, command=COMMAND)
+    install_gateway("cursor", config, machine=machine, command=COMMAND)
     assert json.loads(path.read_text())["mcpServers"]["codemode"]["command"] == "/bin/codemode"
-    assert servers_of(config.read_text()) == {"codemode": {"command": "other"}}
-    undone("cursor", machine=machine)
+    assert parse_config_servers(config.read_text()) == {"codemode": {"command": "other"}}
+    uninstall_gateway("cursor", machine=machine)
     assert path.read_text() == before
 
 
-def test_without_its_backup_nothing_is_guessed(machine: Machine, config: Path):
+def test_without_its_backup_nothing_is_guessed(machine: ClientEnvironment, config: Path):
     path = written("cursor", machine)
-    change = installed("cursor", config, machine=machine, command=COMMAND)
+    change = install_gateway("cursor", config, machine=machine, command=COMMAND)
     assert change.backup is not None
     change.backup.unlink()
     before = path.read_bytes()
     with pytest.raises(ConfigError, match="there is no backup beside this file any more"):
-        undone("cursor", machine=machine)
+        uninstall_gateway("cursor", machine=machine)
     assert path.read_bytes() == before
 
 
 def test_a_configuration_to_begin_with_and_servers_added_to_it():
-    text = added(added(initial(), "a", {"command": "x"}), "b", {"url": "http://h", "codemode": {"approval": "always"}})
-    config = load_config({"mcpServers": servers_of(text)}, environ={})
+    text = add_server(
+        add_server(create_config_text(), "a", {"command": "x"}),
+        "b",
+        {"url": "http://h", "codemode": {"approval": "always"}},
+    )
+    config = load_config({"mcpServers": parse_config_servers(text)}, environ={})
     assert [(one.name, one.transport, one.approval) for one in config.servers] == [
         ("a", "stdio", "declared"), ("b", "http", "always"),
     ]  # fmt: skip
-    assert all(line in text for line in initial().splitlines() if "//" in line)
-    assert initial({"a": {"command": "x"}}) == added(initial(), "a", {"command": "x"})
+    assert all(line in text for line in create_config_text().splitlines() if "//" in line)
+    assert create_config_text({"a": {"command": "x"}}) == add_server(create_config_text(), "a", {"command": "x"})
 
 
 @each_row(
@@ -119,7 +123,7 @@ def test_a_configuration_to_begin_with_and_servers_added_to_it():
     ],
 )
 def test_how_a_server_is_added(text: str, expected: str):
-    assert added(text, "n", {"command": "x"}) == expected
+    assert add_server(text, "n", {"command": "x"}) == expected
 
 
 @each_row(
@@ -136,69 +140,69 @@ def test_how_a_server_is_added(text: str, expected: str):
 )
 def test_what_cannot_be_added(text: str, entry: dict[str, Any], says: str):
     with pytest.raises(ConfigError) as caught:
-        added(text, "n", entry)
+        add_server(text, "n", entry)
     assert says in str(caught.value)
 
 
-def test_what_only_our_keys_tell_apart_is_one_server(machine: Machine, config: Path):
+def test_what_only_our_keys_tell_apart_is_one_server(machine: ClientEnvironment, config: Path):
     written("cursor", machine)
-    installed("cursor", config, machine=machine, command=COMMAND)
+    install_gateway("cursor", config, machine=machine, command=COMMAND)
     config.write_text(config.read_text().replace('"url":', '"codemode": {"approval": "always"}, "url":'))
-    undone("cursor", machine=machine)
+    uninstall_gateway("cursor", machine=machine)
     ours = config.read_text()
-    installed("cursor", config, machine=machine, command=COMMAND)
+    install_gateway("cursor", config, machine=machine, command=COMMAND)
     assert config.read_text() == ours
 
 
-def test_a_client_is_not_its_own_gateway(machine: Machine, tmp_path: Path):
+def test_a_client_is_not_its_own_gateway(machine: ClientEnvironment, tmp_path: Path):
     path = written("cursor", machine)
     before = path.read_bytes()
     (tmp_path / "link.json").symlink_to(path)
     for config in (path, tmp_path / "link.json"):
         with pytest.raises(ConfigError, match="must be another file"):
-            installed("cursor", config, machine=machine)
+            install_gateway("cursor", config, machine=machine)
     assert path.read_bytes() == before
 
 
-def test_servers_in_another_file_of_the_user_are_told(machine: Machine, config: Path):
+def test_servers_in_another_file_of_the_user_are_told(machine: ClientEnvironment, config: Path):
     written("vscode", machine)
-    settings = found("vscode", machine)[1].path
+    settings = list_client_files("vscode", machine)[1].path
     settings.write_text('{"mcp": {"servers": {"old": {"command": "x"}}}}')
-    notes = installed("vscode", config, machine=machine, command=COMMAND).notes
+    notes = install_gateway("vscode", config, machine=machine, command=COMMAND).notes
     assert notes[-1] == f"{settings} has servers too, which stay there: old"
 
 
-def test_what_a_client_has_cut_off_within_a_character_hinders_nothing(machine: Machine, config: Path):
+def test_what_a_client_has_cut_off_within_a_character_hinders_nothing(machine: ClientEnvironment, config: Path):
     text = '{"history": ["\\ud83d"], "mcpServers": {"a": {"command": "x"}, "b": {"command": "\\udc00"}}}'
     path = written("claude-code", machine, text)
-    change = installed("claude-code", config, machine=machine, command=COMMAND)
+    change = install_gateway("claude-code", config, machine=machine, command=COMMAND)
     assert change.moved == ("a",)
     assert "half of a character" in change.notes[0]
     assert '"\\ud83d"' in path.read_text()
-    undone("claude-code", machine=machine)
+    uninstall_gateway("claude-code", machine=machine)
     assert path.read_text() == text
 
 
 def test_a_file_that_changes_under_the_hands_is_left_alone(
-    machine: Machine, config: Path, monkeypatch: pytest.MonkeyPatch
+    machine: ClientEnvironment, config: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from codemode_gateway.client_configs import installing as backups
 
     path = written("cursor", machine)
-    keep = backups.keep
+    keep = backups.create_backup
 
     def kept(file: Any) -> Path:
         path.write_text('{"mcpServers": {"other": {"command": "y"}}}')
         return keep(file)
 
-    monkeypatch.setattr(backups, "keep", kept)
+    monkeypatch.setattr(backups, "create_backup", kept)
     with pytest.raises(ConfigError, match="changed just now by something else; try again"):
-        installed("cursor", config, machine=machine, command=COMMAND)
+        install_gateway("cursor", config, machine=machine, command=COMMAND)
     assert path.read_text() == '{"mcpServers": {"other": {"command": "y"}}}'
 
 
 def test_a_write_that_fails_leaves_the_file_and_nothing_beside_it(
-    machine: Machine, config: Path, monkeypatch: pytest.MonkeyPatch
+    machine: ClientEnvironment, config: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = written("cursor", machine)
     before = path.read_bytes()
@@ -208,7 +212,7 @@ def test_a_write_that_fails_leaves_the_file_and_nothing_beside_it(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(ConfigError, match="cannot be written: No space left"):
-        installed("cursor", config, machine=machine, command=COMMAND)
+        install_gateway("cursor", config, machine=machine, command=COMMAND)
     assert path.read_bytes() == before
     assert others(path.parent) == [path.name]
     assert others(config.parent) == []
@@ -236,10 +240,10 @@ NAMING = {"a": {"command": "x", "env": {"KEY": "${input:key}"}, "args": ["${inpu
     ],
 )
 def test_what_vs_code_asks_for_is_asked_for_in_its_words(before: str, kept: list[str]):
-    text = with_inputs(before, INPUTS, NAMING)
-    declared = read_jsonc(text).root.plain()["inputs"]
+    text = add_inputs(before, INPUTS, NAMING)
+    declared = parse_jsonc(text).root.to_python()["inputs"]
     assert [one["id"] for one in declared] == kept
-    assert with_inputs(text, INPUTS, NAMING) == text
+    assert add_inputs(text, INPUTS, NAMING) == text
     assert before.count("mine") == text.count("mine")
     if "mine" not in before:
         assert declared == [INPUTS[0], INPUTS[3]]

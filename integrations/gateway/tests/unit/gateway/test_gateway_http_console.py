@@ -16,8 +16,8 @@ import codemode_console
 import httpx2
 import pytest
 from codemode_gateway import ConfigError
-from codemode_gateway.approvals.pending_store import AUDIT_KIND
-from codemode_gateway.approvals.remembered import Remembered
+from codemode_gateway.approvals.pending_store import ALLOWED_AUDIT_KIND
+from codemode_gateway.approvals.remembered import RememberedAnswers
 from codemode_gateway.gateway.http_app import HttpApp, http_app
 from codemode_gateway.gateway.http_auth import RequestAuthenticator
 from codemode_gateway.gateway.http_console import create_token_auth_class
@@ -135,7 +135,7 @@ def test_an_approval_may_hold_always_for_the_tool_as_it_was_and_for_whose_call_i
             known = {"definitions": "the digest", "servers": "shop"}
             records = [await paused(gateway, "ana", known), await paused(gateway, "ana")]
             assert await signed_in(browser, OPERATOR) == 200
-            remembered = Remembered(tmp_path)
+            remembered = RememberedAnswers(tmp_path)
             for record, offered, status in zip(records, (["session", "always"], []), (200, 400), strict=True):
                 path = f"/console/records/{record}"
                 (card,) = (await browser.get(path, headers={"accept": "application/json"})).json()["requests"]
@@ -146,9 +146,14 @@ def test_an_approval_may_hold_always_for_the_tool_as_it_was_and_for_whose_call_i
                     f"{path}/requests/1", json=sent, headers={**OWN, "accept": "application/json"}
                 )
                 assert answer.status_code == status, answer.text
-            (kept,) = remembered.always()
-            assert (kept.principal, kept.server, kept.tool, kept.definition) == ("ana", "shop", "refund", "the digest")
-            (line,) = [one async for one in gateway.store.audit(tenant="ana") if one.kind == AUDIT_KIND]
+            (kept,) = remembered.list_always()
+            assert (kept.principal, kept.server, kept.tool, kept.definition_digest) == (
+                "ana",
+                "shop",
+                "refund",
+                "the digest",
+            )
+            (line,) = [one async for one in gateway.store.audit(tenant="ana") if one.kind == ALLOWED_AUDIT_KIND]
             assert (line.actor, line.address, line.record_id) == ("operator", "127.0.0.1", records[0])
             assert line.details == {"server": "shop", "tool": "refund", "holds": "always"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig
-from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.gateway import principal_sessions
 from codemode_gateway.gateway import principal_sessions as seat_module
 from codemode_gateway.gateway.principal_sessions import ConnectionPool, Workspaces
@@ -35,7 +35,7 @@ class World:
         self.fails: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
-        self.secrets = Secrets()
+        self.secrets = SecretRedactor()
         self.seats = Workspaces(ConnectionPool(self.connect), self, lambda: self.config, most)
 
     @asynccontextmanager

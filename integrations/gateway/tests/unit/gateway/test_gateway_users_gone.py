@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from codemode_gateway import Gateway, load_config
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.gateway.principals import Principal
 from codemode_gateway.tool_history import output_schema_inference
 from codemode_gateway.tool_history.output_schema_inference import KnownOf
@@ -84,7 +84,7 @@ def test_who_comes_while_the_last_one_goes_knows_what_that_one_has_learned(
 
 
 def test_nothing_is_kept_of_those_who_have_no_secrets():
-    secrets = Secrets(["token-of-everybody"])
+    secrets = SecretRedactor(["token-of-everybody"])
     for number in range(100):
         secrets.add(owner=str(number))
         secrets.add("token-of-everybody", owner=str(number))

@@ -422,7 +422,7 @@ def test_tokens_are_secrets_and_never_logged(server: SignInServer, tmp_path: Pat
     with caplog.at_level(logging.DEBUG):
         signed_in(config)
         sign_ins = SignIns(config)
-        with sign_ins.secrets.guarding_logs():
+        with sign_ins.secrets.redact_logs():
             server.access.clear()
             assert asyncio.run(status_of(config, sign_ins.hook()(config.servers[0]))) == 200
             logging.getLogger("mcp").error("%s", [*server.access, *server.refresh])

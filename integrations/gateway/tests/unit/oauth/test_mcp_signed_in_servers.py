@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from authorization_server import SignInServer, browse, sign_in_server
 from codemode_gateway import GatewayConfig, GatewaySettings, ServerConfig, UpstreamHooks, connect, login
-from codemode_gateway.config.redaction import HIDDEN
+from codemode_gateway.config.redaction import REPLACEMENT
 from codemode_gateway.oauth.login_manager import KIND, SignIns
 
 from codemode import Interrupt
@@ -51,7 +51,7 @@ def run(config: GatewayConfig, tmp_path: Path, **more: Any) -> Any:
 def test_a_program_gets_the_answer_without_the_token(server: SignInServer, config: GatewayConfig, tmp_path: Path):
     sign_in(config)
     response = run(config, tmp_path)
-    assert response["result"] == f"you are Bearer {HIDDEN}"
+    assert response["result"] == f"you are Bearer {REPLACEMENT}"
     assert server.access
 
 
@@ -103,5 +103,5 @@ def test_a_program_pauses_until_somebody_has_signed_in(
                 return await asyncio.wait_for(going_on, 60)
 
     told = asyncio.run(paused())["result"]
-    assert told == f"you are Bearer {HIDDEN}" if action == "accept" else told.startswith("AuthenticationError")
+    assert told == f"you are Bearer {REPLACEMENT}" if action == "accept" else told.startswith("AuthenticationError")
     assert server.counts["/mcp"] > calls

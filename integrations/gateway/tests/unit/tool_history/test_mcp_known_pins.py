@@ -8,14 +8,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.config.model import Pinning, ServerConfig
+from codemode_gateway.config.model import PinMode, ServerConfig
 from codemode_gateway.tool_history.tool_pins import FILE, ChangedAgain, Difference, Pins, digest_of
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 
 
-def server(pin: Pinning = "warn", name: str = "s") -> ServerConfig:
+def server(pin: PinMode = "warn", name: str = "s") -> ServerConfig:
     return ServerConfig(name, "stdio", pin=pin)
 
 

@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.gateway.stdio import LineSplitter
 from codemode_gateway.upstreams import http as http_client
 from codemode_gateway.upstreams import session_streams, stdio
@@ -160,9 +160,9 @@ def test_what_the_sdk_logs_of_a_flood_is_its_beginning_without_stacks():
 def test_what_a_server_complains_of_moves_no_cursor(caplog: pytest.LogCaptureFixture):
     async def work():
         with caplog.at_level(logging.INFO, "codemode.mcp"):
-            stdio.StderrTail("evil", Secrets()).data_received(b"\x1b]0;title\x07\xe2\x80\xae\n")
+            stdio.StderrTail("evil", SecretRedactor()).data_received(b"\x1b]0;title\x07\xe2\x80\xae\n")
         nothing: Any = lambda *_: None  # noqa: E731
-        link = Link(ServerConfig("evil", "stdio"), Secrets(), nothing, nothing, nothing)
+        link = Link(ServerConfig("evil", "stdio"), SecretRedactor(), nothing, nothing, nothing)
         link._count_failure(UpstreamFailure("it said \x1b[2J"))
         return link.failure, link.error("it said \x1b[2J").message
 

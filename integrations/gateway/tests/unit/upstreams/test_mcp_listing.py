@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.upstreams import tool_listing
 from codemode_gateway.upstreams.tool_listing import listed_tools, tools_of
 from hypothesis import given
@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from codemode.tools import server_lists
 
 
-def listed(pages: Any, secrets: Secrets | None = None) -> Any:
+def listed(pages: Any, secrets: SecretRedactor | None = None) -> Any:
     asked = []
 
     async def ask(params):
         asked.append(params)
         return pages(params)
 
-    return asyncio.run(listed_tools(ask, secrets or Secrets())), asked
+    return asyncio.run(listed_tools(ask, secrets or SecretRedactor())), asked
 
 
 def names(found: Any) -> list[str]:
@@ -84,7 +84,8 @@ def test_what_is_wrong_with_a_tool_costs_no_more_than_that():
 
 def test_secrets_are_in_no_list():
     found, _ = listed(
-        lambda params: {"tools": [tool("t", description="the key is hunter2hunter2")]}, Secrets(["hunter2hunter2"])
+        lambda params: {"tools": [tool("t", description="the key is hunter2hunter2")]},
+        SecretRedactor(["hunter2hunter2"]),
     )
     assert found.tools[0].description == "the key is [secret]"
     assert "hunter2" not in found.texts[0]
@@ -151,7 +152,7 @@ def test_of_a_page_no_more_is_looked_at_than_may_be_taken(monkeypatch):
 
 
 def test_what_is_said_of_a_tool_that_is_left_out_holds_no_secret():
-    secrets = Secrets(["hunter2hunter2"])
+    secrets = SecretRedactor(["hunter2hunter2"])
     large = tool("hunter2hunter2", description="x" * 300_000)
     found, _ = listed(lambda params: {"tools": [large, large, tool("hunter2hunter2"), tool("hunter2hunter2")]}, secrets)
     assert found.left_out == (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.upstreams import reconnecting as links
 from codemode_gateway.upstreams.connection import Transport
 from codemode_gateway.upstreams.process_supervisor import SpawnError
@@ -55,7 +55,7 @@ def test_no_path_of_this_machine_is_told_to_programs(
 
     async def work() -> tuple[str | None, str | None, str]:
         nothing: Any = lambda *_: None  # noqa: E731
-        link = Link(CONFIG, Secrets(), nothing, nothing, nothing)
+        link = Link(CONFIG, SecretRedactor(), nothing, nothing, nothing)
         with pytest.raises(Exception, match="cannot be used now") as raised:
             await link.connection()
         await link.aclose()

@@ -11,7 +11,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.upstreams import reconnecting
 from codemode_gateway.upstreams.call_retries import page_to_open
 from codemode_gateway.upstreams.connection import Transport
@@ -55,7 +55,9 @@ class Notes:
         monkeypatch.setattr(reconnecting, "transport_of", transport)
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
         hooks = UpstreamHooks(notified=self._notified, log_level=lambda _: self.log_level)
-        self.upstream = Upstream(ServerConfig("notes", "stdio", command="x"), hooks, Secrets(()), ListCache(None, "me"))
+        self.upstream = Upstream(
+            ServerConfig("notes", "stdio", command="x"), hooks, SecretRedactor(()), ListCache(None, "me")
+        )
         self.upstream._link.era = "modern"
 
     @asynccontextmanager
