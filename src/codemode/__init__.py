@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from .surfaces.code_mode.program import run_code_mode_sync as run_code_mode_sync
     from .surfaces.code_mode.tool import CodeModeTool as CodeModeTool
     from .surfaces.code_mode.tool import create_code_mode_tool as create_code_mode_tool
+    from .surfaces.exec_wait.exec_wait_tools import ExecWaitTools as ExecWaitTools
+    from .surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools as create_exec_wait_tools
+    from .surfaces.exec_wait.exec_wait_tools import plan_surface as plan_surface
     from .surfaces.exec_wait.namespaces import NamespaceRegistry as NamespaceRegistry
     from .surfaces.exec_wait.namespaces import namespace_tool as namespace_tool
     from .surfaces.exec_wait.options import ExecWaitOptions as ExecWaitOptions
-    from .surfaces.exec_wait.pair import ExecWaitTools as ExecWaitTools
-    from .surfaces.exec_wait.pair import create_exec_wait_tools as create_exec_wait_tools
-    from .surfaces.exec_wait.pair import plan_surface as plan_surface
     from .surfaces.exec_wait.sources import ToolSource as ToolSource
     from .surfaces.modules.run_tool import RunTool as RunTool
     from .surfaces.modules.run_tool import create_modules_tool as create_modules_tool
@@ -96,7 +96,7 @@ _LATE = {
     "surfaces.code_mode.tool": "CodeModeTool create_code_mode_tool",
     "surfaces.exec_wait.namespaces": "namespace_tool NamespaceRegistry",
     "surfaces.exec_wait.options": "ExecWaitOptions",
-    "surfaces.exec_wait.pair": "create_exec_wait_tools ExecWaitTools plan_surface",
+    "surfaces.exec_wait.exec_wait_tools": "create_exec_wait_tools ExecWaitTools plan_surface",
     "surfaces.exec_wait.sources": "ToolSource",
     "surfaces.modules.run_tool": "create_modules_tool RunTool",
     "surfaces.modules.servers": "ModuleServer",

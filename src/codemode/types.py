@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from .execution.program_library import SavedVersion as SavedVersion
     from .surfaces.code_call.result import CodeCallResult as CodeCallResult
     from .surfaces.code_mode.openai_custom_tool import OpenAICustomTool as OpenAICustomTool
+    from .surfaces.exec_wait.exec_wait_tools import Surface as Surface
     from .surfaces.exec_wait.namespaces import Namespace as Namespace
     from .surfaces.exec_wait.options import InvalidConfigError as InvalidConfigError
-    from .surfaces.exec_wait.pair import Surface as Surface
-    from .surfaces.exec_wait.waiting_run import RunInfo as RunInfo
+    from .surfaces.exec_wait.program_run import RunInfo as RunInfo
     from .surfaces.modules.options import RunOptions as RunOptions
     from .surfaces.modules.response import RunResponse as RunResponse
     from .tools.context import PIPELINE_NULL as PIPELINE_NULL
@@ -43,8 +43,8 @@ _LATE = {
     "surfaces.code_mode.openai_custom_tool": "OpenAICustomTool",
     "surfaces.exec_wait.namespaces": "Namespace",
     "surfaces.exec_wait.options": "InvalidConfigError",
-    "surfaces.exec_wait.pair": "Surface",
-    "surfaces.exec_wait.waiting_run": "RunInfo",
+    "surfaces.exec_wait.exec_wait_tools": "Surface",
+    "surfaces.exec_wait.program_run": "RunInfo",
     "surfaces.modules.options": "RunOptions",
     "surfaces.modules.response": "RunResponse",
     "tools.context": "PIPELINE_NULL PipelineCall",

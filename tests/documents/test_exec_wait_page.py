@@ -13,8 +13,8 @@ import codemode
 from codemode import ExecWaitOptions, types
 from codemode.execution import outcome_texts
 from codemode.surfaces.exec_wait.options import INVALID_CONFIG
+from codemode.surfaces.exec_wait.program_run import COUNTER_NAMES, RunInfo
 from codemode.surfaces.exec_wait.results import UNSUPPORTED_LANGUAGE
-from codemode.surfaces.exec_wait.waiting_run import COUNTER_NAMES, RunInfo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "exec-wait.md").read_text(encoding="utf-8")
 UNITS = {"": 1, "KiB": 1024, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -16,7 +16,7 @@ from waiting import until, within
 from codemode import create_exec_wait_tools
 from codemode.execution.resting_runner import RestingRunner
 from codemode.stores import ALL_TENANTS, SqliteInterruptStore
-from codemode.surfaces.exec_wait import programs
+from codemode.surfaces.exec_wait import program_runner
 
 SMALL, LARGE = 10, 300_000  # what is long is read in a thread
 CODE = """
@@ -268,7 +268,7 @@ def test_a_wait_that_is_cancelled_as_its_run_fails_leaves_word_of_that(make_pool
 
     is_cancelled, (told, again) = within(main())
     assert (is_cancelled, told["code"], again["code"]) == (True, "internal_error", "invalid_input")
-    assert told["error"] == programs.RESULT_LOST
+    assert told["error"] == program_runner.RESULT_LOST
 
 
 def test_a_wait_that_is_cancelled_before_it_has_a_worker_leaves_the_run_waiting_though_one_comes(make_pool):

@@ -15,7 +15,7 @@ from waiting import until
 
 from codemode import CallContext, Tool
 from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
-from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
+from codemode.surfaces.exec_wait.exec_wait_tools import ExecWaitTools, create_exec_wait_tools
 
 LEASE_MS = 31_000
 YIELDING = "await yield_control(); return %d"
@@ -79,7 +79,9 @@ def test_many_waits_at_a_time_on_a_full_pair_lose_nothing(within, make_pool, war
 def test_a_run_that_nobody_comes_back_for_is_ended_by_a_timer_and_its_place_is_free(
     within, make_pool, warm, monkeypatch
 ):
-    monkeypatch.setattr("codemode.surfaces.exec_wait.runs.passed_seconds", float)  # what has ended is not forgotten
+    monkeypatch.setattr(
+        "codemode.surfaces.exec_wait.run_registry.passed_seconds", float
+    )  # what has ended is not forgotten
     slow, pool = Slow(), make_pool(max_workers=2)
     options = {**warm, "maxWaitingRuns": 1, "snapshotTtlSeconds": 1, "waitTimeoutMs": 100}
     pair = create_exec_wait_tools([slow.tool], options, pool=pool)
@@ -250,7 +252,7 @@ def test_so_many_runs_keep_their_worker_and_no_more(within, make_pool):
 
 
 def test_a_worker_is_kept_for_a_while_at_the_most(within, make_pool, monkeypatch):
-    monkeypatch.setattr("codemode.surfaces.exec_wait.runs.WARM_SECONDS", 12_345)
+    monkeypatch.setattr("codemode.surfaces.exec_wait.run_registry.WARM_SECONDS", 12_345)
     pair = create_exec_wait_tools([], pool=make_pool(max_workers=2))
 
     async def main():

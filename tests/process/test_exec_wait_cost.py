@@ -15,8 +15,8 @@ import pytest
 from suite import full_only
 
 from codemode import ExecWaitTools, Tool, WorkerPool, create_code_mode_tool, create_exec_wait_tools
-from codemode.surfaces.exec_wait import runs as runs_of_a_pair
-from codemode.surfaces.exec_wait.waiting_run import ProgramRun
+from codemode.surfaces.exec_wait import run_registry as runs_of_a_pair
+from codemode.surfaces.exec_wait.program_run import ProgramRun
 from codemode.workers.process import is_readable
 
 YIELDING = "await yield_control(); return 1"

@@ -27,7 +27,7 @@ from codemode.execution import runner
 from codemode.execution.resting import RestingExecution
 from codemode.stores import MemoryInterruptStore
 from codemode.surfaces.exec_wait.catalog import PairContext
-from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
+from codemode.surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools
 
 _SOME = settings(
     max_examples=rounds(10, 25),

@@ -10,9 +10,9 @@ from pausing import OK, PAUSING, Spy
 from suite import each_row
 
 from codemode import CallContext, CodeModeToolError, Interrupt
+from codemode.surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools
 from codemode.surfaces.exec_wait.namespaces import RESERVED_GLOBALS, Namespace, NamespaceRegistry, namespace_tool
 from codemode.surfaces.exec_wait.options import InvalidConfigError
-from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 from codemode.surfaces.exec_wait.sources import ToolSource
 
 SHARED = {"time_zone": "UTC"}

@@ -13,7 +13,7 @@ from suite import each_row, full_only
 from waiting import until
 
 from codemode import CallContext, Interrupt, Tool
-from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
+from codemode.surfaces.exec_wait.exec_wait_tools import ExecWaitTools, create_exec_wait_tools
 
 SCOPE = "a conversation"
 

@@ -16,8 +16,8 @@ from waiting import until
 
 from codemode import CallContext, Interrupt, Tool
 from codemode.stores import ALL_TENANTS, Resumer, SqliteInterruptStore
-from codemode.surfaces.exec_wait import stored as stored_module
-from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
+from codemode.surfaces.exec_wait import stored_runs as stored_module
+from codemode.surfaces.exec_wait.exec_wait_tools import ExecWaitTools, create_exec_wait_tools
 
 LEASE_MS = 31_000
 HOUR_MS = 3_600_000

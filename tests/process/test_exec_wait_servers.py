@@ -11,8 +11,8 @@ import pytest
 
 from codemode import CallContext, CodeModeToolError, ProgramLibrary, Tool
 from codemode.stores import MemoryInterruptStore
+from codemode.surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools
 from codemode.surfaces.exec_wait.options import InvalidConfigError
-from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 from codemode.surfaces.exec_wait.sources import ToolSource
 
 ISSUE = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}

@@ -15,9 +15,9 @@ from waiting import until
 
 from codemode import CallContext, Interrupt, Tool
 from codemode.stores import ALL_TENANTS, MemoryInterruptStore, Resumer, SqliteInterruptStore
-from codemode.surfaces.exec_wait import stored as stored_module
+from codemode.surfaces.exec_wait import stored_runs as stored_module
+from codemode.surfaces.exec_wait.exec_wait_tools import ExecWaitTools, create_exec_wait_tools
 from codemode.surfaces.exec_wait.options import InvalidConfigError
-from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
 
 SCOPE = "a conversation"
 KEYED = {"continuation": {"keys": "a key of this test"}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from codemode import CallContext, Tool, audit_log
-from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
+from codemode.surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools
 
 CODE = """await tools.search("echo"); await tools.describe("host:core:echo"); console.log("begun");
     await tools.echo(1); await yield_control(); await tools.echo(2); return 3"""

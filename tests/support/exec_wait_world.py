@@ -12,7 +12,7 @@ from waiting import WAIT_SECONDS
 
 from codemode import Tool
 from codemode.stores import PostgresInterruptStore, SqliteInterruptStore
-from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
+from codemode.surfaces.exec_wait.exec_wait_tools import ExecWaitTools, create_exec_wait_tools
 
 SCOPE = "a conversation"
 KEYED: dict[str, Any] = {"continuation": {"keys": "a key of this test"}}

@@ -44,7 +44,8 @@ RUNS_ALONE = (
     "codemode.interrupts", "codemode_gateway.approvals.approval_flow", "codemode.observe.telemetry",
     "codemode.protocol",
     "codemode.execution.execution", "codemode.execution.starting", "codemode.schemas.python_types", "codemode.source",
-    "codemode.stores", "codemode.surfaces.modules.catalog", "codemode.surfaces.modules.runs", "codemode.tools.search",
+    "codemode.stores", "codemode.surfaces.modules.catalog", "codemode.surfaces.modules.executor",
+    "codemode.tools.search",
     "codemode.workers", "jsonschema", "jsonschema_specifications", "referencing",
 )  # fmt: skip
 LISTING = """

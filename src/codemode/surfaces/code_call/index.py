@@ -22,9 +22,9 @@ from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import PreparedTool, compile_all, prepared
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
-from .known_tool import RegisteredTool, ToolInfo, build_registered_tool
 from .names import has_confusable_prefix, looks_like_meta_tool, reject_confusable_names
 from .options import CodeCallOptions, Search
+from .registered_tool import RegisteredTool, ToolInfo, build_registered_tool
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts

@@ -20,9 +20,9 @@ from ...stores.durability import StoreLike, with_store
 from ...trace.failures import log_tool_failure
 from ...workers.pool import WorkerPool, check_pool
 from .index import ToolSet
-from .known_tool import RegisteredTool
 from .names import META_TOOLS, meta_name, parse_meta_name
 from .options import MAX_LISTED, CodeCallOptions, DirectCalls
+from .registered_tool import RegisteredTool
 from .requests import InputReader, find_script, parse_execute_input, parse_invoke_input, read_bounded
 from .result import create_profile, outcome_to_result
 

@@ -24,16 +24,16 @@ from ...tools.search.index import ToolIndex
 from .mcp_server import McpServer, describe_api, list_declaration_files, read_declaration_file
 from .namespaces import NamespaceRegistry, Scopes, create_scopes
 from .options import EXEC_KIND, GLOBALS, ExecWaitOptions
+from .program_run import UsageCounts
 from .sources import CORE, MCP, CatalogEntry
-from .waiting_run import UsageCounts
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
     from ...execution.program_library import ProgramLibrary
     from ...workers.pool import WorkerPool
     from .namespaces import Scopes
-    from .stored import StoredRuns
-    from .waiting_run import ProgramRun
+    from .program_run import ProgramRun
+    from .stored_runs import StoredRuns
 
 
 INCLUDE_ENTRIES, INCLUDE_NAMES, INCLUDE_SERVERS = 1, 2, 4

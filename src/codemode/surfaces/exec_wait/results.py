@@ -24,7 +24,7 @@ from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_paren
 from ...options.parts import MAX_SOURCE_BYTES, MIN_MODEL_CHARACTERS
 from ...source.program_input import fill_program_field
 from .options import LANGUAGES, ExecWaitOptions, default_language
-from .waiting_run import RUN_PREFIX
+from .program_run import RUN_PREFIX
 
 if TYPE_CHECKING:
     from ...execution.outcome import OutputItem, PendingCall

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...stores.interrupt_store import InterruptStore
     from ...workers.pool import WorkerPool
     from .catalog import ModuleCatalog
-    from .runs import ModuleExecutor
+    from .executor import ModuleExecutor
 
 _log = logging.getLogger("codemode.tools")
 
@@ -213,7 +213,7 @@ class RunTool(SyncForms):
     def _create_executor(self) -> ModuleExecutor:
         load_schema_kind("dict")  # which checks what the tools of servers are given
         with importing:
-            from .runs import ModuleExecutor
+            from .executor import ModuleExecutor
 
             parts = self._servers, self._descriptions, self._identities
             self._executor = self._executor or ModuleExecutor(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from suite import each_row
 
+from codemode.surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools, plan_surface
 from codemode.surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry
 from codemode.surfaces.exec_wait.options import InvalidConfigError
-from codemode.surfaces.exec_wait.pair import create_exec_wait_tools, plan_surface
 from codemode.surfaces.exec_wait.sources import ToolSource
 
 NAMESPACE = Namespace("cal", "calendar", ("now",), lambda _: {})

@@ -11,8 +11,8 @@ from suite import each_row
 from codemode import CodeModeToolError, Tool
 from codemode.surfaces.exec_wait.catalog import MAX_ENTRIES_BYTES, ExecCatalog
 from codemode.surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
+from codemode.surfaces.exec_wait.program_run import UsageCounts
 from codemode.surfaces.exec_wait.sources import ToolSource, collect_entries, safe_name
-from codemode.surfaces.exec_wait.waiting_run import UsageCounts
 
 
 def tool(name: str, description: str = "Does something. In detail.", **more: Any) -> Tool:

@@ -14,12 +14,12 @@ from codemode import CallContext
 from codemode.host import clock
 from codemode.stores import MemoryInterruptStore
 from codemode.stores.records import Lease, Record
-from codemode.surfaces.exec_wait import results, runs, stored, waiting_run
+from codemode.surfaces.exec_wait import program_run, results, run_registry, stored_runs
 from codemode.surfaces.exec_wait.options import PROFILE_NAME, ExecWaitOptions
+from codemode.surfaces.exec_wait.program_run import UsageCounts
 from codemode.surfaces.exec_wait.results import RecordedResults
-from codemode.surfaces.exec_wait.runs import RunRegistry
-from codemode.surfaces.exec_wait.stored import StoredRuns, to_run_id
-from codemode.surfaces.exec_wait.waiting_run import UsageCounts
+from codemode.surfaces.exec_wait.run_registry import RunRegistry
+from codemode.surfaces.exec_wait.stored_runs import StoredRuns, to_run_id
 
 HOUR_MS = 3_600_000
 EVER_MS = 1 << 60
@@ -60,7 +60,7 @@ def test_a_wait_for_another_process_goes_on_though_the_clock_is_put_forward(monk
     async def scenario() -> Any:
         store = MemoryInterruptStore()
         mine, lease = await held_run(store)
-        Clocks(HOUR_MS).run_in(monkeypatch, stored)
+        Clocks(HOUR_MS).run_in(monkeypatch, stored_runs)
         waits = asyncio.ensure_future(mine.claim_run(to_run_id(lease.record.id), "s", 60_000))
         await until(lambda: store._database._notifier._watches or waits.done())
         await store.release(lease)
@@ -72,7 +72,7 @@ def test_a_wait_for_another_process_goes_on_though_the_clock_is_put_forward(monk
 def test_a_wait_for_another_process_ends_though_the_clock_is_put_back(monkeypatch):
     async def scenario() -> Any:
         mine, lease = await held_run(MemoryInterruptStore())
-        Clocks(-HOUR_MS, passes=1.0).run_in(monkeypatch, stored)
+        Clocks(-HOUR_MS, passes=1.0).run_in(monkeypatch, stored_runs)
         return await mine.claim_run(to_run_id(lease.record.id), "s", 2_000)
 
     assert isinstance(within(scenario(), 20), Record)
@@ -95,12 +95,12 @@ def test_what_a_call_has_come_to_is_kept_by_the_time_that_has_passed(monkeypatch
 @pytest.mark.parametrize(("jumps_ms", "passes", "known"), [(HOUR_MS, 0.0, 3), (-HOUR_MS, 200.0, 2)])
 def test_what_has_ended_is_told_apart_by_the_time_that_has_passed(monkeypatch, jumps_ms, passes, known):
     async def scenario() -> int:
-        Clocks(jumps_ms, passes).run_in(monkeypatch, runs)
+        Clocks(jumps_ms, passes).run_in(monkeypatch, run_registry)
         all_runs = RunRegistry(ExecWaitOptions(), UsageCounts(), nobody)
         for number in range(3):
             one = all_runs.reserve("s", f"return {number}")
             one.suspension_count = 1  # somebody was told its id
-            all_runs.end(one, waiting_run.COMPLETED)
+            all_runs.end(one, program_run.COMPLETED)
         return len(all_runs.list_scope("s"))
 
     assert within(scenario()) == known

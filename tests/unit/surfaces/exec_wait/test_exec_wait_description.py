@@ -12,8 +12,8 @@ from codemode import Tool
 from codemode.surfaces.exec_wait.catalog import ExecCatalog
 from codemode.surfaces.exec_wait.description import describe_exec
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
+from codemode.surfaces.exec_wait.program_run import UsageCounts
 from codemode.surfaces.exec_wait.sources import ToolSource, collect_entries
-from codemode.surfaces.exec_wait.waiting_run import UsageCounts
 
 OPTIONS = ExecWaitOptions()
 SAMPLE_FILE = Path(__file__).parents[3] / "data" / "mcp_tools_sample.json"

@@ -9,8 +9,8 @@ import pytest
 from suite import each_row
 
 from codemode import Tool
+from codemode.surfaces.exec_wait.exec_wait_tools import plan_surface
 from codemode.surfaces.exec_wait.options import InvalidConfigError
-from codemode.surfaces.exec_wait.pair import plan_surface
 from codemode.surfaces.exec_wait.sources import ToolSource
 
 ON = {"tools": {"codeMode": {"enabled": True}}}

@@ -20,7 +20,7 @@ from codemode import ModuleServer, Tool, create_modules_tool
 from codemode.errors import CodeModeAuthenticationError
 from codemode.host import steps
 from codemode.surfaces.modules import servers as listing_of_servers
-from codemode.surfaces.modules.runs import RunCatalog
+from codemode.surfaces.modules.executor import RunCatalog
 from codemode.surfaces.modules.server_set import ServerSet
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.options.parts import MIB
+from codemode.surfaces.modules.executor import RunRequest, parse_request
 from codemode.surfaces.modules.options import WIRE_NAMES, RunOptions
-from codemode.surfaces.modules.runs import RunRequest, parse_request
 
 OPTIONS = RunOptions(ceilings={"timeout_ms": 60_000})
 ANYTHING = st.recursive(

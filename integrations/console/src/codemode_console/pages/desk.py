@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from codemode import Interrupt, inspect_interrupt
 from codemode.stores import ALL_TENANTS, InterruptStore, Record, StoreUnavailableError
-from codemode.surfaces.exec_wait.stored import get_scope
+from codemode.surfaces.exec_wait.stored_runs import get_scope
 from codemode.types import PauseView
 
 from ..errors import not_found_problem

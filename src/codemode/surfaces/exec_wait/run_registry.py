@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...host.clock import now_ms, passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from .options import ExecWaitOptions
-from .waiting_run import ABORTED, ACTIVE_STATES, COMPLETED, EXPIRED, RUNNING, WAITING, ProgramRun, RunInfo, UsageCounts
+from .program_run import ABORTED, ACTIVE_STATES, COMPLETED, EXPIRED, RUNNING, WAITING, ProgramRun, RunInfo, UsageCounts
 
 if TYPE_CHECKING:
     from ...execution.outcome import RestingRun

@@ -32,12 +32,12 @@ from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure, message_of
 from ...trace.public_message import first_line
 from .catalog import PairContext, ServerUnavailableError
+from .program_run import ProgramRun, build_telemetry
 from .results import build_completed_result, build_failed_result, format_output
-from .waiting_run import ProgramRun, build_telemetry
 
 if TYPE_CHECKING:
     from ...execution.outcome import OutputItem, RunOutcome
-    from .runs import NoCapacityError
+    from .run_registry import NoCapacityError
 
 
 _log = logging.getLogger("codemode.tools")

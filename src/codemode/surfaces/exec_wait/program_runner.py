@@ -29,8 +29,11 @@ from ...execution.outcome_texts import (
 from ...execution.starting import load_resting, prepared
 from ...trace.failures import log_failure
 from .catalog import PairContext
-from .endings import RunSettler
 from .options import EXEC, WAIT, InvalidConfigError
+from .program_resumer import ProgramResumer, RemoteRuns
+from .program_run import ABORTED as RUN_ABORTED
+from .program_run import EXPIRED, FAILED, RUNNING, WAITING, ProgramRun, RunAbortedError
+from .result_factory import ResultFactory
 from .results import (
     ExecRequest,
     InvalidInputError,
@@ -39,15 +42,12 @@ from .results import (
     parse_wait_input,
     unknown_run_error,
 )
-from .resumes import ProgramResumer, RemoteRuns
-from .run_texts import ResultFactory
-from .runs import NoCapacityError, RunRegistry, drop_worker
-from .waiting_run import ABORTED as RUN_ABORTED
-from .waiting_run import EXPIRED, FAILED, RUNNING, WAITING, ProgramRun, RunAbortedError
+from .run_registry import NoCapacityError, RunRegistry, drop_worker
+from .run_settler import RunSettler
 
 if TYPE_CHECKING:
     from ...execution.outcome import RestingRun
-    from .stored import StoredRuns
+    from .stored_runs import StoredRuns
 
 RESULT_LOST = "this run has ended as the call that waited for it was cancelled, and what it came to is not known"
 ReadT = TypeVar("ReadT")

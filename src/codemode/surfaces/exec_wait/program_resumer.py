@@ -34,18 +34,18 @@ from ...interrupts.interrupt import Interrupt
 from ...stores.errors import AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError
 from ...trace.failures import log_failure
 from .catalog import PairContext
-from .endings import RunSettler, count_yields, has_no_worker, is_store_failure
+from .program_run import ABORTED as RUN_ABORTED
+from .program_run import COMPLETED, EXPIRED, FAILED, RUNNING, ProgramRun, RunAbortedError
+from .result_factory import ResultFactory
 from .results import InvalidInputError, RecordedResults, build_waiting_result
-from .run_texts import ResultFactory
-from .runs import NoCapacityError, RunRegistry
-from .waiting_run import ABORTED as RUN_ABORTED
-from .waiting_run import COMPLETED, EXPIRED, FAILED, RUNNING, ProgramRun, RunAbortedError
+from .run_registry import NoCapacityError, RunRegistry
+from .run_settler import RunSettler, count_yields, has_no_worker, is_store_failure
 
 if TYPE_CHECKING:
     from ...execution.call_context import OuterCall
     from ...execution.outcome import OutputItem, RunOutcome
     from ...stores.records import Lease, Record, StoredRequest
-    from .stored import StoredRuns
+    from .stored_runs import StoredRuns
 
 
 class StoredPrograms:
@@ -57,7 +57,7 @@ class StoredPrograms:
 
     def attach_lease(self, stored: StoredRuns, run: ProgramRun, lease: Lease) -> None:
         """Let a run be that of this lease, which is renewed as long as the run has it."""
-        from .stored import to_run_id
+        from .stored_runs import to_run_id
 
         self._runs.rename(run, to_run_id(lease.record.id))
         run.lease = lease
@@ -215,7 +215,7 @@ class ProgramResumer:
         self._stored_programs.forget_run(run, lease.record)
 
     async def _resume_record(self, record: Record, answers: Mapping[str, Any], call: CallContext) -> Any:
-        from .stored import get_scope, to_run_id
+        from .stored_runs import get_scope, to_run_id
 
         scope = get_scope(record)
         paused = None if self._stored is None else await self._stored.get_interrupt(record)
@@ -355,7 +355,7 @@ class RemoteRuns:
 
     async def _report_waiting(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
         """Return the result of a run that waits on: for a person, or for whoever goes on with it."""
-        from .stored import REASON_KEY
+        from .stored_runs import REASON_KEY
 
         is_of_person = record.state == "pending"
         if is_of_person and self._options.approvals == "interrupt":
@@ -381,7 +381,7 @@ class RemoteRuns:
 
 def _has_yielded_before(outcome: RunOutcome, lease: Lease) -> bool:
     """Tell whether a program that was at rest has come, by its journal, to nothing but where it was."""
-    from .stored import YIELDS_KEY
+    from .stored_runs import YIELDS_KEY
 
     if outcome.rest is None or outcome.rest.reason != "yield" or lease.record.state != "resting":
         return False

@@ -24,8 +24,8 @@ from ...stores.leases import create_owner_name
 from ...stores.records import LEASE_MS
 from ...stores.resume_outcome import finish_writing
 from .options import PROFILE_NAME
+from .program_run import RUN_PREFIX, ProgramRun
 from .results import RUN_ID, InvalidInputError, build_failed_result, unknown_run_error
-from .waiting_run import RUN_PREFIX, ProgramRun
 
 if TYPE_CHECKING:
     from ...execution.outcome import RestingRun

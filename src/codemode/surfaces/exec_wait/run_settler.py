@@ -29,16 +29,16 @@ from ...host.cancellation import kept_from_cancelling
 from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure
 from .catalog import PairContext
+from .program_run import ABORTED as RUN_ABORTED
+from .program_run import COMPLETED, FAILED, ProgramRun, log_result
+from .result_factory import ResultFactory
 from .results import build_waiting_result, format_output, format_pending_calls
-from .run_texts import ResultFactory
-from .runs import RunRegistry
-from .waiting_run import ABORTED as RUN_ABORTED
-from .waiting_run import COMPLETED, FAILED, ProgramRun, log_result
+from .run_registry import RunRegistry
 
 if TYPE_CHECKING:
     from ...execution.outcome import AtRest, RestingRun, RunOutcome
     from ...interrupts.interrupt import Interrupt
-    from .stored import StoredRuns
+    from .stored_runs import StoredRuns
 
 _log = logging.getLogger("codemode.tools")
 _CONTINUED_ELSEWHERE = "another process has gone on with this run: call wait to go on there"
@@ -180,7 +180,7 @@ class RunSettler:
             log_failure(_log, "a run at rest could not be stored", (), error)
         if was_new and run.lease is not None:
             if run.suspension_count == 0:  # later nobody would know it by another id
-                from .stored import to_run_id
+                from .stored_runs import to_run_id
 
                 self._runs.rename(run, to_run_id(run.lease.record.id))
             run.call_on_loop(lambda: _start_lease_renewal(stored, run))

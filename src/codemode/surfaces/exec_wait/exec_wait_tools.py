@@ -42,16 +42,16 @@ from .options import (
     ToolKinds,
     create_profile,
 )
-from .programs import ProgramRunner
+from .program_run import RunInfo, create_counts
+from .program_runner import ProgramRunner
 from .sources import MCP, CatalogEntry, ToolSource, check_source_name, collect_entries, to_sources
-from .waiting_run import RunInfo, create_counts
 
 if TYPE_CHECKING:
     from ...execution.program_library import ProgramLibrary
     from ...stores.interrupt_store import InterruptStore
     from ...stores.records import Record
     from ...workers.pool import WorkerPool
-    from .stored import StoredRuns
+    from .stored_runs import StoredRuns
 
 
 class PairTool:
@@ -414,7 +414,7 @@ class RunStorage:
         """Return what keeps the runs of a pair; None without a store."""
         if self.store is None:
             return None
-        from .stored import StoredRuns
+        from .stored_runs import StoredRuns
 
         return StoredRuns(self.store, self.tenant, self.app, options.snapshot_ttl_seconds, tool)
 
