@@ -11,9 +11,9 @@ from codemode.host.imports import late_names
 
 if TYPE_CHECKING:
     from .config.loader import load_config, watch_config
+    from .config.locations import state_folder
     from .config.model import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
     from .config.patterns import matches
-    from .config.places import state_folder
     from .gateway.gateway import Gateway
     from .gateway.options import GatewayOptions
     from .oauth.login_manager import SignIns, login, logout
@@ -45,7 +45,7 @@ __all__ = [
 # Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
     "config.patterns": "matches",
-    "config.places": "state_folder",
+    "config.locations": "state_folder",
     "config.loader": "load_config watch_config",
     "config.model": "ConfigError ConfigProblem GatewayConfig GatewaySettings ServerConfig",
     "gateway.gateway": "Gateway",

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway.approvals.remembered import RememberedAnswers
+from codemode_gateway.approvals.remembered_answers import RememberedAnswers
 from codemode_gateway.cli import approvals as mcp_approvals
-from codemode_gateway.cli import setup as mcp_terminal
+from codemode_gateway.cli import command_context as mcp_terminal
 from controlling_terminal import Person, PersonHere
 from warm_commands import GATEWAYS
 

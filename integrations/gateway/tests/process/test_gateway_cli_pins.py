@@ -13,7 +13,7 @@ from pathlib import Path
 import mcp_types as types
 import pytest
 from codemode_gateway import ServerConfig
-from codemode_gateway.cli import setup as mcp_terminal
+from codemode_gateway.cli import command_context as mcp_terminal
 from codemode_gateway.tool_history.tool_pins import Pins
 from controlling_terminal import Person, PersonHere
 from warm_commands import GATEWAYS

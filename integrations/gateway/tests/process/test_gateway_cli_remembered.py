@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from approval_world import accept, answer_of
-from codemode_gateway.approvals.remembered import FILE_NAME, RememberedAnswers, ToolIdentity
+from codemode_gateway.approvals.remembered_answers import FILE_NAME, RememberedAnswers, ToolIdentity
 from gateway_clients import client_over_stdio
 from in_loop import in_loop
 from mcp_servers.configured import quick

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 from approval_world import answer_of
-from codemode_gateway.cli.setup import CONFIG_VARIABLE
+from codemode_gateway.cli.command_context import CONFIG_VARIABLE
 from controlling_terminal import Person
 from gateway_clients import client_over_stdio
 from in_loop import in_loop

@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
-from codemode_gateway.approvals.remembered import (
+from codemode_gateway.approvals.remembered_answers import (
     RememberedAnswers,
     ToolIdentity,
     compute_definition_digest,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
-from codemode_gateway.approvals.remembered import RememberedAnswers, create_approval_hook
+from codemode_gateway.approvals.remembered_answers import RememberedAnswers, create_approval_hook
 from codemode_gateway.config.model import PinMode
 from codemode_gateway.gateway.principals import LOCAL, CallOrigin
 from codemode_gateway.tool_history.tool_pins import Pins

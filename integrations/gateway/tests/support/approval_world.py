@@ -14,7 +14,7 @@ from typing import Any
 import mcp_types as types
 from codemode_gateway.approvals.approval_flow import ApprovalFlow
 from codemode_gateway.approvals.pending_store import PrincipalRuns, StoredRunResumer
-from codemode_gateway.approvals.remembered import RememberedAnswers, create_approval_hook
+from codemode_gateway.approvals.remembered_answers import RememberedAnswers, create_approval_hook
 from codemode_gateway.config.model import GatewaySettings, ServerConfig
 from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client

@@ -25,12 +25,11 @@ from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
 from codemode.trace.visible_text import one_line
 
+from ..config.locations import GATEWAY_COMMAND
 from ..config.model import GatewaySettings, ServerConfig
-from ..config.places import GATEWAY_COMMAND
 from ..gateway.options import APP_NAME
 from ..gateway.principals import CallOrigin, Principal
-from .pending_store import PendingStore, PrincipalRuns, ReportSteps, StoredRunResumer
-from .question_batch import (
+from .client_questions import (
     MAX_STATE_CHARACTERS,
     ApprovalQuestions,
     AskChannel,
@@ -46,6 +45,7 @@ from .question_batch import (
     create_page_elicitation,
     show_page_in_session,
 )
+from .pending_store import PendingStore, PrincipalRuns, ReportSteps, StoredRunResumer
 from .questions import (
     UNKNOWN_KEY_MESSAGE,
     Question,
@@ -57,7 +57,7 @@ from .questions import (
     waiting_field,
     waiting_response,
 )
-from .remembered import RememberedAnswers
+from .remembered_answers import RememberedAnswers
 
 # Nothing that a model writes decides: answers come from the client's person, or from the store.
 
@@ -117,8 +117,8 @@ class ApprovalFlow:
         self._ask_timeout_seconds = ask_timeout_seconds
         self._report_steps = report_steps
         self.runs = PrincipalRuns(run_tool, principal, report_steps)
-        self._own_resumer = StoredRunResumer(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
-        self._start_resuming = start_resuming or self._own_resumer.start
+        self._local_resumer = StoredRunResumer(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
+        self._start_resuming = start_resuming or self._local_resumer.start
         self._pending_store = PendingStore(
             store, principal, app, self.runs, remembered.compute_session_digest(principal), settings.max_waiting
         )
@@ -151,7 +151,7 @@ class ApprovalFlow:
 
     async def aclose(self) -> None:
         """Go on with nothing more by itself, and wait a while for what runs."""
-        await self._own_resumer.aclose()
+        await self._local_resumer.aclose()
 
     async def _start_or_resume(self, client_call: ClientCall, params: types.CallToolRequestParams) -> ToolReply:
         code, resume = client_call.arguments.get("code"), client_call.arguments.get("resume")

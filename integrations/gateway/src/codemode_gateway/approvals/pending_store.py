@@ -30,7 +30,7 @@ from codemode.trace.visible_text import one_line, visible
 from ..gateway.options import APP_NAME
 from ..gateway.principals import CallOrigin, Principal
 from .questions import UNKNOWN_KEY_MESSAGE, Question, run_ended_response
-from .remembered import RememberedAnswer, RememberedAnswers, Scope, ToolIdentity
+from .remembered_answers import RememberedAnswer, RememberedAnswers, Scope, ToolIdentity
 
 
 def build_tool_payload(questions: Iterable[Question], session: str | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from codemode.surfaces.modules.response import RunResponse, diagnostic, refusal_
 from codemode.trace.unseen import all_seen
 from codemode.trace.visible_text import clipped, counted, one_line, program_lines
 
-from ..config.places import GATEWAY_COMMAND, login_command
+from ..config.locations import GATEWAY_COMMAND, login_command
 
 QuestionKind = Literal["approval", "unknown", "sign-in", "other"]
 
@@ -74,7 +74,7 @@ class Question:
     tries: int = 0
 
     @property
-    def displayed_input(self) -> str:
+    def input_text(self) -> str:
         """The input as JSON that a person can read: nothing in it is invisible, or moves what stands around it."""
         json_text = json.dumps(self.input, ensure_ascii=False)
         return json_text if all_seen(json_text) else "".join(map(_escape_invisible, json_text))
@@ -101,7 +101,7 @@ def create_form_schema(question: Question, *, has_session: bool = True) -> dict[
 
 def create_question_message(question: Question, code: str) -> str:
     """Return what a person reads, the program's own text last: each thing on one line that nothing in it can leave."""
-    text = question.displayed_input
+    text = question.input_text
     fields = {
         "Problem": question.problem and one_line(question.problem, _MAX_PROBLEM_CHARACTERS),
         "Server": one_line(question.server, _MAX_NAME_CHARACTERS),
@@ -128,7 +128,7 @@ def _decision_field(question: Question, *, has_session: bool) -> dict[str, Any]:
 
 
 def _input_field(question: Question) -> dict[str, Any]:
-    text = question.displayed_input
+    text = question.input_text
     if len(text) > MAX_INPUT_CHARACTERS:
         return {}
     description = "JSON. What stands here is what runs; it may be edited."

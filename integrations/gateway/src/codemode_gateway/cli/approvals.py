@@ -19,7 +19,7 @@ from codemode.stores.errors import AnswerRefusedError, UnknownRequestError
 from codemode.stores.records import ALL_TENANTS
 from codemode.trace.visible_text import aligned, counted, one_line, program_lines, visible
 
-from .setup import (
+from .command_context import (
     get_actor,
     get_command_prefix,
     open_controlling_terminal,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from codemode.stores.records import Record, StoredRequest
 
     from ..approvals.pending_store import StandingApproval
-    from ..approvals.remembered import RememberedAnswer, RememberedAnswers
+    from ..approvals.remembered_answers import RememberedAnswer, RememberedAnswers
     from ..config.model import GatewayConfig
 
 
@@ -147,7 +147,7 @@ _MAX_NAME_CHARACTERS = 200
 
 def list_or_forget_remembered(options: argparse.Namespace) -> int:
     """List the answers that always hold, or take some back."""
-    from ..approvals.remembered import RememberedAnswers
+    from ..approvals.remembered_answers import RememberedAnswers
     from ..gateway.gateway import Gateway
 
     config = read_configuration(options)
@@ -355,7 +355,7 @@ def _warn_undecided(error: CodeModeError, options: argparse.Namespace) -> int:
 async def _save_standing_approval(
     standing_approval: StandingApproval, config: GatewayConfig, store: InterruptStore, record: Record
 ) -> None:
-    from ..approvals.remembered import RememberedAnswers
+    from ..approvals.remembered_answers import RememberedAnswers
     from ..gateway.gateway import Gateway
 
     try:
@@ -422,7 +422,9 @@ async def _find_calls(store: InterruptStore, options: argparse.Namespace) -> tup
     id_or_prefix = options.id
     records = await _list_waiting(store)
     matching_run_ids = [
-        one.id for one in records if len(id_or_prefix) >= _MIN_ID_CHARACTERS and one.id.startswith(id_or_prefix)
+        record.id
+        for record in records
+        if len(id_or_prefix) >= _MIN_ID_CHARACTERS and record.id.startswith(id_or_prefix)
     ]
     if len(matching_run_ids) > 1:
         raise UsageError(f"the ids of {len(matching_run_ids)} runs begin with {visible(id_or_prefix)}: say more of it")
@@ -431,13 +433,13 @@ async def _find_calls(store: InterruptStore, options: argparse.Namespace) -> tup
         matching_calls = (
             calls
             if listed_record.id in matching_run_ids
-            else [one for one in calls if one.interrupt_id == id_or_prefix]
+            else [call for call in calls if call.interrupt_id == id_or_prefix]
         )
         if matching_calls:
             record = await store.record(listed_record.id, tenant=listed_record.tenant)
-            waiting_by_id = {one.interrupt_id: one for one in get_waiting_requests(record)}
+            waiting_by_id = {call.interrupt_id: call for call in get_waiting_requests(record)}
             still_waiting = [
-                waiting_by_id[one.interrupt_id] for one in matching_calls if one.interrupt_id in waiting_by_id
+                waiting_by_id[call.interrupt_id] for call in matching_calls if call.interrupt_id in waiting_by_id
             ]
             if still_waiting:
                 return record, still_waiting

@@ -33,18 +33,18 @@ be started in, for that could be anybody's
 
 def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
     """Return the arguments before the first ``--``, and the command behind it, None without one."""
-    before_separator = list(arguments)
-    if "--" not in before_separator:
-        return before_separator, None
-    separator = before_separator.index("--")
-    return before_separator[:separator], before_separator[separator + 1 :]
+    arguments_before = list(arguments)
+    if "--" not in arguments_before:
+        return arguments_before, None
+    separator = arguments_before.index("--")
+    return arguments_before[:separator], arguments_before[separator + 1 :]
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse what follows `codemode mcp`; `command_line` is what follows ``--``, None without one."""
     # What follows -- is another program's, and versions of argparse differ on what they leave of it.
-    own_arguments, command_line = split_command(arguments)
-    options, unrecognized = _build_parser().parse_known_args(own_arguments)
+    command_arguments, command_line = split_command(arguments)
+    options, unrecognized = _build_parser().parse_known_args(command_arguments)
     if unrecognized and options.part == "add" and command_line is None:
         raise UsageError(ADD_USAGE)  # options of the command, most likely
     if unrecognized:

@@ -14,8 +14,15 @@ from urllib.parse import urlsplit
 from codemode.cli.exits import DONE, FAILED, UsageError
 from codemode.trace.visible_text import aligned, counted, one_line, visible
 
+from .command_context import (
+    config_path,
+    get_command_prefix,
+    open_controlling_terminal,
+    read_configuration,
+    require_server,
+    warn,
+)
 from .commands import ADD_USAGE
-from .setup import config_path, get_command_prefix, open_controlling_terminal, read_configuration, require_server, warn
 
 if TYPE_CHECKING:
     from ..client_configs.installing import Change
@@ -219,7 +226,7 @@ def _import(options: argparse.Namespace) -> int:
     for name, reason in imported_servers.skipped.items():
         warn(f"{name} of {options.client} is left out: {reason}")
     if not imported_servers.servers:
-        searched_paths = dict.fromkeys(str(one.path) for one in list_client_files(options.client, machine))
+        searched_paths = dict.fromkeys(str(file.path) for file in list_client_files(options.client, machine))
         found_in = ", ".join(map(str, imported_servers.files)) or f"looked for {', '.join(searched_paths)}"
         raise UsageError(visible(f"{options.client} has no server that can be taken over ({found_in})"))
     file = FileText.read(config_path(options).absolute())

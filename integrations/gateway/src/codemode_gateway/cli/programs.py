@@ -12,7 +12,7 @@ from codemode.execution.program_library import ProgramLibrary, SavedProgram
 from codemode.trace.visible_text import aligned, counted, one_line, visible
 
 from .approvals import format_time
-from .setup import get_actor, get_command_prefix, open_controlling_terminal, read_store_config, with_store
+from .command_context import get_actor, get_command_prefix, open_controlling_terminal, read_store_config, with_store
 
 if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
@@ -85,11 +85,15 @@ def _show(config: GatewayConfig, program: SavedProgram, options: argparse.Namesp
     async def read(store: InterruptStore) -> list[tuple[Any, str]]:
         library = ProgramLibrary(store, owner=program.owner)
         history = await library.history(program.name)
-        return [(one, await library.difference(program.name, one.version)) for one in history]
+        return [
+            (saved_version, await library.difference(program.name, saved_version.version)) for saved_version in history
+        ]
 
     versions = asyncio.run(with_store(config, read))
     if options.json:
-        version_objects = [{**one.to_dict(), "difference": difference} for one, difference in versions]
+        version_objects = [
+            {**saved_version.to_dict(), "difference": difference} for saved_version, difference in versions
+        ]
         print(json.dumps({**program.to_dict(), "versions": version_objects}, ensure_ascii=False, indent=2))
         return DONE
     print(_format_program(program))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from codemode.cli.databases import tell_seldom
 from codemode.cli.exits import DONE, UsageError
 
-from .setup import get_gateway_command, read_configuration, require_servers, warn, warn_about_problems
+from .command_context import get_gateway_command, read_configuration, require_servers, warn, warn_about_problems
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig

@@ -22,7 +22,7 @@ from codemode.trace.visible_text import aligned, counted, one_line, visible
 from ..gateway.gateway import Gateway
 from ..gateway.options import GatewayOptions
 from ..passthrough.client_requests import is_from_server
-from .setup import get_command_prefix, read_configuration, require_server, require_servers, warn
+from .command_context import get_command_prefix, read_configuration, require_server, require_servers, warn
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
@@ -85,7 +85,7 @@ _MAX_LOGGED_TEXTS = 200
 
 @asynccontextmanager
 async def open_gateway(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
-    """Give a gateway that runs, and the seat of its one local user, who reaches it by ``command``."""
+    """Give a gateway that runs, and the workspace of its one local user, who reaches it by ``command``."""
     async with Gateway(config, GatewayOptions(command=command)) as gateway:
         yield gateway, await gateway.get_workspace()
 
@@ -162,18 +162,20 @@ async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict
 
     reported: list[str] = []
     with report_logs_once(reported):
-        async with open_gateway(config, command) as (gateway, seat):
-            upstreams = seat.connected.upstreams
+        async with open_gateway(config, command) as (gateway, workspace):
+            upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
                 *(list_tools_or_reason(upstream, starts_server=True) for upstream in upstreams)
             )
             reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
             tool = await fetch_listed_tool(gateway)
-            await seat.run_tool.prepare()  # as before a program
-            servers = {upstream.server_id: upstream for upstream in seat.run_tool.catalog.servers}
+            await workspace.run_tool.prepare()  # as before a program
+            servers = {upstream.server_id: upstream for upstream in workspace.run_tool.catalog.servers}
             rows = [
                 _to_server_row(
-                    upstream, reason or seat.run_tool.failures.get(upstream.server_id), servers.get(upstream.server_id)
+                    upstream,
+                    reason or workspace.run_tool.failures.get(upstream.server_id),
+                    servers.get(upstream.server_id),
                 )
                 for upstream, reason in zip(upstreams, reasons, strict=True)
             ]
@@ -330,15 +332,15 @@ async def _declare(config: GatewayConfig, command: str, name: str | None) -> tup
 
     reported: list[str] = []
     with report_logs_once(reported):
-        async with open_gateway(config, command) as (_, seat):
-            upstreams = seat.connected.upstreams
+        async with open_gateway(config, command) as (_, workspace):
+            upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
                 *(list_tools_or_reason(upstream, starts_server=False) for upstream in upstreams)
             )
             reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
-            await seat.run_tool.refresh()
-            text = seat.run_tool.declarations(name)
-            failures = seat.run_tool.failures
+            await workspace.run_tool.refresh()
+            text = workspace.run_tool.declarations(name)
+            failures = workspace.run_tool.failures
     failure_reasons = [
         reason or failures.get(upstream.server_id) for upstream, reason in zip(upstreams, reasons, strict=True)
     ]

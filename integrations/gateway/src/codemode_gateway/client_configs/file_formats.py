@@ -139,8 +139,8 @@ class JsonDocument:
         elif comma is not None:
             parts.append((comma, end, ""))
         following = re.compile(r"[ \t]*(\r\n|\r|\n)").match(self.text, end)
-        is_own_line = before is not None and following is not None and len(parts) == 1
-        return [(start, following.end(), "")] if following and is_own_line else parts
+        is_whole_line = before is not None and following is not None and len(parts) == 1
+        return [(start, following.end(), "")] if following and is_whole_line else parts
 
     def _find_comma(self, member: JsonMember) -> int | None:
         space = SPACE_PATTERN.match(self.text, member.node.end)
@@ -185,7 +185,7 @@ class JsonServersFormat:
         node = JsonDocument.parse(text).find((*self.keys[:-1], "inputs"))
         return node.to_python() if node and node.kind == "array" else []
 
-    def put(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
+    def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with ``entry`` in the place of the servers that are ``moved``."""
         document = JsonDocument.parse(text)
         node = self._servers(document)
@@ -197,10 +197,12 @@ class JsonServersFormat:
             return document.add_member(self.keys, name, entry)
         removed = [member for member in moved if member != target_name]
         is_same = target_name == name and members[name].node.to_python() == entry
-        instead = {} if is_same else {target_name: self._written(document, node, members[target_name], name, entry)}
+        instead = (
+            {} if is_same else {target_name: self._format_entry(document, node, members[target_name], name, entry)}
+        )
         return apply_edits(document.text, document.create_member_edits(node, removed, instead))
 
-    def restored(self, text: str, before: str, name: str, names: Collection[str]) -> str:
+    def restore_servers(self, text: str, before: str, name: str, names: Collection[str]) -> str:
         """Return the text with the servers ``names`` of the text ``before`` in the place of the gateway ``name``."""
         document, old_document = JsonDocument.parse(text), JsonDocument.parse(before)
         node, source = self._servers(document), self._servers(old_document)
@@ -214,7 +216,7 @@ class JsonServersFormat:
         parts = [old_document.text[member.start : member.node.end] for member in moved]
         return apply_edits(document.text, [(gateway_member.start, gateway_member.node.end, separator.join(parts))])
 
-    def _written(
+    def _format_entry(
         self, document: JsonDocument, node: JsonNode, member: JsonMember, name: str, entry: Mapping[str, Any]
     ) -> str:
         is_one_line = "\n" not in document.text[node.start : node.end]
@@ -334,15 +336,15 @@ class TomlServersFormat:
         del text
         return []
 
-    def put(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
+    def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with ``entry`` in the place of the servers that are ``moved``."""
         if self.servers(text).get(name) == entry:
             return apply_edits(
                 text, [(start, _skip_blank_lines(text, end), "") for start, end, _ in self._find_spans(text, moved)]
             )
-        return self._replace_spans(text, {*moved, name}, self._written(text, name, entry))
+        return self._replace_spans(text, {*moved, name}, self._format_entry(text, name, entry))
 
-    def restored(self, text: str, before: str, name: str, names: Collection[str]) -> str:
+    def restore_servers(self, text: str, before: str, name: str, names: Collection[str]) -> str:
         """Return the text with the servers ``names`` of the text ``before`` in the place of the gateway ``name``."""
         tables = [before[start:end] for start, end, is_table in self._find_spans(before, names) if is_table]
         lines = [before[start:end] for start, end, is_table in self._find_spans(before, names) if not is_table]
@@ -392,7 +394,7 @@ class TomlServersFormat:
         # A whole inline table goes: it can have no server added elsewhere.
         return not statement.is_header if len(statement.keys) == 1 else statement.keys[1] in names
 
-    def _written(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
+    def _format_entry(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
         lines = [f"[{self.keys[0]}.{name}]", *(f"{key} = {_format_value(value)}" for key, value in entry.items())]
         newline = _newline(text)
         return newline.join(lines) + newline

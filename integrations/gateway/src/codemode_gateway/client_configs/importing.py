@@ -15,8 +15,8 @@ from codemode.data.narrowing import is_mapping, list_or_empty, mapping_or_empty
 from ..config import config_file
 from ..config.config_file import JsonError
 from ..config.loader import find_server_containers, load_config
+from ..config.locations import PROGRAM_NAME, base_folder, home_folder, is_gateway_command
 from ..config.model import ConfigError
-from ..config.places import PROGRAM_NAME, base_folder, home_folder, is_gateway_command
 from .file_formats import JsonDocument, JsonServersFormat, TomlServersFormat
 
 FileFormat = Literal["json", "toml"]

@@ -300,7 +300,7 @@ def _add_to_config(config: FileText, moved: Mapping[str, Any], client: str) -> t
 def _replace_servers(target: ClientFile, text: str, moved: Sequence[str], entry: Mapping[str, Any]) -> str:
     entries = parse_servers(target, text)
     expected = {name: value for name, value in entries.items() if name not in moved}
-    new_text = get_format(target).put(text, moved, GATEWAY_NAME, entry)
+    new_text = get_format(target).replace_servers(text, moved, GATEWAY_NAME, entry)
     check_only_servers_changed(target, text, new_text, {**expected, GATEWAY_NAME: entry})
     return new_text
 
@@ -362,7 +362,7 @@ def _restore_content(target: ClientFile, current: FileText, backup_content: byte
             )
     restored_names = [*missing_names, GATEWAY_NAME] if GATEWAY_NAME in old_entries else missing_names
     try:
-        text = get_format(target).restored(current.text, old_text, GATEWAY_NAME, restored_names)
+        text = get_format(target).restore_servers(current.text, old_text, GATEWAY_NAME, restored_names)
     except ConfigError as problem:
         raise ConfigError(f"{current.path}: {problem}") from None
     kept_entries = {name: value for name, value in current_entries.items() if name != GATEWAY_NAME}
@@ -375,4 +375,4 @@ def _restore_content(target: ClientFile, current: FileText, backup_content: byte
 def _is_unchanged_since_install(
     target: ClientFile, old_text: str, moved: Collection[str], entry: Any, now: str
 ) -> bool:
-    return get_format(target).put(old_text, moved, GATEWAY_NAME, entry) == now
+    return get_format(target).replace_servers(old_text, moved, GATEWAY_NAME, entry) == now

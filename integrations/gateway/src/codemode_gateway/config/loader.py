@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from codemode.data.narrowing import list_or_empty, mapping_or_empty
 
-from . import codemode_section, config_file, places
+from . import codemode_section, config_file, locations
 from .codemode_section import create_settings
 from .config_file import ConfigFieldError, join_path, quote_name, read_text, suggest_name
+from .locations import get_config_argument, is_gateway_command
 from .model import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
-from .places import get_config_argument, is_gateway_command
 from .server_entry import ServerEntry, create_server_config, flatten_command, is_turned_off
 from .substitution import Substitution, Variables
 
@@ -48,8 +48,8 @@ def load_config(
     try:
         document = codemode_section.check_object(document, "the configuration")
         declared = _read_input_declarations(document, "default"), _read_input_declarations(document, "description")
-        variables = Variables(variables_source, places.workspace_folder(path), inputs or {}, *declared)
-        state = Path(state_folder).expanduser() if state_folder else places.state_folder(variables_source)
+        variables = Variables(variables_source, locations.workspace_folder(path), inputs or {}, *declared)
+        state = Path(state_folder).expanduser() if state_folder else locations.state_folder(variables_source)
         return _build_config(document, path, variables, state)
     except RecursionError:
         raise ConfigError(f"{path or 'the configuration'}: objects and arrays are nested too deep") from None
@@ -58,7 +58,7 @@ def load_config(
 
 
 def _build_config(whole: Mapping[str, Any], path: Path | None, variables: Variables, state: Path) -> GatewayConfig:
-    result, folder = _LoadResult(codemode_section.find_misplaced_keys(whole, "")), places.base_folder(path)
+    result, folder = _LoadResult(codemode_section.find_misplaced_keys(whole, "")), locations.base_folder(path)
     section, settings = _read_section(whole, variables, state, folder)
     for name, entry_path, value in _list_entries(whole, result.problems):
         substitution = Substitution(variables)
@@ -110,7 +110,7 @@ def _read_section(
     values = substitution.substitute(whole.get("codemode", {}), "codemode")
     section = codemode_section.check_fields(codemode_section.SECTION_CHECKS, values, "codemode")
     return section, create_settings(
-        section, substitution.secrets, state, lambda text: places.resolve_path(folder, text, variables.environ)
+        section, substitution.secrets, state, lambda text: locations.resolve_path(folder, text, variables.environ)
     )
 
 

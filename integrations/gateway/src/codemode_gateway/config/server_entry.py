@@ -13,8 +13,8 @@ from codemode.trace.unseen import all_seen
 
 from . import codemode_section, config_file, secret_detection
 from .config_file import ConfigFieldError, join_path
+from .locations import resolve_path
 from .model import ConfigError, ServerConfig, Transport
-from .places import resolve_path
 from .substitution import Substitution, parse_env_file
 
 _TRANSPORT_NAMES: Mapping[str, Transport] = {
@@ -105,16 +105,19 @@ def _read_process(entry: ServerEntry) -> dict[str, Any]:
     command, path = entry.get_first("command", "cmd")
     if command is None:
         raise ConfigFieldError(entry.path, "a server of type stdio needs a command")
-    words = [(command, path)]
+    command_parts = [(command, path)]
     if isinstance(command, list | tuple):
-        words = [(word, f"{path}[{index}]") for index, word in enumerate(codemode_section.check_array(command, path))]
-        if not words:
+        command_parts = [
+            (part, f"{path}[{index}]") for index, part in enumerate(codemode_section.check_array(command, path))
+        ]
+        if not command_parts:
             raise ConfigFieldError(path, "this names no command")
     program, *rest = [
-        entry.substitution.substitute_text(codemode_section.to_text(word, where), where) for word, where in words
+        entry.substitution.substitute_text(codemode_section.to_text(part, where), where)
+        for part, where in command_parts
     ]
     if not program.strip():
-        raise ConfigFieldError(words[0][1], "this names no command")
+        raise ConfigFieldError(command_parts[0][1], "this names no command")
     args, args_path = entry.get_first("args", "arguments")
     further_arguments = () if args is None else entry.substitution.substitute_texts(args, args_path)
     return {

@@ -13,7 +13,7 @@ from codemode.trace.visible_text import one_line
 
 from . import codemode_section
 from .config_file import ConfigFieldError, join_path, quote_name
-from .places import home_folder
+from .locations import home_folder
 from .secret_detection import is_secret_name, is_secret_variable
 
 _ASSIGNMENT = re.compile(

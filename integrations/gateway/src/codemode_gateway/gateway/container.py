@@ -45,7 +45,7 @@ class GatewayContainer:
         report_steps: Callable[[str | None], AbstractContextManager[None]],
         record_url: Callable[[str], str | None],
     ) -> None:
-        from ..approvals.remembered import RememberedAnswers
+        from ..approvals.remembered_answers import RememberedAnswers
         from ..oauth.login_manager import SignIns
         from ..tool_history.output_schema_inference import KnownOf
 
@@ -87,7 +87,7 @@ class GatewayContainer:
         """Return what is decided about the servers that some share."""
         import mcp_types as types
 
-        from ..approvals.remembered import create_approval_hook
+        from ..approvals.remembered_answers import create_approval_hook
         from ..upstreams.connection import lowest
 
         async def on_request(server: ServerConfig, method: str, params: Mapping[str, Any], context: Any) -> Any:

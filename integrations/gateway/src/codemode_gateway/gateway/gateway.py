@@ -14,8 +14,8 @@ from codemode.cached_property import cached_property
 from codemode.errors import CodeModeError
 from codemode.host.threads import off_loop
 
+from ..config.locations import state_folder
 from ..config.model import GatewayConfig, ServerConfig
-from ..config.places import state_folder
 from ..passthrough.client_requests import connection_of
 from ..passthrough.proxy import Passed
 from .mcp_server import ActiveCalls

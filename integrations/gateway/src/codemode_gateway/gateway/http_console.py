@@ -27,9 +27,9 @@ from codemode.execution.pauses import inspect_interrupt
 from codemode.stores.records import ALL_TENANTS
 
 from ..approvals.pending_store import SCOPE_DESCRIPTIONS, StandingApproval
-from ..approvals.remembered import RememberedAnswers
+from ..approvals.remembered_answers import RememberedAnswers
+from ..config.locations import login_command
 from ..config.model import ConfigError
-from ..config.places import login_command
 from ..oauth.browser import PAGE_HEADERS, SIGNED_IN, page
 from ..oauth.settings import SignInError
 from .http_auth import NO_VERIFIER, RequestAuthenticator, principal_id

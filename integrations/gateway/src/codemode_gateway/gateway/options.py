@@ -13,8 +13,8 @@ from codemode.cached_property import cached_property
 from codemode.data.narrowing import is_mapping
 
 from ..config.codemode_section import SQLITE_URL_PREFIX
+from ..config.locations import GATEWAY_COMMAND
 from ..config.model import ConfigError, GatewaySettings
-from ..config.places import GATEWAY_COMMAND
 from ..state_files import find_privacy_problem
 
 if TYPE_CHECKING:

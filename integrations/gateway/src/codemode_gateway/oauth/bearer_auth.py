@@ -11,8 +11,8 @@ from typing import TypeGuard
 
 import httpx2
 
+from ..config.locations import GATEWAY_COMMAND, login_command
 from ..config.model import ServerConfig
-from ..config.places import GATEWAY_COMMAND, login_command
 from ..config.redaction import SecretRedactor
 from ..outgoing_http import is_trusted_redirect
 from .flow import Exchange

@@ -14,8 +14,8 @@ from codemode.data.narrowing import mapping_or_empty
 from codemode.host.threads import off_loop
 from codemode.trace.visible_text import one_line
 
+from ..config.locations import GATEWAY_COMMAND, state_folder
 from ..config.model import ConfigError, GatewayConfig, ServerConfig
-from ..config.places import GATEWAY_COMMAND, state_folder
 from ..config.redaction import SecretRedactor
 from ..page_urls import get_page_host
 from .browser import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, open_in_browser, page

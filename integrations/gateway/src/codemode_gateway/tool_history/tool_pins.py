@@ -20,7 +20,7 @@ from codemode.host.threads import LARGE_CHARACTERS, off_loop, run_check
 from codemode.trace.visible_text import clipped, visible
 
 from .. import state_files
-from ..approvals.remembered import compute_definition_digest
+from ..approvals.remembered_answers import compute_definition_digest
 from ..config.model import ServerConfig
 from ..state_files import PrivateTables
 

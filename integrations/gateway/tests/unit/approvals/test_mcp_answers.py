@@ -8,7 +8,7 @@ from typing import Any, cast
 import mcp_types as types
 import pytest
 from approval_world import ONE, accept, begun, client_of, gone_on, hosts
-from codemode_gateway.approvals.question_batch import (
+from codemode_gateway.approvals.client_questions import (
     MAX_TRIES,
     AskAgain,
     ClientCall,

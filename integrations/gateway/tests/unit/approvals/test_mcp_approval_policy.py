@@ -10,7 +10,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.approvals.remembered import (
+from codemode_gateway.approvals.remembered_answers import (
     FILE_NAME,
     RememberedAnswers,
     ToolIdentity,

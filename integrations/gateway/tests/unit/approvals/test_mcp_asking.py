@@ -22,7 +22,7 @@ from approval_world import (
     gone_on,
     hosts,
 )
-from codemode_gateway.approvals.remembered import RememberedAnswers
+from codemode_gateway.approvals.remembered_answers import RememberedAnswers
 from codemode_gateway.gateway.principals import Principal
 from mcp import Client
 from waiting import within

@@ -25,7 +25,7 @@ from approval_world import (
     mute,
 )
 from codemode_gateway.approvals.pending_store import ALLOWED_AUDIT_KIND, StandingApproval
-from codemode_gateway.approvals.remembered import RememberedAnswers
+from codemode_gateway.approvals.remembered_answers import RememberedAnswers
 from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client
 from mcp.shared.exceptions import MCPError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway.cli import commands
-from codemode_gateway.cli.setup import config_path
+from codemode_gateway.cli.command_context import config_path
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row, full_only

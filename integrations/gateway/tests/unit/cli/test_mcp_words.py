@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from authorization_server import sign_in_server
-from codemode_gateway.cli.setup import CONFIG_VARIABLE, config_path, get_command_prefix, get_gateway_command
+from codemode_gateway.cli.command_context import CONFIG_VARIABLE, config_path, get_command_prefix, get_gateway_command
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row

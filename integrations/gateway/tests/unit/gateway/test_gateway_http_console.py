@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from codemode_gateway import ConfigError
 from codemode_gateway.approvals.pending_store import ALLOWED_AUDIT_KIND
-from codemode_gateway.approvals.remembered import RememberedAnswers
+from codemode_gateway.approvals.remembered_answers import RememberedAnswers
 from codemode_gateway.gateway.http_app import HttpApp, http_app
 from codemode_gateway.gateway.http_auth import RequestAuthenticator
 from codemode_gateway.gateway.http_console import create_token_auth_class

@@ -45,7 +45,7 @@ from .questions import (
     create_question_message,
     to_question_kind,
 )
-from .remembered import RememberedAnswers, Scope, ToolIdentity
+from .remembered_answers import RememberedAnswers, Scope, ToolIdentity
 
 AskChannel = Literal["retry", "session", "store"]
 """By `InputRequiredResult` and a second call; within the session; by the store, where people decide elsewhere."""
@@ -356,7 +356,7 @@ def _parse_approval(question: Question, content: Any, check: InputCheck) -> Pars
         return Decision(resolution, scope)
     if not isinstance(edited_text, str) or len(edited_text) > _MAX_ANSWER_CHARACTERS:
         return _deny("the answer was malformed")
-    if len(question.displayed_input) > MAX_INPUT_CHARACTERS:
+    if len(question.input_text) > MAX_INPUT_CHARACTERS:
         return _deny("an input of which only a part was shown was edited")
     return _parse_edited_input(question, edited_text, resolution, scope, check)
 

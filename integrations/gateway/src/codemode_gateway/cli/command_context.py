@@ -19,7 +19,7 @@ from codemode.cli.exits import UsageError
 from codemode.trace.unseen import all_seen
 from codemode.trace.visible_text import visible
 
-from ..config.places import GATEWAY_COMMAND, PROGRAM_NAME
+from ..config.locations import GATEWAY_COMMAND, PROGRAM_NAME
 
 if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
@@ -136,8 +136,8 @@ def read_store_config(options: argparse.Namespace) -> GatewayConfig:
 
 
 def _read_config(options: argparse.Namespace) -> GatewayConfig:
+    from ..config.locations import state_folder
     from ..config.model import GatewayConfig, GatewaySettings
-    from ..config.places import state_folder
 
     if options.config is not None or config_path(options).is_file():
         return read_configuration(options)
@@ -179,22 +179,22 @@ def get_gateway_command(options: argparse.Namespace) -> str:
     """
     config = get_named_config(options)
     config_option = None if config is None else _quote_if_safe("--config", str(config))
-    return " ".join([_find_own_program() or PROGRAM_NAME, "mcp", *([config_option] if config_option else [])])
+    return " ".join([_find_program() or PROGRAM_NAME, "mcp", *([config_option] if config_option else [])])
 
 
-def _find_own_program() -> str | None:
-    own_path = Path(sys.argv[0]).absolute()
-    if (own_path.parent.name, own_path.name) == (PROGRAM_NAME, "__main__.py"):
+def _find_program() -> str | None:
+    program_path = Path(sys.argv[0]).absolute()
+    if (program_path.parent.name, program_path.name) == (PROGRAM_NAME, "__main__.py"):
         return _quote_if_safe(sys.executable, "-m", PROGRAM_NAME)
-    if own_path.stem != PROGRAM_NAME or not own_path.is_file():
+    if program_path.stem != PROGRAM_NAME or not program_path.is_file():
         return None
     found = shutil.which(PROGRAM_NAME)
-    return None if found is not None and own_path.samefile(found) else _quote_if_safe(str(own_path))
+    return None if found is not None and program_path.samefile(found) else _quote_if_safe(str(program_path))
 
 
-def _quote_if_safe(*words: str) -> str | None:
+def _quote_if_safe(*arguments: str) -> str | None:
     """Return words for a shell; None where they hide something, or would end the code in which a text shows them."""
-    quoted = shlex.join(words)
+    quoted = shlex.join(arguments)
     return quoted if len(quoted) <= _MAX_COMMAND_PART_CHARACTERS and all_seen(quoted) and "`" not in quoted else None
 
 
