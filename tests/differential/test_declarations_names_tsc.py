@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from test_declarations_tsc import FakeTool
@@ -26,5 +27,11 @@ def test_declarations_of_unusual_names_compile_and_can_be_called(compiler: TypeS
     lines = [declare_tools(tools), "async function program(): Promise<string[]> {"]
     calls = [f"await tools[{json.dumps(name)}]({{ a: 1 }})" for name in NAMES]
     calls += [f"await tools.{name}({{ a: 1 }})" for name in NAMES if name.isidentifier()]
-    lines += [f"  return [{', '.join(calls)}];", "}", "async function example() {", call_example(tools[:3]), "}"]
+    lines += [
+        f"  return [{', '.join(calls)}];",
+        "}",
+        "async function example() {",
+        call_example([replace(tool, annotations={"readOnlyHint": True}) for tool in tools[:3]]),
+        "}",
+    ]
     assert compiler("\n".join([*lines, "export {};"])) == ""

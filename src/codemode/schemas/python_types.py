@@ -330,4 +330,14 @@ def _schema_generator() -> Any:
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
             return False
 
+        def field_is_required(self, field: Any, total: bool) -> bool:
+            # Pydantic writes fields with a default too.
+            if self.mode == "serialization" and field["type"] in ("model-field", "dataclass-field"):
+                return not (field.get("serialization_exclude") or "serialization_exclude_if" in field)
+            return super().field_is_required(field, total)
+
+        def default_schema(self, schema: Any) -> dict[str, Any]:
+            is_output = self.mode == "serialization"
+            return self.generate_inner(schema["schema"]) if is_output else super().default_schema(schema)
+
     return WithoutNoise

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..data.narrowing import mapping_or_empty, string_or_empty
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, rich_sides
+from .described_tool import DescribedTool, may_ask, rich_sides
 from .json_schema import read_document
 from .literals import comment_line, literal, member_name
 from .shapes import Doc
@@ -37,9 +38,12 @@ def call_types(tools: Sequence[DescribedTool], *, has_comments: bool = True) -> 
     return calls, printer.aliases()
 
 
+_HEADING = re.compile(r"\A#{1,6}[ \t]+")
+
+
 def first_sentence(text: str, max_characters: int = MAX_SENTENCE_CHARACTERS) -> str:
     """The first sentence or paragraph of a description, on one line."""
-    paragraph = text.strip().split("\n\n", 1)[0][: max_characters * 4]
+    paragraph = _HEADING.sub("", text.strip().split("\n\n", 1)[0][: max_characters * 4])
     line = comment_line(paragraph, len(paragraph) + 1)
     end = next((i + 1 for i, c in enumerate(line) if c in ".!?" and line[i + 1 : i + 2] in ("", " ")), len(line))
     return comment_line(line[:end], max_characters)
@@ -90,11 +94,14 @@ def _parameter(schema: Any, takes: Part | None, printer: TypePrinter) -> str:
 
 def tool_doc(tool: DescribedTool) -> Doc:
     """What stands in the comment of a tool: its summary, its annotations and an example."""
-    tags: list[str] = []
+    return Doc(summary_of(tool), (*hint_tags(tool), *example_tags(tool)))
+
+
+def hint_tags(tool: DescribedTool) -> list[str]:
+    """Return the tags that say whether a call needs approval, and what the tool's annotations are."""
     hints = _hints(tool.annotations)
-    if hints:
-        tags.append(f"@annotations {', '.join(hints)}")
-    return Doc(summary_of(tool), (*tags, *example_tags(tool)))
+    tags = ["@approval"] if may_ask(tool) else []
+    return [*tags, f"@annotations {', '.join(hints)}"] if hints else tags
 
 
 def example_tags(tool: DescribedTool) -> list[str]:

@@ -41,6 +41,7 @@ class Renamed:
     input_examples: tuple[Any, ...]
     annotations: Mapping[str, Any]
     rich_sides: tuple[bool, bool] = (False, False)
+    may_ask: bool = False
 
 
 def rich_sides(tool: DescribedTool) -> tuple[bool, bool]:
@@ -49,7 +50,14 @@ def rich_sides(tool: DescribedTool) -> tuple[bool, bool]:
     return sides
 
 
+def may_ask(tool: DescribedTool) -> bool:
+    """Return whether a call of a tool may need approval."""
+    return bool(getattr(tool, "may_ask", False))
+
+
 def renamed(tool: DescribedTool, name: str) -> Renamed:
     """Return a tool as it is described under this name."""
     schemas = tool.input_json_schema, tool.output_json_schema
-    return Renamed(name, tool.description, *schemas, tool.input_examples, tool.annotations, rich_sides(tool))
+    return Renamed(
+        name, tool.description, *schemas, tool.input_examples, tool.annotations, rich_sides(tool), may_ask(tool)
+    )

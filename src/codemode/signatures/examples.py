@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, rich_sides
+from .described_tool import DescribedTool, may_ask, rich_sides
 from .literals import Expression, literal, member_access
-from .typescript import pascal_case
 
 MAX_SAMPLE_DEPTH = 6
 MAX_SAMPLE_PROPERTIES = 20
-MAX_EXAMPLE_TOOLS = 3
 MAX_EXAMPLE_CHARACTERS = 400
 _MAX_SAMPLE = 2.0**63
 _SLIGHT = 1e-9
@@ -350,43 +349,64 @@ def _either(one: float | None, other: float | None, choose: Callable[[float, flo
 
 
 def call_example(tools: Sequence[DescribedTool]) -> str:
-    """A program that calls one tool, or several at once. ``tools`` must not be empty."""
-    # A model copies what it is shown: show calls that change nothing first.
-    safest = sorted(tools, key=lambda tool: tool.annotations.get("readOnlyHint") is not True)
-    shown = safest[:MAX_EXAMPLE_TOOLS]
-    names = _variable_names(shown)
-    if len(shown) == 1:
-        return f"const {names[0]} = await {_call(shown[0])};\nreturn {_projected(names[0], shown[0])};"
-    calls = "".join(f"  {_call(tool)},\n" for tool in shown)
-    results = ", ".join(
-        f"{name}: {_projected(name, tool)}" if _projected(name, tool) != name else name
-        for name, tool in zip(names, shown, strict=True)
-    )
-    return f"const [{', '.join(names)}] = await Promise.all([\n{calls}]);\nreturn {{ {results} }};"
+    """Return a short program in which one call depends on another, for a description.
+
+    Models copy what they are shown, so it calls read-only tools alone. Without one it shows the form.
+    """
+    readers = [tool for tool in tools if tool.annotations.get("readOnlyHint") is True and not may_ask(tool)]
+    for program in (_dependent_calls(readers), *(f"return await {_call(tool)};" for tool in readers[:_MAX_READERS])):
+        if program is not None and len(program) <= _MAX_PROGRAM_CHARACTERS:
+            return program
+    return _FORM
 
 
-def _call(tool: DescribedTool) -> str:
-    text = literal(sample_input(tool))
+_MAX_PROGRAM_CHARACTERS = 240
+_MAX_READERS = 50
+_FORM = """\
+const first = await tools.firstTool({ key: "value" });
+return await tools.secondTool({ id: first.id });"""
+
+
+def _dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
+    """Return a program that passes a field of one tool's output to another tool; None if no field fits."""
+    wanted = [(tool, name, kind) for tool in tools[:_MAX_READERS] for name, kind in _fields(tool.input_json_schema)]
+    for producer in tools[:_MAX_READERS]:
+        schema = LocalReferences(producer.output_json_schema)
+        output = mapping_or_empty(schema.followed(producer.output_json_schema))
+        is_list = output.get("type") == "array"
+        item = schema.followed(output.get("items")) if is_list else output
+        offered = set(_properties(item, schema))
+        for consumer, name, kind in wanted:
+            if consumer is producer or (name, kind) not in offered:
+                continue
+            value = member_access("item" if is_list else "found", name)
+            call = _call(consumer, {name: Expression(value)})
+            end = f"await Promise.all(found.map((item) => {call}))" if is_list else f"await {call}"
+            program = f"const found = await {_call(producer)};\nreturn {end};"
+            if len(program) <= _MAX_PROGRAM_CHARACTERS:
+                return program
+    return None
+
+
+def _fields(schema: Any) -> Iterator[tuple[str, str]]:
+    """Yield the required fields of an input, with their types."""
+    required = list_or_empty(mapping_or_empty(schema).get("required"))[:MAX_SAMPLE_PROPERTIES]
+    return ((name, kind) for name, kind in _properties(schema, LocalReferences(schema)) if name in required)
+
+
+def _properties(schema: Any, references: LocalReferences) -> Iterator[tuple[str, str]]:
+    properties = mapping_or_empty(mapping_or_empty(schema).get("properties"))
+    for name in islice(properties, MAX_SAMPLE_PROPERTIES):
+        kind = mapping_or_empty(references.followed(properties[name])).get("type")
+        if isinstance(name, str) and kind in ("string", "integer", "number"):
+            yield name, kind
+
+
+def _call(tool: DescribedTool, values: Mapping[str, Any] | None = None) -> str:
+    sample = sample_input(tool)
+    if values is not None:
+        sample = {**mapping_or_empty(sample), **values}
+    text = literal(sample)
     if len(text) > MAX_EXAMPLE_CHARACTERS:
         text = "{ /* see its declaration */ }"
     return f"{member_access('tools', tool.name)}({text})"
-
-
-def _projected(variable: str, tool: DescribedTool) -> str:
-    schema = mapping_or_empty(tool.output_json_schema)
-    if schema.get("type") != "object":
-        return variable
-    first = next((key for key in mapping_or_empty(schema.get("properties")) if isinstance(key, str)), None)
-    return variable if first is None else member_access(variable, first)
-
-
-def _variable_names(tools: Sequence[DescribedTool]) -> list[str]:
-    taken: dict[str, None] = {}
-    for tool in tools:
-        words = pascal_case(tool.name)
-        wanted = f"{words[:1].lower()}{words[1:]}Result" if words[:1].isalpha() else f"result{words}"
-        name, number = wanted, 2
-        while name in taken:
-            name, number = f"{wanted}{number}", number + 1
-        taken[name] = None
-    return list(taken)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Union  # noqa:
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, Field
 from suite import each_row, rounds
 
 from codemode.host import steps
@@ -219,3 +220,14 @@ print(tool.execute_sync({"js": "return await tools.find({ query: 'x', limit: '3'
 def test_a_run_whose_tools_are_plain_imports_no_pydantic_until_a_value_needs_it():
     done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines() == ["False", "[{'id': 10}] False", "[{'id': 3}] True"]
+
+
+def test_an_output_has_every_field_that_pydantic_fills() -> None:
+    class Item(BaseModel):
+        id: str
+        note: str | None = None
+        secret: str = Field(default="", exclude=True)
+
+    written = TypeSchema(Item, "output").json_schema
+    assert (written["required"], "default" in str(written)) == (["id", "note"], False)
+    assert TypeSchema(Item, "input").json_schema["required"] == ["id"]

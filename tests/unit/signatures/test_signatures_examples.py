@@ -117,34 +117,49 @@ def test_the_first_example_is_the_sample() -> None:
     assert sample_input(PlainTool("t", "", QUERY, None, ({"query": "one"}, {"query": "two"}))) == {"query": "one"}
 
 
-def test_one_tool() -> None:
-    assert call_example([PlainTool("do-it", "", QUERY)]) == (
-        'const doItResult = await tools["do-it"]({ query: "text" });\nreturn doItResult;'
+READ_ONLY = {"readOnlyHint": True}
+ORDERS = {"type": "array", "items": {"$ref": "#/$defs/Order"}}
+ORDERS["$defs"] = {"Order": {"type": "object", "properties": {"id": {"type": "string"}, "cents": {"type": "integer"}}}}
+BY_ID = {"type": "object", "properties": {"id": {"type": "string"}, "note": {"type": "string"}}, "required": ["id"]}
+
+
+def test_one_call_depends_on_another() -> None:
+    find = PlainTool("find", "", QUERY, ORDERS, annotations=READ_ONLY)
+    price = PlainTool("get-price", "", BY_ID, {"type": "integer"}, annotations=READ_ONLY)
+    assert call_example([price, find]) == (
+        'const found = await tools.find({ query: "text" });\n'
+        'return await Promise.all(found.map((item) => tools["get-price"]({ id: item.id })));'
     )
+    one = PlainTool("last", "", None, ORDERS["$defs"]["Order"], annotations=READ_ONLY)
+    assert call_example([price, one]).endswith('return await tools["get-price"]({ id: found.id });')
 
 
-def test_several_tools_run_at_once() -> None:
-    tools = [PlainTool("a_b", "", QUERY, RESULT), PlainTool("a-b", "", None, None), PlainTool("1", "", QUERY, RESULT)]
-    assert call_example(tools).split("\n") == [
-        "const [aBResult, aBResult2, result1] = await Promise.all([",
-        '  tools.a_b({ query: "text" }),',
-        '  tools["a-b"]({}),',
-        '  tools["1"]({ query: "text" }),',
-        "]);",
-        "return { aBResult: aBResult.hits, aBResult2, result1: result1.hits };",
-    ]
+def test_a_read_only_tool_alone_is_called() -> None:
+    tools = [PlainTool("delete", "", QUERY), PlainTool("do-it", "", QUERY, annotations=READ_ONLY)]
+    assert call_example(tools) == 'return await tools["do-it"]({ query: "text" });'
 
 
-def test_tools_that_change_nothing_are_shown_first() -> None:
-    tools = [PlainTool(name, "", QUERY) for name in ("delete", "drop", "erase")]
-    tools.append(PlainTool("read", "", QUERY, annotations={"readOnlyHint": True}))
-    assert call_example(tools).startswith("const [readResult, ")
+@pytest.mark.parametrize("annotations", [{}, {"readOnlyHint": False}, {"destructiveHint": False}])
+def test_a_tool_that_is_not_read_only_is_never_called(annotations: dict[str, bool]) -> None:
+    example = call_example([PlainTool("refund", "", QUERY, annotations=annotations)])
+    assert "refund" not in example
+    assert "tools.firstTool" in example
+
+
+def test_an_example_costs_at_most_sixty_tokens() -> None:
+    servers = json.loads((Path(__file__).parents[2] / "data" / "mcp_tools_sample.json").read_text())["servers"]
+    for tools in servers.values():
+        known = [
+            PlainTool(t["name"], "", t["inputSchema"], t.get("outputSchema"), annotations=t.get("annotations") or {})
+            for t in tools
+        ]
+        assert len(call_example(known)) <= 240
 
 
 def test_a_prototype_key_stays_a_key() -> None:
-    tool = PlainTool("t", "", None, None, ({"__proto__": {"a-b": [1, None]}},))
+    tool = PlainTool("t", "", None, None, ({"__proto__": {"a-b": [1, None]}},), READ_ONLY)
     assert '{ ["__proto__"]: { "a-b": [1, null] } }' in call_example([tool])
 
 
 def test_large_inputs_are_not_shown() -> None:
-    assert "see its declaration" in call_example([PlainTool("t", "", None, None, ({"a": "x" * 1000},))])
+    assert "see its declaration" in call_example([PlainTool("t", "", None, None, ({"a": "x" * 1000},), READ_ONLY)])

@@ -8,7 +8,7 @@ from ...data.rich_values import is_rich
 from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...options.parts import ExecutionPolicy, Listing
 from ...signatures.declarations import declare_tools, first_sentence, opening, summary_of
-from ...signatures.described_tool import DescribedTool
+from ...signatures.described_tool import DescribedTool, may_ask
 from ...signatures.examples import call_example
 from ...signatures.literals import comment_line, fenced
 
@@ -26,6 +26,7 @@ _TOOL_RULES = """\
 - A call that fails throws an Error; catch it to go on without that call."""
 
 
+_APPROVAL_RULE = "- A call of a tool marked @approval waits for a person: make such calls together, to wait once."
 _JSON_RULE = (
     "- Inputs and results are JSON only: a function inside is dropped, a Map or Set becomes {}; cycles are errors."
 )
@@ -80,9 +81,10 @@ def describe_tools(
     tool_rules = _TOOL_RULES.format(
         which=_SEARCHED_TOOLS if listing == "search" else _DESCRIBED_TOOLS, at_once=limit_text
     )
-    rules = _format_rules(
-        fetch_line, [STATE_RULE] if has_state else [], tool_rules if tools or listing == "search" else None
-    )
+    extra_rules = [STATE_RULE] if has_state else []
+    if listing != "search" and any(map(may_ask, tools)):
+        extra_rules.append(_APPROVAL_RULE)
+    rules = _format_rules(fetch_line, extra_rules, tool_rules if tools or listing == "search" else None)
     if listing == "search":
         return f"{rules}\n\n{_SEARCH_SECTION}"
     if not tools:

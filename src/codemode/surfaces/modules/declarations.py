@@ -11,7 +11,7 @@ from ...data.json_shape import weigh
 from ...data.narrowing import is_mapping, is_object
 from ...data.rich_values import is_rich
 from ...schemas.json_schemas import says_nothing
-from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
+from ...signatures.declarations import call_types, example_tags, first_sentence, hint_tags, summary_of
 from ...signatures.described_tool import Renamed, renamed
 from ...signatures.literals import comment_line, literal, string_literal
 from ...signatures.shapes import Doc
@@ -324,15 +324,15 @@ def _to_exported_tool(tool: ModuleTool) -> Renamed:
 
 
 def _format_comment(tool: ModuleTool) -> str:
-    tags = [*_annotation_tags(tool.tool.annotations), *example_tags(tool.tool)]
+    others = {name: value for name, value in tool.tool.annotations.items() if name not in _PLAIN_HINTS}
+    tags = [*hint_tags(tool.tool), *_annotation_tags(others), *example_tags(tool.tool)]
     if (observed := get_observed_output(tool)) is not None:
         tags.append(observed.tag)
     return jsdoc(Doc(summary_of(tool.tool), tuple(tags)))
 
 
 def _format_short_comment(tool: ModuleTool) -> str:
-    hints = {name: value for name, value in tool.tool.annotations.items() if name in _PLAIN_HINTS}
-    return jsdoc(Doc(first_sentence(summary_of(tool.tool)), tuple(_annotation_tags(hints))))
+    return jsdoc(Doc(first_sentence(summary_of(tool.tool)), tuple(hint_tags(tool.tool))))
 
 
 def _annotation_tags(annotations: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from .server_set import ServerSet
 _MAX_EXAMPLE_PATH_CHARACTERS = 40
 _SENTENCE_CHARACTERS = (100, 60, 30, 0)
 _LEFT_OUT_CHARACTERS = 300
+_FAILURE_WORDS = 5
 _FENCE_CHARACTERS = 40
 """About what stands around declarations."""
 
@@ -48,6 +49,7 @@ ToolNotFoundError, ServerNotFoundError, ToolCallError, AuthenticationError, Sand
 (fetch), setInterval, eval, process or require. Hosts of URLs are ASCII, encodings UTF-8. Integers \
 beyond 2^53 are BigInt. Dates and `toLocaleString` know UTC and en-US alone: no other time zone, locale or currency."""
 
+_APPROVAL_RULE = "- A call of a tool marked @approval waits for a person: make such calls together, to wait once."
 _NO_SERVERS = "There are no servers."
 
 
@@ -65,10 +67,8 @@ def describe_run_tool(
     """Return the description, in at most so many characters, None as the options say: of the same, always the same."""
     max_characters = max_characters or options.max_description_characters
     text = _format_opening(servers)
-    for part in (
-        _format_rules(options),
-        _list_servers(servers, max_characters - len(text) - len(_format_rules(options)) - 4),
-    ):
+    rules = _format_rules(options, servers)
+    for part in (rules, _list_servers(servers, max_characters - len(text) - len(rules) - 4)):
         if len(text) + 2 + len(part) > max_characters:
             return RunDescription(text[:max_characters], {})
         text += f"\n\n{part}"
@@ -88,12 +88,14 @@ def _format_opening(servers: Sequence[ListedServer]) -> str:
     return _OPENING_TEXT.format(path=next(short_paths, "<serverId>"))
 
 
-def _format_rules(options: RunOptions) -> str:
+def _format_rules(options: RunOptions, servers: Sequence[ListedServer]) -> str:
     defaults, ceilings = options.limits, options.ceilings
     limit_texts = (
         f"{name} {getattr(defaults, option)}/{getattr(ceilings, option)}" for option, name in WIRE_NAMES.items()
     )
     rules = _RULES_TEXT.format(limits=", ".join(limit_texts))
+    if any(server.may_ask for server in servers):
+        rules += f"\n{_APPROVAL_RULE}"
     return f"{rules}\n{RICH_VALUES_RULE}" if is_rich.get() else rules
 
 
@@ -115,7 +117,8 @@ def _format_server_line(server: ListedServer, characters: int) -> str:
     if not summary and characters and server.name not in (server.path, server.server_id):
         summary = comment_line(server.name, characters)
     missing = f"left out of its list: {'; '.join(server.left_out)}" if server.left_out and characters else ""
-    about = ". ".join(part for part in (tool_count, one_line(missing, _LEFT_OUT_CHARACTERS), summary) if part)
+    broken = f"cannot be used: {' '.join(server.failure.split()[:_FAILURE_WORDS])}" if server.failure else ""
+    about = ". ".join(part for part in (broken, tool_count, one_line(missing, _LEFT_OUT_CHARACTERS), summary) if part)
     return f"- {server.path}: {about}" if about else f"- {server.path}"
 
 

@@ -137,6 +137,8 @@ class ListedServer:
     capabilities: tuple[str, ...]
     tools: tuple[ModuleTool, ...]
     left_out: tuple[str, ...] = ()
+    failure: str | None = None
+    """Why the server cannot be used now, for descriptions."""
 
     @cached_property
     def names(self) -> frozenset[str]:

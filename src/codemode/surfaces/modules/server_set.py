@@ -139,7 +139,7 @@ class ServerSet:
 
     def list_for_description(self) -> tuple[ListedServer, ...]:
         """Return all servers as the model is told of them: those that were never listed without tools."""
-        return tuple(source.listed or _without_tools(source) for source in self.sources)
+        return tuple(_describable(source) for source in self.sources)
 
     def find(self, server_id: str) -> ServerSource | None:
         """Return the server of this path, or that the host calls so."""
@@ -173,5 +173,7 @@ def _available_servers(listing: Iterable[tuple[ListedServer | None, str | None]]
     return [listed for listed, failure in listing if listed is not None and failure is None]
 
 
-def _without_tools(source: ServerSource) -> ListedServer:
-    return ListedServer(source.path, source.server_id, source.server_id, None, None, (), ())
+def _describable(source: ServerSource) -> ListedServer:
+    if source.failure is None and source.listed is not None:
+        return source.listed
+    return ListedServer(source.path, source.server_id, source.server_id, None, None, (), (), failure=source.failure)

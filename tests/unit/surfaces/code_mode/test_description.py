@@ -10,7 +10,7 @@ import pytest
 from plain_tool import PlainTool
 from suite import each_row
 
-from codemode import ExecutionPolicy, create_code_mode_tool
+from codemode import ExecutionPolicy, Tool, create_code_mode_tool
 from codemode.signatures.declarations import declare_tools, first_sentence
 from codemode.surfaces.code_mode.description import describe_tools
 
@@ -39,7 +39,7 @@ def test_rules_declarations_and_example() -> None:
         assert rule in text
     assert "declare const tools: {\n  /** Searches. Slowly. */\n  search(input: { query: string })" in text
     assert text.endswith(
-        'Example:\n```ts\nconst searchResult = await tools.search({ query: "text" });\nreturn searchResult.hits;\n```'
+        'const first = await tools.firstTool({ key: "value" });\nreturn await tools.secondTool({ id: first.id });\n```'
     )
 
 
@@ -221,3 +221,13 @@ def test_a_description_cannot_switch_the_listing_on() -> None:
 )
 def test_first_sentence(text: str, expected: str) -> None:
     assert first_sentence(text) == expected
+
+
+def test_tools_that_need_approval_are_marked_with_a_rule() -> None:
+    refund = Tool("refund", execute=len, description="Refunds.", needs_approval=True)
+    text = create_code_mode_tool([refund, Tool("find", execute=len)]).description
+    assert "/** Refunds. @approval */" in text
+    assert text.count("@approval") == 2
+    assert "@approval" not in create_code_mode_tool([Tool("find", execute=len)]).description
+    assert "Refunds" in first_sentence("# Refunds\n\nmore")
+    assert not first_sentence("## Refunds").startswith("#")

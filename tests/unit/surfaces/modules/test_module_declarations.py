@@ -49,20 +49,19 @@ def test_a_module_has_a_function_for_each_tool_and_meta():
     )
 
 
-def test_annotations_stand_under_their_own_names():
+def test_hints_are_one_tag_and_other_annotations_keep_their_names():
     hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
     annotations = {"title": "The */ tool\n@evil", **hints, "vendorHint": 3, "not a tag": 1, "list": [1]}
     text = declare_server(listed("s", [{"name": "a", "annotations": annotations}]))
-    for said in ("@title The *\\/ tool @evil", "@readOnlyHint true", "@destructiveHint false", "@vendorHint 3"):
+    for said in ("@title The *\\/ tool @evil", "@annotations read-only, non-destructive, idempotent", "@vendorHint 3"):
         assert said in text
-    assert "@idempotentHint true @openWorldHint false" in text
     assert "not a tag" not in text
     assert "@list" not in text
     assert parses(text)
     short = declare_servers_within(
         [listed("s", [{"name": "a", "annotations": annotations, "description": "x" * 900}])], 600
     )
-    assert "@readOnlyHint true @destructiveHint false @idempotentHint true @openWorldHint false" in short
+    assert "@annotations read-only, non-destructive, idempotent" in short
 
 
 def test_what_cannot_be_said_is_unknown_with_a_comment():
