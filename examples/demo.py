@@ -143,6 +143,20 @@ def make_tools(database_path: Path) -> list[object]:
     return [most_required, package_files, package_metadata, query]
 
 
+def saved_against_direct_calls(trace: Trace, result_characters: int) -> str:
+    """Say how many model turns and tokens of results direct calls would have taken, at four characters a token."""
+    calls = sorted(trace.bridge_requests, key=lambda call: call.started_at_ms)
+    rounds, ended = 0, 0.0
+    for call in calls:  # calls that overlap are one message of the model
+        rounds += call.started_at_ms >= ended
+        ended = max(ended, call.completed_at_ms)
+    direct = sum(call.output_bytes or 0 for call in calls) // 4
+    return (
+        f"Saved against direct calls: 2 model turns instead of {rounds + 1}, {result_characters // 4} tokens of results"
+        f" read once instead of {direct} read in every turn after them."
+    )
+
+
 async def main() -> None:
     """Build the database, show what the model sees, run the program, show what it did."""
     traces: list[Trace] = []
@@ -163,6 +177,7 @@ async def main() -> None:
     say("\n".join(line.text for line in console))
     say("\n=== The one value that goes back to the model ===\n")
     say(json.dumps(result, indent=2))
+    say(f"\n{saved_against_direct_calls(traces[0], len(json.dumps(result)))}")
 
 
 if __name__ == "__main__":

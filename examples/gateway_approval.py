@@ -88,6 +88,7 @@ async def main() -> None:
             answer = await client.call_tool(tool.name, {"code": PROGRAM})
             say("=== What the model is answered ===\n")
             say(json.dumps(answer.structured_content, indent=2))
+            say("\nSaved against direct calls: 2 model turns instead of 4, and one call edited before it ran.")
 
 
 if __name__ == "__main__":
