@@ -296,7 +296,10 @@ def test_thousands_of_tools_are_read_off_the_loop_and_their_file_is_bounded(over
     }
     session = Stranger(listed(f"tool-{n}", description="d" * 900, inputSchema=schema) for n in range(2500))
 
-    threads = [threads_of(monkeypatch, mcp_server, "tool_of"), threads_of(monkeypatch, mcp_server, "declared")]
+    threads = [
+        threads_of(monkeypatch, mcp_server, "create_mcp_tool"),
+        threads_of(monkeypatch, mcp_server, "declare_mcp_server"),
+    ]
 
     async def work(pair: ExecWaitTools) -> Any:
         code = """const {content} = await API.read("mcp/hub.d.ts"), {files} = await API.list();
@@ -315,7 +318,7 @@ def test_an_answer_of_very_many_blocks_is_put_together_off_the_loop(ran, monkeyp
     async def call(_name: str, _arguments: Any) -> Any:
         return {"content": content}
 
-    made = threads_of(monkeypatch, mcp_session, "_result")
+    made = threads_of(monkeypatch, mcp_session, "_build_tool_result")
     code = "try { return (await MCP.hub.tool({})).content.length } catch (error) { return error.message }"
     assert ran(Stranger([listed("tool")], call_tool=call), code)["status"] == "completed"
     assert threading.main_thread() not in made
@@ -332,7 +335,7 @@ ASKED = {
 
 @pytest.mark.parametrize(("tools", "asked"), ASKED.values(), ids=ASKED)
 def test_declarations_that_take_long_are_written_off_the_loop(ran, monkeypatch, tools, asked):
-    written = threads_of(monkeypatch, mcp_server, "_index" if asked is None else "call_types")
+    written = threads_of(monkeypatch, mcp_server, "_write_index" if asked is None else "call_types")
     code = (
         'return (await API.read("mcp/index.d.ts")).content'
         if asked is None

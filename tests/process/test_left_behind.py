@@ -41,7 +41,7 @@ from codemode.stores import MemoryInterruptStore, Resumer, SqliteInterruptStore
 CALLS = rounds(2, 3)
 FULL = pytest.mark.full
 # Until they expire, so that a continuation is resumed once; what is told of runs of exec that have ended.
-KEPT = ("guard._Kept", "guard.Claim", "program_run.ProgramRun")
+KEPT = ("guard._ClaimRow", "guard.Claim", "program_run.ProgramRun")
 Call = Callable[[], Awaitable[Any]]
 
 

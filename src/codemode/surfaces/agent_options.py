@@ -1,4 +1,4 @@
-"""Options of programs that agents of a framework run, for plugins."""
+"""Default options for programs that agents of a framework run."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def configure_agent_options(
     has_clock: bool = True,
     max_age_ms: int = DEFAULT_STORED_MAX_AGE_MS,
 ) -> CodeModeOptions:
-    """Return the options of programs that agents run, with an agent's defaults for what the user did not set.
+    """Return the options for programs that agents run, with defaults where the user set nothing.
 
-    Time that tools take is not the program's (``has_clock`` False is for a surface with a clock of its own), and a
-    program waits for a worker; a ``pool`` that is given does as it was told. The model reads why a call was denied, and
-    the beginning of a large result. Calls that need approval pause, unless a callback decides at once.
-    A pause can be answered for ``max_age_ms``. Raises `ValueError` for wrong options and a pool that is closed.
+    By default the program timeout excludes tool time, further tool calls queue, and a program waits for a free worker
+    unless ``pool`` is given. The model sees the reason for a denied call and the beginning of a large result. Calls
+    that need approval pause unless an approval callback is set. Paused programs expire after ``max_age_ms``.
+    ``has_clock`` is False for a surface with its own timeout. Raises `ValueError` for invalid options or a closed pool.
     """
     check_pool(pool)
     code_mode_options = CodeModeOptions.of(options).with_listing(listing)

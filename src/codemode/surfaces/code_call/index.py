@@ -1,4 +1,4 @@
-"""Which tools are indexed, listed, visible to a run, and changed between versions."""
+"""Hold the tools of CodeCall: index, visibility, and changes between versions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...data.program_facts import Facts
 
 
-# Whatever is outside the index has one answer, that of a name that nobody has registered.
+# A name outside the index gets the same error as an unregistered name.
 
 MAX_DEFINITIONS_BYTES = 64 * 1024
 MAX_NAMED_DEFINITIONS_CHARACTERS = 1 << 20
@@ -39,7 +39,7 @@ _DEFINITION_READERS = frozenset({"getTool", "globalThis"})
 
 
 class CodeCallCatalog:
-    """What a run asks about its tools. ``allowed`` None are all in the index; ``whole`` is what a view is of."""
+    """The tools that a run can call. ``allowed`` None means all in the index; ``whole`` is the unrestricted catalog."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class CodeCallCatalog:
         return iter(self.names())
 
     def names(self) -> tuple[str, ...]:
-        """All names that lead to tools, in the order of registration."""
+        """All tool names, in registration order."""
         return self._names
 
     @cached_property
@@ -72,12 +72,12 @@ class CodeCallCatalog:
 
     @property
     def language_names(self) -> tuple[str, ...]:
-        """None: scripts name tools with text."""
+        """Empty: scripts name tools with strings."""
         return ()
 
     @property
     def may_ask(self) -> bool:
-        """True when a call of some tool of the index may wait for a person."""
+        """True if a call of some tool in the index can wait for a person."""
         return self._index.may_ask
 
     def get(self, name: str) -> PreparedTool | None:
@@ -85,7 +85,7 @@ class CodeCallCatalog:
         return self._index.get(name) if self._allowed is None or name in self._allowed else None
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
-        """Return the error for a name that leads to no tool: that of a meta-tool first of all."""
+        """Return the error for a name without a tool; names that resemble meta-tools have their own error."""
         shown = name[:MAX_NAME_CHARACTERS]
         if looks_like_meta_tool(name):
             return _unavailable_tool_error(
@@ -101,7 +101,7 @@ class CodeCallCatalog:
         )
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
-        """Return what fits a query, as a `Catalog` does."""
+        """Return the matches of a query, as `Catalog.search` does."""
         return [found for found in self._index.search(query, limit) if found["name"] in self]
 
     def describe(self, name: str) -> str:
@@ -111,27 +111,27 @@ class CodeCallCatalog:
         return self._index.describe(name)
 
     def ask(self, name: str, argument: Any) -> Any:
-        """Return what a program is told that searches, or asks about a tool."""
+        """Return the answer to a program that searches tools or asks about one."""
         return asked(self, name, argument)
 
     def refusal(self, facts: Facts | None) -> None:
-        """Return nothing: what a script may not say, its profile knows."""
+        """Return None: the profile checks scripts."""
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
-        """Return nothing: the index is as it is."""
+        """Return None: the index needs no preparation."""
 
     def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-        """Nothing: they are what the host says."""
+        """Accept any tools: the host is responsible for them."""
 
     def under(self, given: Mapping[str, Any] | None) -> CodeCallCatalog:
-        """Return the tools that an invocation which was given this may see and call."""
+        """Return the tools that an invocation with this data can see and call."""
         allowed = mapping_or_empty(given).get("allowedTools")
         if not is_array(allowed):
             return self
         return CodeCallCatalog(self._index, self._definition, frozenset(map(str, allowed)), self._whole)
 
     def given_for(self, facts: Facts | None) -> dict[str, Any]:
-        """Return the definitions that ``getTool`` knows in a program, and the namespaces that it uses."""
+        """Return the tool definitions for ``getTool`` in a program, and the namespaces that it uses."""
         used = mapping_or_empty(mapping_or_empty(facts).get("names"))
         namespaces = [namespace for namespace in self._whole.namespaces if namespace in used]
         definitions: dict[str, Any] | None = self._all_definitions_if_small if _DEFINITION_READERS & used.keys() else {}
@@ -141,7 +141,7 @@ class CodeCallCatalog:
         return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
 
     def _get_definitions(self, names: list[str]) -> dict[str, Any]:
-        """The definitions of these names, as many as go along; None for a name that no tool has."""
+        """Return the definitions of these names within the size limit; None for a name without a tool."""
         definitions: dict[str, Any] = {}
         remaining = MAX_NAMED_DEFINITIONS_CHARACTERS
         for name in names:
@@ -157,13 +157,13 @@ class CodeCallCatalog:
 
     @cached_property
     def _all_definitions_if_small(self) -> WrittenObject | None:
-        """All definitions, where they are small together. It stops at the first that is too much."""
+        """All definitions if they are small together, else None."""
         definitions = WrittenObject()
         remaining = MAX_DEFINITIONS_BYTES
         for name in self._names:
             tool = self._index.get(name)
             if tool is None or weigh((tool.input_json_schema, tool.output_json_schema), 2 * remaining) >= 2 * remaining:
-                return None  # it need not be written to be known as too much
+                return None  # too large, known without encoding it
             definitions[name] = self._definition(name)
             remaining -= len(name) + utf8_length(encode_json(definitions[name], what="a definition"))
             if remaining < 0:
@@ -172,9 +172,9 @@ class CodeCallCatalog:
 
     @cached_property
     def namespaces(self) -> tuple[str, ...]:
-        """What stands before the first dot of names, where it may name a variable.
+        """The parts before the first dot of tool names that can name a variable.
 
-        Of tools that a view does not have too: a call through it is refused as one by ``callTool`` is.
+        Includes namespaces of tools outside ``allowed``: calls through them are refused as ``callTool`` refuses them.
         """
         parts = (name.partition(".") for name in self._index)
         return tuple(
@@ -187,7 +187,7 @@ def _is_variable(name: str) -> bool:
 
 
 def _measure_definition(tool: PreparedTool, max_size: int) -> int:
-    """Weigh a definition, a large one off the event loop."""
+    """Return the size of a definition, at most ``max_size``; check large ones off the event loop."""
     parts = (tool.description, tool.input_json_schema, tool.output_json_schema)
     size = weigh(parts, min(max_size, _LARGE_CHARACTERS))
     return size if size < _LARGE_CHARACTERS else weigh(parts, max_size)
@@ -200,15 +200,15 @@ def _unavailable_tool_error(message: str, name: str, reason: str) -> CodeModeToo
 
 
 class ToolSet:
-    """An unchanging set of tools under some options. Safe to use from several threads.
+    """An immutable set of tools with their options. Thread-safe.
 
-    ``catalog`` holds the tools of the index; what is not in it cannot be found, described or called.
+    ``catalog`` holds the indexed tools; other tools cannot be found, described or called.
     """
 
     def __init__(self, registered: Mapping[str, RegisteredTool], search: Search, before: ToolSet | None) -> None:
         self.version = 1 if before is None else before.version + 1
         tools = ((name, tool.tool) for name, tool in registered.items() if tool.is_indexed)
-        # What has not changed is not indexed, or embedded, again.
+        # Unchanged tools are not indexed or embedded again.
         self.search: ToolSearch = _create_search(tools, search) if before is None else before.search.updated(tools)
         self.registered = dict(registered)
         self.indexed = {name: tool for name, tool in self.registered.items() if tool.is_indexed}
@@ -219,7 +219,7 @@ class ToolSet:
     def of(
         cls, tools: Mapping[str, Any] | Iterable[Any], options: CodeCallOptions, before: ToolSet | None = None
     ) -> ToolSet:
-        """Collect tools. Raises `ValueError` for what is wrong with one of them, and for a filter that raises."""
+        """Collect tools. Raises `ValueError` for an invalid tool and for a filter that raises."""
         collected = collect_plain_tools(tools)
         reject_confusable_names(collected)
         compile_all((name, prepared(tool)) for name, tool in collected.items())
@@ -234,7 +234,7 @@ class ToolSet:
         return self.indexed[name].definition
 
     def iter_listed_tools(self) -> Iterator[Tool]:
-        """Yield the tools that a client is shown beside the meta-tools, in the order of registration."""
+        """Return the tools that clients see next to the meta-tools, in registration order."""
         return (tool.original for tool in self.registered.values() if tool.is_listed)
 
 
@@ -257,7 +257,7 @@ def _set_visibility(tool: RegisteredTool, options: CodeCallOptions) -> Registere
 
 
 def _is_excluded(info: ToolInfo, options: CodeCallOptions) -> bool:
-    """Tell whether a tool is not CodeCall's: it is listed as if there were none."""
+    """Return True for a tool outside CodeCall, which stays listed as usual."""
     if options.include_tools is not None and not _passes_filter(options.include_tools, info):
         return True
     return options.app_ids is not None and info.app_id not in options.app_ids
@@ -280,7 +280,7 @@ _log = logging.getLogger("codemode.tools")
 
 
 class ChangeListeners:
-    """Functions that hear of changes, in the order in which they came. What they raise is logged, no more."""
+    """Functions to notify of tool changes, in order. Exceptions that they raise are logged."""
 
     def __init__(self) -> None:
         self._lock = forkable_lock()
@@ -290,11 +290,11 @@ class ChangeListeners:
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may have been telling. What it had not told is told next."""
+        """Reset in a forked child, whose parent may have had a thread notifying; pending changes are sent next."""
         self._is_notifying = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Let a function hear of changes; return what ends that. Raises `ValueError` for what cannot be called."""
+        """Add a listener; return a function that removes it. Raises `ValueError` for an object that is not callable."""
         if not callable(listener):
             raise WrongTypeError(f"a listener must be a function, got {listener!r}")
         key = object()
@@ -308,11 +308,11 @@ class ChangeListeners:
         return remove
 
     def enqueue(self, change: dict[str, Any]) -> None:
-        """Keep a change until it is told."""
+        """Store a change for the next notification."""
         self._pending_changes.append(change)
 
     def notify_all(self) -> None:
-        """Tell all of what is kept, each with a copy, unless another thread, or a caller of this one, does already."""
+        """Send a copy of each pending change to all listeners, unless another caller is doing so already."""
         with self._lock:
             if self._is_notifying:
                 return
@@ -322,7 +322,7 @@ class ChangeListeners:
                 change, listeners = pending
                 for listener in listeners:
                     _notify(listener, copy.deepcopy(change))
-        except BaseException:  # such as the end of the process: the next change is told again
+        except BaseException:  # such as KeyboardInterrupt: notify again at the next change
             self._is_notifying = False
             raise
 
@@ -330,19 +330,19 @@ class ChangeListeners:
         with self._lock:
             if self._pending_changes:
                 return self._pending_changes.popleft(), list(self._listeners.values())
-            self._is_notifying = False  # what is kept from here on is told by who keeps it
+            self._is_notifying = False  # the caller that enqueues the next change notifies
             return None
 
 
 def _notify(listener: Listener, change: dict[str, Any]) -> None:
     try:
         listener(change)
-    except Exception:  # noqa: BLE001 - it is host code, and the tools have changed
+    except Exception:  # noqa: BLE001 - host code must not undo the change
         _log.exception("a listener of changed tools failed")
 
 
 def diff_tool_sets(before: ToolSet, after: ToolSet) -> dict[str, Any] | None:
-    """Return the names that a client can see to have come, gone or changed; None where there are none."""
+    """Return the visible names that were added, removed or changed, or None without a difference."""
     old, new = _visible_tools(before), _visible_tools(after)
     change: dict[str, Any] = {
         "version": after.version,

@@ -1,4 +1,4 @@
-"""Calls of the meta-tools: search, describe, execute and invoke, from input to answer."""
+"""Handle calls of the meta-tools: search, describe, execute and invoke."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 async def allows_direct_call(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
-    """Tell whether a tool is in the index and the policy lets it through. The filter is asked last."""
+    """Return True for a tool in the index that the policy allows. The filter is called last."""
     if name not in tools.indexed or (policy.allowed_tools is not None and name not in policy.allowed_tools):
         return False
     return await _filter_admits(tools, name, policy, pool)
@@ -64,7 +64,7 @@ _MAX_NAME_CHARACTERS = 128
 
 
 def parse_describe_input(meta_tool: str, value: Any, options: CodeCallOptions) -> tuple[tuple[str, ...], int]:
-    """Return which tools are asked for, and how many at most. Raises `CodeModeToolError` for a wrong input."""
+    """Return the requested tool names and the maximum number of definitions. Raises `CodeModeToolError`."""
     reader = InputReader(meta_tool, value, _DESCRIBE_FIELDS)
     tools, tool_names = reader.strings("tools"), reader.strings("toolNames")
     max_definitions = reader.integer_in_range("max", options.max_definitions, MAX_LISTED)
@@ -74,7 +74,7 @@ def parse_describe_input(meta_tool: str, value: Any, options: CodeCallOptions) -
 
 
 def answer_describe(tools: ToolSet, names: tuple[str, ...], max_definitions: int) -> dict[str, Any]:
-    """Return the definitions of at most so many tools, the names that are none, and how many were left out."""
+    """Return at most ``max_definitions`` definitions, the names not found, and the number of omitted tools."""
     found = [tools.indexed[name] for name in names if name in tools.indexed]
     answer: dict[str, Any] = {"tools": [_describe_tool(tool) for tool in found[:max_definitions]]}
     missing = [name[:_MAX_NAME_CHARACTERS] for name in names if name not in tools.indexed]
@@ -86,7 +86,7 @@ def answer_describe(tools: ToolSet, names: tuple[str, ...], max_definitions: int
 
 
 def _describe_tool(tool: RegisteredTool) -> dict[str, Any]:
-    definition = deepcopy(tool.definition)  # an answer is the caller's own
+    definition = deepcopy(tool.definition)  # the caller may change its answer
     description: dict[str, Any] = {"name": definition["name"], "description": definition["description"]}
     if tool.info.app_id is not None:
         description["appId"] = tool.info.app_id
@@ -99,7 +99,7 @@ def _describe_tool(tool: RegisteredTool) -> dict[str, Any]:
 _SEARCH_FIELDS = ("query", "topK", "filter", "queries", "appIds", "excludeToolNames", "minRelevanceScore")
 _FILTERS = ("appIds", "tags", "includeOpenApi", "includeInline")
 _MAX_QUERIES = 10
-MAX_QUERY_CHARACTERS = 10_000  # no more is ever read of one
+MAX_QUERY_CHARACTERS = 10_000
 _MAX_LISTED_NAMES = 8
 _MAX_LISTED_NAME_CHARACTERS = 40
 _NO_MATCH = "No tool fits. Try other words."
@@ -108,7 +108,7 @@ _NO_TOOLS = "There is no tool to find here."
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a search asks for. Filters are None where nothing is filtered."""
+    """The input of a search. A filter of None admits all tools."""
 
     queries: tuple[str, ...]
     reports_queries: bool
@@ -120,7 +120,7 @@ class SearchRequest:
     min_score: float
 
     def admits(self, tool: RegisteredTool) -> bool:
-        """Tell whether a tool is among those that are searched."""
+        """Return True if the filters include a tool."""
         info = tool.info
         if self.app_ids is not None and info.app_id not in self.app_ids:
             return False
@@ -130,13 +130,13 @@ class SearchRequest:
 
     @property
     def has_filters(self) -> bool:
-        """True when not every tool may be among them."""
+        """True if a filter can exclude tools."""
         filters = self.app_ids, self.tags
         return any(value is not None for value in filters) or bool(self.excluded_sources or self.excluded_names)
 
 
 def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> SearchRequest:
-    """Return what is asked for. Raises `CodeModeToolError` for a wrong input."""
+    """Return the search request. Raises `CodeModeToolError` for invalid input."""
     reader = InputReader(meta_tool, value, _SEARCH_FIELDS)
     filters = reader.nested("filter", _FILTERS)
     query, queries = reader.string("query"), reader.strings("queries")
@@ -163,14 +163,14 @@ def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> 
 
 
 def _merge_filters(first: Sequence[str] | None, second: Sequence[str] | None) -> frozenset[str] | None:
-    # Models write an empty list where they mean none at all.
+    # Models write an empty list for "no filter".
     if first and second:
         return frozenset(first).intersection(second)
     return frozenset(first or second or ()) or None
 
 
 async def answer_search(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
-    """Return the tools that fit, best first, and warnings where something should be known of that."""
+    """Return the matching tools, best first, with warnings about the search."""
     registered = list(tools.indexed.values())
     candidates = (
         await run_check(len(registered), partial(_find_admitted_positions, registered, request))
@@ -205,7 +205,7 @@ async def answer_search(tools: ToolSet, request: SearchRequest) -> dict[str, Any
 def _explain_no_match(
     registered: list[RegisteredTool], request: SearchRequest, candidates: set[int] | None, best: float | None
 ) -> list[str]:
-    """Return what other than the words leaves a list without a tool."""
+    """Return the reasons for an empty result other than the words of the query."""
     if not registered:
         return [_NO_TOOLS]
     if best is not None:
@@ -216,7 +216,7 @@ def _explain_no_match(
 
 
 def _warn_unknown_filters(registered: list[RegisteredTool], request: SearchRequest) -> list[str]:
-    """Return a warning for each filter that names what no tool has."""
+    """Return a warning for each filter whose values no tool has."""
     apps = {
         registered_tool.info.app_id: None for registered_tool in registered if registered_tool.info.app_id is not None
     }
@@ -251,11 +251,11 @@ def _build_match(tool: RegisteredTool, score: float, matched: list[str] | None) 
     return match if matched is None else {**match, "matchedQueries": matched}
 
 
-# What they need imports asyncio, and is imported when something is asked.
+# These import asyncio, so they are imported on first use.
 
 
 def create_run_listeners(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ...]:
-    """Return what hears one run: it tells ``options.notify``, if there is one."""
+    """Return the listeners of one run: a notifier of ``options.notify`` if it is set."""
     if options.notify is None:
         return ()
     from ...observe.meta_tools import Notifications
@@ -266,7 +266,10 @@ def create_run_listeners(options: CodeCallOptions) -> tuple[Callable[[Any], Any]
 def create_catalog_question(
     options: CodeCallOptions, operation: Literal["search", "describe"], tool_call_id: str | None
 ) -> CatalogQuestion:
-    """Return what tells hooks and telemetry of a question to the catalog. ``async with`` it, and say what is asked."""
+    """Return an async context manager that reports a catalog query to hooks and telemetry.
+
+    Set its ``asked`` to the queries or names.
+    """
     from ...observe.meta_tools import CatalogQuestion
 
     return CatalogQuestion(options.settings, meta_name(operation, options.names), operation, None, tool_call_id)
@@ -275,9 +278,9 @@ def create_catalog_question(
 async def report_wrong_input(
     options: CodeCallOptions, profile: Profile, script: str | None, tool_call_id: str | None, error: CodeModeError
 ) -> None:
-    """Tell hooks and telemetry of a run that did not begin, for its input was wrong; ``script`` None: of a direct call.
+    """Report a run with invalid input, which did not start, to hooks and telemetry.
 
-    Whoever is notified hears of calls, and there was none.
+    ``script`` is None for a direct call. ``options.notify`` gets no event, because it reports calls.
     """
     from ...execution.optional_parts import telemetry_listeners
     from ...observe.meta_tools import tell_unbegun
@@ -291,7 +294,7 @@ _VM_LIMITS = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
 
 
 class MetaCalls(SyncForms):
-    """The meta-tools over one set of tools at a time. Safe to use from several threads."""
+    """The meta-tools over a replaceable set of tools. Thread-safe."""
 
     def __init__(
         self,
@@ -304,7 +307,7 @@ class MetaCalls(SyncForms):
         code_call_options = CodeCallOptions.of(options)
         settings, self.store = with_store(code_call_options.settings, store)
         self.options = code_call_options if store is None else code_call_options.replaced(settings=settings)
-        # What is wrong with options is told of here, not in the first run.
+        # Report invalid options now, not in the first run.
         require_optional_parts(settings)
         check_pool(pool)
         self._pool = pool
@@ -316,7 +319,7 @@ class MetaCalls(SyncForms):
         self.library = attach_library(library, self._tools.catalog, self._tools.catalog.names())
 
     def without_journal(self) -> Self:
-        """Return these tools without their journal: for plugins whose engine keeps a record of every call itself."""
+        """Return a copy of these tools without a journal, for plugins whose engine records every call itself."""
         other = copy(self)
         own = {
             "_settings": self._settings.without_journal(),
@@ -333,7 +336,7 @@ class MetaCalls(SyncForms):
     ) -> dict[str, Any]:
         """Return ``{"tools": [...], "totalAvailableTools", "warnings"?}`` for ``{"query", "topK"?, "filter"?}``.
 
-        Raises `CodeModeToolError` for another input.
+        Raises `CodeModeToolError` for invalid input.
         """
         name, tools = self._full_name("search"), self._tools
         async with create_catalog_question(self.options, "search", tool_call_id) as catalog_question:
@@ -351,7 +354,7 @@ class MetaCalls(SyncForms):
     ) -> dict[str, Any]:
         """Return ``{"tools": [...], "notFound"?, "omitted"?}`` for ``{"tools": [name, ...], "max"?}``.
 
-        Raises `CodeModeToolError` for another input.
+        Raises `CodeModeToolError` for invalid input.
         """
         name, tools = self._full_name("describe"), self._tools
         async with create_catalog_question(self.options, "describe", tool_call_id) as catalog_question:
@@ -368,11 +371,11 @@ class MetaCalls(SyncForms):
         *,
         script_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run ``{"script", "allowedTools"?, "context"?}``. Returns a `CodeCallResult`, or an `Interrupt` of a pause.
+        """Run ``{"script", "allowedTools"?, "context"?}``. Returns a `CodeCallResult`, or an `Interrupt` if it paused.
 
-        ``program`` may also be the script itself. ``script_context``, a mapping of at most 64 KiB of JSON, is in the
-        script's ``codecallContext`` over what the model gives; ``call`` says whose call it is. Raises
-        `CodeModeToolError` for a wrong input, and `CodeModeError` for the host's own trouble; all else is a status.
+        ``program`` can also be the script itself. ``script_context``: a mapping of at most 64 KiB of JSON, which
+        overrides the model's ``context`` in ``codecallContext``. ``call``: the call context. Raises `CodeModeToolError`
+        for invalid input and `CodeModeError` for failures of the host; other failures are statuses of the result.
         """
         outer = self._create_outer_call(call)
         input = {"script": program} if isinstance(program, str) else program  # noqa: A001 - as above
@@ -394,9 +397,9 @@ class MetaCalls(SyncForms):
         input: Mapping[str, Any],  # noqa: A002 - as above
         call: CallContext | None = None,
     ) -> Any:
-        """Make the one call ``{"tool", "input"}`` without a script. Returns and raises as `execute` does.
+        """Call one tool without a script: ``{"tool", "input"}``. Returns and raises as `execute` does.
 
-        Raises `CodeModeToolError` where direct calls are not enabled.
+        Raises `CodeModeToolError` if direct calls are not enabled.
         """
         self._require_direct_calls()
         tools, outer = self._tools, self._create_outer_call(call)
@@ -407,7 +410,7 @@ class MetaCalls(SyncForms):
             raise
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
-        # What is refused takes the way of every call: nobody can tell it from a name that leads to no tool.
+        # A refused name is called as any other, so that it cannot be told from an unknown name.
         allowed = [name] if await allows_direct_call(tools, name, self.options.direct_calls, pool) else []
         script_data: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
         execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=script_data)
@@ -421,10 +424,10 @@ class MetaCalls(SyncForms):
         *,
         resolutions: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Answer pending requests of a script, or of a direct call, and go on. Answers are as in `continue_interrupt`.
+        """Answer pending requests of a script or a direct call, and resume it. Answers are as in `continue_interrupt`.
 
-        It goes on under the rules with which it began, over the tools there are now. Returns and raises as `execute`
-        does, and `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on.
+        The rules in force at the start still apply, to the current tools. Returns and raises as `execute` does; raises
+        `CodeModeProtocolError` for an interrupt or answers that cannot be used.
         """
         outer = self._create_outer_call(call)
         catalog = with_library(self._tools.catalog, self.library, None, outer.call, self._pool)
@@ -441,9 +444,9 @@ class MetaCalls(SyncForms):
         *,
         script_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a meta-tool by its name: dotted, with a colon or with an underscore. The rest is as `execute` has it.
+        """Call a meta-tool by its name with a dot, colon or underscore. Parameters are as in `execute`.
 
-        Raises `CodeModeToolError` for another name.
+        Raises `CodeModeToolError` for any other name.
         """
         meta_tool = parse_meta_name(meta_name)
         if meta_tool in ("search", "describe"):

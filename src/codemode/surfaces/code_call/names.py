@@ -1,4 +1,4 @@
-"""Names of tools as a reader sees them: resemblance to meta-tools and to each other."""
+"""Compare tool names as a reader sees them: with meta-tools and with each other."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-# Those that NFKD decomposes or whose Unicode name says the letter are left to `names`. A text of several letters, such
-# as ``ll``, is there where one character looks like them.
+# Without characters that NFKD decomposes or whose Unicode name contains the letter. Some look like several letters,
+# such as ``ll``.
 
 _CONFUSABLES_BY_TEXT: Mapping[str, str] = {
     "-": "\u02d7\u06d4\u2015\u2043\u2212\u2238\u2500\u2501\u2796\u2a29\u2a2a\u2cba\u30fc\u31d0\u4e00\ufb29",
@@ -94,16 +94,16 @@ _CONFUSABLES_BY_TEXT: Mapping[str, str] = {
 LOOK_ALIKES: Mapping[str, str] = {
     character: plain for plain, some in _CONFUSABLES_BY_TEXT.items() for character in some
 }
-"""By the character, what it looks like, in small letters."""
+"""Maps a character to the lower-case text that it looks like."""
 
 
 META_TOOLS = ("search", "describe", "execute", "invoke")
 _SEPARATORS = {"dotted": ".", "colon": ":", "underscore": "_"}
 _META_PREFIX = re.compile(r"codecall[.:_\-/]")
-_MAX_CHARACTERS = 4096  # of what a program asks for by name; a tool's own is far shorter
+_MAX_CHARACTERS = 4096  # of a name that a program asks for; names of tools are far shorter
 _META_PREFIX_CHARACTERS = 10
 
-# What nobody sees: marks, controls, formats and spaces of all kinds.
+# Invisible: marks, controls, formats and spaces.
 _INVISIBLE = frozenset({"Mn", "Mc", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"})
 _BLANK = re.compile("[\u115f\u1160\u2065\u2800\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
 _LATIN_LETTER_NAME = re.compile(
@@ -116,22 +116,22 @@ _SMALL_PALOCHKA = "\u04cf"  # TR39 has it as an i; most fonts draw an l
 
 
 def meta_name(tool: str, style: str) -> str:
-    """Return what a meta-tool is called: ``codecall.search`` and so on, by the style of the options."""
+    """Return the name of a meta-tool in the style of the options, such as ``codecall.search``."""
     return f"codecall{_SEPARATORS[style]}{tool}"
 
 
 def parse_meta_name(name: str) -> str | None:
-    """Return which meta-tool a name stands for, in any of the styles; None for another name."""
+    """Return the meta-tool of a name in any style, or None."""
     return next(
         (meta_tool for meta_tool in META_TOOLS for style in _SEPARATORS if name == meta_name(meta_tool, style)), None
     )
 
 
 def looks_like_meta_tool(name: str) -> bool:
-    """Tell whether a reader may take a name for that of a meta-tool.
+    """Return True if a reader could take a name for a meta-tool.
 
-    In NFKD, without invisible characters, marks and spaces, look-alikes (Unicode's TR39) as the letters a to z, letter
-    case aside, it begins with ``codecall`` and one of ``. : _ - /``.
+    That is: after NFKD, without invisible characters, marks and spaces, with look-alikes (Unicode TR39) as the letters
+    a to z, and ignoring case, it starts with ``codecall`` and one of ``. : _ - /``.
     """
     first = name[:1]
     if name.isascii() and first.isalnum() and first not in "cC":
@@ -141,7 +141,7 @@ def looks_like_meta_tool(name: str) -> bool:
 
 
 def skeleton(name: str) -> str:
-    """Return a name as a reader sees it: two of the same skeleton cannot be told apart."""
+    """Return the form of a name that a reader sees; names with equal skeletons look the same."""
     short = name[:_MAX_CHARACTERS]
     return short.translate(_ASCII_FOLDING) if short.isascii() else "".join(_fold_characters(short))
 
@@ -150,9 +150,9 @@ _cached_skeleton = lru_cache(maxsize=64)(skeleton)
 
 
 def reject_confusable_names(names: Iterable[str]) -> None:
-    """Raise `ValueError` for a name that looks like a meta-tool, and for two that only look-alikes tell apart.
+    """Raise `ValueError` for a name that looks like a meta-tool and for two names that look the same.
 
-    Names that differ in the case of their letters alone are two names.
+    Names that differ only in case are distinct.
     """
     known: dict[str, str] = {}
     for name in names:
@@ -164,7 +164,7 @@ def reject_confusable_names(names: Iterable[str]) -> None:
 
 
 def has_confusable_prefix(name: str, prefixes: Iterable[str]) -> bool:
-    """Tell whether a name begins, as a reader sees it, with one of these."""
+    """Return True if a name looks as if it starts with one of the prefixes."""
     folded = skeleton(name)
     return any(folded.startswith(_cached_skeleton(prefix)) for prefix in prefixes)
 

@@ -1,4 +1,4 @@
-"""Options of the CodeCall tools: which tools, what the rules for scripts are, how failures and meta-tools are named."""
+"""Options of the CodeCall tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NameStyle: TypeAlias = Literal["dotted", "colon", "underscore"]
 MODES = ("codecall_only", "codecall_opt_in", "metadata_driven")
 
 MAX_LISTED = 50
-"""Of tools in one answer of search or describe, whatever is asked for."""
+"""Maximum number of tools in one answer of search or describe."""
 MAX_SANITIZE_DEPTH = 100
 ALWAYS_BANNED = ("eval", "Function")
 RESERVED_PREFIXES = ("system:", "internal:", "__")
@@ -82,14 +82,14 @@ def _at_most(maximum: int) -> Check:
 
 def _check_boolean(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"{path} must be True or False, got {value!r}")  # noqa: TRY004 - every wrong option is one
+        raise ValueError(f"{path} must be True or False, got {value!r}")  # noqa: TRY004 - invalid options raise ValueError
     return value
 
 
 def _check_identifiers(value: Any, path: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(strings(value, path)))
     for name in names:
-        # They become text around the script: nothing but a name may.
+        # They are inserted into the code around the script, so only identifiers are allowed.
         if not name.replace("$", "_").isidentifier() or name in _RESERVED_WORDS:
             raise ValueError(f"{path} must be names of JavaScript variables, and {name!r} is none")
     return names
@@ -105,10 +105,10 @@ def _check_strings(value: Any, path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class DirectCalls(OptionPart):
-    """Whether and what ``codecall.invoke`` calls without a script.
+    """Which tools ``codecall.invoke`` can call without a script.
 
-    ``allowed_tools`` None are all in the index. ``filter`` gets what ``include_tools`` gets, and may be async; one that
-    raises refuses.
+    ``allowed_tools`` None means all in the index. ``filter`` takes the same argument as ``include_tools`` and can be
+    async; if it raises, the call is refused.
     """
 
     path: ClassVar[str] = "direct_calls"
@@ -120,10 +120,10 @@ class DirectCalls(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Vm(OptionPart):
-    """What scripts may say and take: a preset, and each field that is given in place of the preset's.
+    """Rules and limits of scripts: a preset, and fields that override it.
 
-    ``max_steps`` bounds the calls of tools. Lists replace the preset's, but ``eval`` and ``Function`` stay banned.
-    ``check_tools`` False leaves literal names of tools that cannot be called to run time.
+    ``max_steps`` limits tool calls. Lists replace those of the preset, but ``eval`` and ``Function`` stay banned.
+    ``check_tools`` False defers errors for literal names of unavailable tools to run time.
     """
 
     path: ClassVar[str] = "vm"
@@ -140,7 +140,7 @@ class Vm(OptionPart):
     check_tools: bool = flag(default=True)
 
     def __post_init__(self) -> None:
-        """Check every field, and take what is not given from the preset."""
+        """Check every field and fill unset fields from the preset."""
         super().__post_init__()
         for name, value in PRESETS[self.preset].items():
             if getattr(self, name) is None:
@@ -151,10 +151,10 @@ class Vm(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Sidecar(OptionPart):
-    """Large strings of tools as references in scripts. Sizes are bytes.
+    """Pass large strings of tools to scripts as references. Sizes are in bytes.
 
-    ``max_reference_size`` bounds one string, ``max_total_size`` all of an invocation, ``max_resolved_size`` what
-    conversions and joins have made of them. Without it a script has at most ``max_script_length_when_disabled``.
+    ``max_reference_size`` limits one string, ``max_total_size`` all strings of an invocation, ``max_resolved_size`` the
+    results of conversions and joins. If disabled, ``max_script_length_when_disabled`` limits the script.
     """
 
     path: ClassVar[str] = "sidecar"
@@ -172,7 +172,7 @@ class Sidecar(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Search(OptionPart):
-    """How tools are found: ``embed(texts) -> vectors``, sync or async, beside the words; or a ``strategy`` instead."""
+    """How tools are found: by words and ``embed(texts) -> vectors``, sync or async; or by a ``strategy``."""
 
     path: ClassVar[str] = "search"
 
@@ -198,13 +198,13 @@ def _check_settings(value: Any, path: str) -> CodeModeOptions:
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CodeCallOptions(OptionPart):
-    """All options of `create_code_call_tools`. Each part may also be a mapping with snake_case or camelCase keys.
+    """All options of `create_code_call_tools`. Parts can also be mappings with snake_case or camelCase keys.
 
-    ``include_tools(info) -> bool`` and then ``app_ids``, ``mode`` and the tools' metadata say which tools are in the
-    index; names that begin with one of ``reserved_prefixes`` never are. ``tool_errors`` "message" shows scripts what
-    tools raise, without paths. ``notify(event)`` hears of calls, logs and notes of scripts. ``settings``: approvals,
-    lifecycle, telemetry, continuations, limits, as `create_code_mode_tool` takes them; of it ``vm`` alone decides the
-    timeout and the number of calls. Raises `ValueError` naming the full path of what is wrong.
+    ``include_tools(info) -> bool``, ``app_ids``, ``mode`` and the metadata of tools decide, in this order, which tools
+    are indexed; names with one of ``reserved_prefixes`` never are. ``tool_errors`` "message" shows scripts the errors
+    of tools, without paths. ``notify(event)`` receives calls, logs and notifications of scripts. ``settings``:
+    approvals, lifecycle, telemetry, continuations and limits, as in `create_code_mode_tool`, except that ``vm`` sets
+    the timeout and the number of calls. Raises `ValueError` with the full path of an invalid option.
     """
 
     mode: Literal["codecall_only", "codecall_opt_in", "metadata_driven"] = checked("codecall_only", one_of(*MODES))
@@ -224,7 +224,7 @@ class CodeCallOptions(OptionPart):
 
     @staticmethod
     def is_meta_tool_name(name: str) -> bool:
-        """Tell whether a reader may take a name for that of a meta-tool, look-alike letters included."""
+        """Return True if a reader could take a name for a meta-tool, including look-alike letters."""
         return looks_like_meta_tool(name)
 
     def __init__(
@@ -259,11 +259,11 @@ class CodeCallOptions(OptionPart):
         return _FOREIGN_OPTION_PATHS.get(name)
 
     def replaced(self, **values: Any) -> CodeCallOptions:
-        """Return the same options with some of them replaced."""
+        """Return a copy with some options replaced."""
         return replace(self, **values)
 
 
-# Where an option stands that is written at the top, by mistake or as another package has it.
+# Where options belong that users often write at the top level.
 _PARTS_WITH_OPTIONS: Mapping[str, type[OptionPart]] = {
     "settings": CodeModeOptions,
     "vm": Vm,

@@ -1,4 +1,4 @@
-"""A tool of CodeCall: its metadata, its examples and its place in the index."""
+"""A tool of CodeCall with its metadata, usage examples and visibility."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _METADATA_KEY = "codecall"
 
 @dataclass(frozen=True, kw_only=True)
 class ToolInfo:
-    """What ``include_tools`` and ``direct_calls.filter`` are told of a tool. Nothing in it changes the tool."""
+    """The argument of ``include_tools`` and ``direct_calls.filter``. Changing it does not change the tool."""
 
     name: str
     description: str
@@ -36,7 +36,7 @@ class ToolInfo:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class UsageExample(OptionPart):
-    """An example of a tool's author: what it shows, and the input that does so."""
+    """A usage example from the tool's author: a description and an input."""
 
     path: ClassVar[str] = ""
 
@@ -66,7 +66,7 @@ def _parse_example(value: Any, path: str) -> UsageExample:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ToolMetadata(OptionPart):
-    """Whether a tool is in the index and in the list of tools, what it belongs to, and how it is used."""
+    """CodeCall metadata of a tool: visibility, app, source, tags and examples."""
 
     path: ClassVar[str] = ""
 
@@ -79,7 +79,7 @@ class ToolMetadata(OptionPart):
 
 
 def parse_metadata(tool: Tool) -> ToolMetadata:
-    """Return what a tool says of itself. Raises `ValueError` naming the full path of what is wrong."""
+    """Return the CodeCall metadata of a tool. Raises `ValueError` with the full path of an invalid field."""
     raw: Any = tool.metadata.get(_METADATA_KEY)
     path = f'tools["{tool.name}"].metadata.{_METADATA_KEY}'
     if raw is not None and not is_mapping(raw):
@@ -91,7 +91,7 @@ def parse_metadata(tool: Tool) -> ToolMetadata:
 
 
 def build_info(tool: Tool, metadata: ToolMetadata) -> ToolInfo:
-    """Return what filters are told of a tool."""
+    """Return the argument of filters for a tool."""
     return ToolInfo(
         name=tool.name,
         description=tool.description,
@@ -102,7 +102,7 @@ def build_info(tool: Tool, metadata: ToolMetadata) -> ToolInfo:
     )
 
 
-# Each is a whole script. Inputs that the tool's own schema refuses, or that cannot be written, are left out.
+# Each example is a whole script. Inputs that the schema rejects or that have no literal are skipped.
 
 MAX_EXAMPLES = 5
 _MAX_CODE_CHARACTERS = 4000
@@ -137,7 +137,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 
 
 def build_usage_examples(tool: PreparedTool, authored: Sequence[UsageExample]) -> list[dict[str, str]]:
-    """Return at most five ``{"description", "code"}`` of a tool, those that are given first."""
+    """Return at most five ``{"description", "code"}`` for a tool, those of its author first."""
     title = _describe_from_name(tool.name)
     untitled = [UsageExample(description=title, input=input_value) for input_value in tool.input_examples]
     examples_by_code: dict[str, dict[str, str]] = {}
@@ -155,7 +155,7 @@ def build_usage_examples(tool: PreparedTool, authored: Sequence[UsageExample]) -
 def _iter_example_candidates(
     tool: PreparedTool, authored: Iterable[UsageExample], title: str
 ) -> Iterator[tuple[str, Iterable[Any]]]:
-    """Yield what each example says, with inputs of which the first that can be shown is."""
+    """Yield descriptions with candidate inputs; the first valid input of each is used."""
     for example in authored:
         yield example.description, [example.input]
     schema = mapping_or_empty(tool.input_json_schema)
@@ -189,7 +189,7 @@ def _is_valid_input(tool: PreparedTool, value: Any) -> bool:
 
 
 def _is_exact_literal(value: Any, depth: int) -> bool:
-    """Tell whether a literal has all of a value, and reads as that very value."""
+    """Return True if the literal of a value is complete and reads back as the same value."""
     if value is None or isinstance(value, bool | str):
         return True
     if isinstance(value, int | float):
@@ -207,7 +207,7 @@ def _are_exact_literals(values: Iterable[Any], depth: int) -> bool:
 
 
 def _describe_from_name(name: str) -> str:
-    """Say what a tool does by the words of its name."""
+    """Describe a tool by the words of its name."""
     name_words = [word.lower() for word in _WORD.findall(name)]
     verb = next((word for word in name_words if word in _DESCRIPTIONS_BY_VERB), None)
     if verb is None:
@@ -220,7 +220,7 @@ def _describe_from_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class RegisteredTool:
-    """A tool that somebody registered. What is made of it is shared by the versions of a set that have it."""
+    """A registered tool. Versions of a set share derived data through ``_cache``."""
 
     original: Tool
     tool: PreparedTool
@@ -231,14 +231,14 @@ class RegisteredTool:
     _cache: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
     def with_visibility(self, *, is_indexed: bool, is_listed: bool) -> RegisteredTool:
-        """Return the same tool at another place."""
+        """Return the same tool with other visibility."""
         if (self.is_indexed, self.is_listed) == (is_indexed, is_listed):
             return self
         return replace(self, is_indexed=is_indexed, is_listed=is_listed)
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What ``getTool`` gives of it, as plain JSON."""
+        """The result of ``getTool``, as plain JSON."""
         found = self._cache.get("definition")
         if found is None:
             found = self._cache["definition"] = _build_definition(self.tool)
@@ -246,7 +246,7 @@ class RegisteredTool:
 
     @property
     def examples(self) -> list[dict[str, str]]:
-        """What ``usageExamples`` are."""
+        """The ``usageExamples`` of the tool."""
         found = self._cache.get("examples")
         if found is None:
             found = self._cache["examples"] = build_usage_examples(self.tool, self.metadata.examples)
@@ -254,7 +254,7 @@ class RegisteredTool:
 
 
 def build_registered_tool(tool: Tool) -> RegisteredTool:
-    """Return a tool with what it says of itself. Raises `ValueError` for metadata that is wrong."""
+    """Return a tool with its metadata. Raises `ValueError` for invalid metadata."""
     metadata = parse_metadata(tool)
     return RegisteredTool(tool, prepared(tool), metadata, build_info(tool, metadata))
 
@@ -269,7 +269,7 @@ def _build_definition(tool: PreparedTool) -> dict[str, Any]:
 
 
 def _schema_to_json(schema: JsonSchema) -> Any:
-    """Return a schema as plain JSON. Of one that is none, as with a default of Python's own, nothing is shown."""
+    """Return a schema as plain JSON; ``{}`` if it is not JSON, such as with a Python object as default."""
     if isinstance(schema, bool):
         return {} if schema else schema
     try:

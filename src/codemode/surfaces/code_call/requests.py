@@ -1,4 +1,4 @@
-"""Read the inputs of the meta-tools; report every mistake of one at once."""
+"""Parse the inputs of the meta-tools and report all mistakes at once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _MAX_REPORTED_PROBLEMS = 8
 
 
 def read_bounded(value: Any, read: Callable[[], ValueT]) -> Awaitable[ValueT]:
-    """Return what ``read`` makes of an input: at once where it is small, else in a thread."""
+    """Call ``read`` on an input: at once if it is small, else in a thread."""
     return run_bounded(value, read)
 
 
 class InputReader:
-    """Reads the fields of one input. None is a field that is not given: models write null for it."""
+    """Reads the fields of one input. Null counts as absent, because models write it for unused fields."""
 
     def __init__(self, meta_tool: str, value: Any, known: tuple[str, ...]) -> None:
         self._meta_tool = meta_tool
@@ -39,7 +39,7 @@ class InputReader:
         self._fields = self._mapping(value, known)
 
     def nested(self, key: str, known: tuple[str, ...]) -> InputReader:
-        """Return the reader of an object in this one; what it finds wrong is told with the rest."""
+        """Return a reader of an object in this one. Its problems are reported with those of this reader."""
         inner = object.__new__(InputReader)
         inner._meta_tool, inner._problems, inner._path = self._meta_tool, self._problems, (*self._path, key)
         value = self._fields.get(key)
@@ -60,12 +60,12 @@ class InputReader:
         return self._read(key, _is_number, "a number")
 
     def integer_in_range(self, key: str, default: int, maximum: int) -> int:
-        """Return an integer, brought into 1 to ``most``."""
+        """Return an integer, clamped to 1 to ``maximum``."""
         value = self._read(key, _is_integer, "an integer")
         return default if value is None else min(max(int(value), 1), maximum)
 
     def strings(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of at most `MAX_STRINGS` strings, each of them once."""
+        """Return a list of at most `MAX_STRINGS` strings without duplicates."""
         read = self._read(key, is_sequence, "an array of strings")
         if read is None:
             return None
@@ -84,20 +84,20 @@ class InputReader:
         return self._read(key, is_mapping, "an object")
 
     def raw(self, key: str) -> Any:
-        """Return what is given, or `NOT_GIVEN`."""
+        """Return the value, or `NOT_GIVEN`."""
         return self._fields.get(key, NOT_GIVEN)
 
     def add_problem(self, key: str, message: str) -> None:
-        """Note that a field is wrong."""
+        """Record that a field is invalid."""
         self._problems.append({"path": path_text((*self._path, key) if key else self._path), "message": message})
 
     def require(self, key: str, *aliases: str) -> None:
-        """Note that a field is missing, if it and its aliases are."""
+        """Record a missing field if neither it nor an alias is present."""
         if self._is_object and all(self._fields.get(field) is None for field in (key, *aliases)):
             self.add_problem(key, "is required")
 
     def raise_problems(self) -> None:
-        """Raise `CodeModeToolError` for all that was wrong: ``problems``, each ``{"path", "message"}``."""
+        """Raise `CodeModeToolError` with all ``problems``, each ``{"path", "message"}``, if there are any."""
         if self._problems:
             shown = self._problems[:_MAX_REPORTED_PROBLEMS]
             message = "; ".join(f"{problem['path'] or 'input'} {problem['message']}" for problem in shown)
@@ -135,26 +135,26 @@ def _is_integer(value: Any) -> bool:
     return not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
 
 
-# What most scripts are given: the same object, by which a run knows that it is the same.
+# The data of most scripts: one shared object, so that a run recognises it.
 _DEFAULT_SCRIPT_DATA = WrittenObject(source="script", context={}, allowedTools=None)
 MAX_CONTEXT_BYTES = 64 * 1024
 _MAX_CONTEXT_WEIGHT = 16 * MAX_CONTEXT_BYTES
 _MAX_FIELDS = 16
 _MAX_SHOWN_NAMES = 5
 _MAX_NAME_CHARACTERS = 128
-_MAX_CALLED_CHARACTERS = 256  # as the kernel has it
+_MAX_CALLED_CHARACTERS = 256  # as in the guest runtime
 
 
 @dataclass(frozen=True)
 class ExecuteRequest:
-    """A script to run. ``allowed_tools`` None are all in the index; ``context`` is plain JSON."""
+    """A script to run. ``allowed_tools`` None means all in the index; ``context`` is plain JSON."""
 
     script: str
     allowed_tools: tuple[str, ...] | None
     context: Mapping[str, Any]
 
     def to_script_data(self, catalog: CodeCallCatalog) -> Mapping[str, Any]:
-        """Return what the invocation is given, signed into its pauses."""
+        """Return the data of the invocation, which its pauses sign."""
         if self.allowed_tools is None and not self.context:
             return _DEFAULT_SCRIPT_DATA
         allowed = None if self.allowed_tools is None else [name for name in self.allowed_tools if name in catalog]
@@ -163,7 +163,7 @@ class ExecuteRequest:
         return {**data, "warnings": warnings} if warnings else data
 
     def _warnings(self, catalog: CodeCallCatalog) -> list[str]:
-        """Return what should be known of the names that are allowed, at the end of the script, however it pauses."""
+        """Return warnings about ``allowed_tools``, for the result of the script."""
         unknown = [name[:_MAX_NAME_CHARACTERS] for name in self.allowed_tools or () if name not in catalog]
         if not unknown:
             return []
@@ -174,9 +174,9 @@ class ExecuteRequest:
 async def parse_execute_input(
     meta_tool: str, tool_input: Any, script_context: Mapping[str, Any] | None, catalog: CodeCallCatalog
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return a script and what it is given. What is more than a script is read in a thread where it is large.
+    """Return a script and the data of its invocation; large input is parsed in a thread.
 
-    Raises `CodeModeToolError` for a wrong input, `ValueError` for a wrong context.
+    Raises `CodeModeToolError` for invalid input, `ValueError` for an invalid context.
     """
     if (
         script_context is None
@@ -184,7 +184,7 @@ async def parse_execute_input(
         and len(tool_input) == 1
         and isinstance(tool_input.get("script"), str)
     ):
-        return tool_input["script"], _DEFAULT_SCRIPT_DATA  # as most are; below all else is read, and what is wrong told
+        return tool_input["script"], _DEFAULT_SCRIPT_DATA  # the usual input; anything else is checked below
 
     tool_input = fill_program_field(tool_input, "script")
 
@@ -199,16 +199,16 @@ async def parse_execute_input(
 
 
 def find_script(value: Any) -> str:
-    """Return the script of an input that may be wrong; nothing where there is none."""
+    """Return the script of an input that may be invalid; empty if there is none."""
     value = fill_program_field(value, "script")
     script = value.get("script") if is_mapping(value) else None
     return script if isinstance(script, str) else ""
 
 
 async def parse_invoke_input(meta_tool: str, value: Any) -> tuple[str, str | None]:
-    """Return name and input, as JSON text or None, of the call that is asked for. What is large is read in a thread.
+    """Return the tool name and the input as JSON text or None; large input is parsed in a thread.
 
-    Raises `CodeModeToolError` for a wrong input.
+    Raises `CodeModeToolError` for invalid input.
     """
     return await run_bounded(value, partial(_read_invoke, meta_tool, value))
 
@@ -263,12 +263,12 @@ def _merge_context(
 
 
 def _build_context(*parts: Mapping[str, Any]) -> Mapping[str, Any]:
-    # What weighs so much need not be copied or written to be too much.
+    # Reject a huge context before copying or encoding it.
     if sum(map(len, parts)) > MAX_CONTEXT_BYTES or weigh(parts, _MAX_CONTEXT_WEIGHT) >= _MAX_CONTEXT_WEIGHT:
         raise CodeModeSerializationError(f"it is more than {MAX_CONTEXT_BYTES} bytes of JSON.")
     return _copy_json({key: value for part in parts for key, value in part.items()}, MAX_CONTEXT_BYTES)
 
 
 def _copy_json(value: Any, max_bytes: int | None = None) -> Any:
-    """Return plain JSON of its own: nothing that the caller changes later changes it."""
+    """Return an independent copy of a value as plain JSON."""
     return decode_json(encode_json(value, max_bytes=max_bytes, what="it"))

@@ -1,4 +1,4 @@
-"""The outcome of a run in the words of CodeCall: one of six statuses. Raises what is the host's own trouble."""
+"""Convert the outcome of a CodeCall run to one of six statuses; raise host errors."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ TOOL_ERROR_CODES: Mapping[str, str] = {
     "limit": "LIMIT",
     "execution": "EXECUTION",
 }
-"""What a script reads of a call that failed, by the reason of the error."""
+"""The error code that a script reads for a failed call, by the reason of the error."""
 _GLOBALS = ("callTool", "getTool", "codecallContext", "mcpLog", "mcpNotify")
-# The engine has no words to take them back from a strict function; it has no such functions either.
+# Strict functions cannot declare these names.
 _UNSHADOWABLE_NAMES = frozenset({"eval", "arguments"})
 
 _DEFAULT_RULES: Mapping[str, Any] = {
@@ -104,7 +104,7 @@ def _restore_profile(parameters: Mapping[str, Any], names: str) -> Profile:
     if unknown:
         raise ValueError(f"unknown parameters: {', '.join(sorted(unknown))}")
     rules = {**_DEFAULT_RULES, **parameters}
-    Vm(**{name: value for name, value in rules.items() if name in _VM_OPTIONS})  # which checks them
+    Vm(**{name: value for name, value in rules.items() if name in _VM_OPTIONS})  # validates them
     Sidecar.of(rules["sidecar"])
     return _build_profile(rules, names)
 
@@ -159,7 +159,7 @@ def _build_profile(rules: Mapping[str, Any], names: str) -> Profile:
 
 
 def _max_output_bytes(sidecar: Mapping[str, Any] | None) -> int:
-    # Its sizes say how much of large strings an output may have; what else is in it has the room it always has.
+    # The sidecar limits large strings; the usual limit applies to the rest of an output.
     return ExecutionPolicy.max_tool_output_bytes + (0 if sidecar is None else sidecar["max_total_size"])
 
 
@@ -176,16 +176,16 @@ def _to_list(value: Any) -> Any:
 
 
 WORKER_ENDED = "worker"
-"""``details["origin"]`` of an error: the worker that ran the program ended without a result."""
+"""``details["origin"]`` of an error if the worker of the program ended without a result."""
 _HOST_ERRORS = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
-_GUEST_ERRORS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
+_GUEST_ERRORS = (CodeModeError, CodeModeSerializationError)  # thrown by a script, or caused by its return value
 
 
 class CodeCallResult(dict[str, Any]):
-    """What the model is answered: plain JSON with a ``status``. The attributes are the host's alone.
+    """The answer to the model: plain JSON with a ``status``. The attributes are for the host only.
 
-    ``exception`` is the error behind any status but ok, ``trace`` the `Trace` of the run where there is one, and
-    ``recovery``, after a timeout or a dead worker, the `Interrupt` from which the script can go on.
+    ``exception``: the error behind a status other than ok. ``trace``: the `Trace` of the run, if any. ``recovery``:
+    after a timeout or a dead worker, the `Interrupt` from which the script can resume.
     """
 
     exception: CodeModeError | None = None
@@ -194,9 +194,9 @@ class CodeCallResult(dict[str, Any]):
 
 
 def outcome_to_result(outcome: RunOutcome, max_characters: int | None, script: str = "") -> Any:
-    """Return the result, or the interrupt, that a run came to; raise the host's own trouble.
+    """Return the result or the interrupt of a run; raise host errors.
 
-    Of a value with more than ``most`` characters a model is told instead.
+    A value of more than ``max_characters`` characters is replaced by a description.
     """
     if outcome.interrupt is not None:
         return outcome.interrupt
@@ -205,7 +205,7 @@ def outcome_to_result(outcome: RunOutcome, max_characters: int | None, script: s
         try:
             raise error
         finally:
-            del error, outcome  # the traceback holds this frame: nothing in it may hold the error
+            del error, outcome  # the traceback references this frame: avoid a reference cycle
     if error is not None:
         result = error_to_result(error)
         name = str(result["error"].get("name"))
@@ -225,14 +225,14 @@ def outcome_to_result(outcome: RunOutcome, max_characters: int | None, script: s
 
 
 def _describe_earlier_calls(error: CodeModeError) -> list[str]:
-    """Return lines about the calls of a failed script, but for the one that ended it, of which its error tells."""
+    """Return lines about the calls of a failed script, except the one that its error describes."""
     last_call = mapping_or_empty(error.details.get("call"))
     is_late = error.code == CALL_TIMEOUT
     return describe_calls(drop_last_failure(error.calls, string_or_empty(last_call.get("toolName")), is_late=is_late))
 
 
 def _is_host_error(error: CodeModeError) -> bool:
-    if "call" in error.details:  # whatever its class: a tool has raised it
+    if "call" in error.details:  # raised by a tool, whatever its class
         return False
     if isinstance(error, CodeModeWorkerError):
         return error.details.get("origin") != WORKER_ENDED
@@ -240,7 +240,7 @@ def _is_host_error(error: CodeModeError) -> bool:
 
 
 def error_to_result(error: CodeModeError) -> CodeCallResult:
-    """Return the result that an error is."""
+    """Return the result for an error."""
     status, description = _describe_error(error)
     result = CodeCallResult(status=status, error=description)
     result.exception, result.recovery, result.trace = error, error.recovery, error.trace
@@ -263,7 +263,7 @@ def _describe_error(error: CodeModeError) -> tuple[str, dict[str, Any]]:
 
 
 def _is_limit(error: CodeModeError, call: Mapping[str, Any]) -> bool:
-    """Tell whether a call was refused for what the script had called before: what a tool raises never has both."""
+    """Return True if a call was refused because of earlier calls; an error raised by a tool never has both marks."""
     is_ours = isinstance(error, CodeModeBridgeLimitError) and error.code == error.default_code
     return is_ours and call.get("code") == TOOL_ERROR_CODES["limit"]
 

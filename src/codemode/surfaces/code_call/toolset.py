@@ -1,4 +1,4 @@
-"""The tools that a model sees in place of any number of others: search, describe, execute and, if wanted, invoke."""
+"""The CodeCall tools: search, describe, execute and optionally invoke."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _NO_CONSOLE = "There is no `console`."
 
 
 def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
-    """Return the description of one, with the rules that are in force."""
+    """Return the description of a meta-tool with the rules in force."""
     vm, policy = options.vm, options.settings.execution_policy
     banned = dict.fromkeys((*vm.disabled_builtins, *vm.disabled_globals))
     has_console = vm.allow_console and "console" not in banned
@@ -90,7 +90,7 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
 
 
 def _join_names(names: list[str]) -> str:
-    # A host's own list may be of any length.
+    # The host's list can be of any length.
     text = ", ".join(names)
     return (
         text
@@ -100,7 +100,7 @@ def _join_names(names: list[str]) -> str:
 
 
 def build_input_schema(meta_tool: str, options: CodeCallOptions) -> dict[str, Any]:
-    """Return the JSON Schema of one's input."""
+    """Return the JSON Schema of a meta-tool's input."""
     if meta_tool == "search":
         return _object_schema(
             {
@@ -143,7 +143,7 @@ def _object_schema(properties: dict[str, Any], required: str) -> dict[str, Any]:
 
 
 def build_output_schema(meta_tool: str) -> dict[str, Any]:
-    """Return the JSON Schema of what one answers."""
+    """Return the JSON Schema of a meta-tool's result."""
     if meta_tool in ("execute", "invoke"):
         statuses = ["ok", "syntax_error", "illegal_access", "tool_error", "runtime_error", "timeout"]
         if meta_tool == "invoke":
@@ -164,7 +164,7 @@ def create_meta_tool(
     call: Callable[..., Coroutine[Any, Any, Any]],
     library: ProgramLibrary | None = None,
 ) -> Tool:
-    """Return a meta-tool, whose calls ``call`` performs. Its calls bring along what the outer call has."""
+    """Return a meta-tool that passes its calls, with the context of the outer call, to ``call``."""
     name = meta_name(kind, options.names)
 
     async def execute(value: Any, context: ToolCallContext) -> Any:
@@ -182,7 +182,7 @@ def create_meta_tool(
 
 
 class CodeCallToolset(MetaCalls):
-    """A few tools over any number of them. Make it with `create_code_call_tools`. Safe to use from several threads."""
+    """A few meta-tools over any number of tools. Create it with `create_code_call_tools`. Thread-safe."""
 
     def __init__(
         self,
@@ -200,19 +200,19 @@ class CodeCallToolset(MetaCalls):
         return f"<CodeCallToolset over {len(self._tools.indexed)} tools>"
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether a tool of this name is in the index: found, described and called."""
+        """Return True if a tool of this name is in the index."""
         return name in self._tools.catalog
 
     @property
     def version(self) -> int:
-        """The number of the set of tools in use; it grows with each `update`."""
+        """The version of the tool set in use; it grows with each `update`."""
         return self._tools.version
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The meta-tools, for whatever takes a `Tool`. An `Interrupt` that one gives is the host's, not the model's.
+        """The meta-tools. An `Interrupt` that one returns is for the host, not for the model.
 
-        With a library they are made anew each time: what there is of saved programs changes.
+        With a library they are created at each access, because its saved programs change.
         """
         return self._cached_tools if self.library is None else self._create_tools()
 
@@ -225,20 +225,20 @@ class CodeCallToolset(MetaCalls):
         return tuple(create_meta_tool(kind, self.options, self.call, self.library) for kind in kinds)
 
     def list_tools(self) -> list[Tool]:
-        """Return what a client is shown: the meta-tools, then the tools that stay visible."""
+        """Return the tools that a client sees: the meta-tools, then the tools that stay visible."""
         return [*self.tools, *self._tools.iter_listed_tools()]
 
     def update(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
-        """Put other tools in place of these. A script that runs keeps its own.
+        """Replace the tools. Running scripts keep theirs.
 
-        Checking thousands of new tools takes seconds: on an event loop use `update_async`.
-        Raises `ValueError` as `create_code_call_tools` does, and then nothing changes.
+        Checking thousands of new tools takes seconds; on an event loop use `update_async`. Raises `ValueError` as
+        `create_code_call_tools` does, without changing anything.
         """
         self._replace_tools(tools)
         self._listeners.notify_all()
 
     async def update_async(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
-        """Do what `update` does, in a thread: the event loop goes on meanwhile. Listeners are called on the loop."""
+        """Do what `update` does in a thread, without blocking the event loop. Listeners are called on the loop."""
         await off_loop(partial(self._replace_tools, tools))
         self._listeners.notify_all()
 
@@ -253,7 +253,7 @@ class CodeCallToolset(MetaCalls):
                 self._listeners.enqueue(change)
 
     def over(self, tools: Mapping[str, Any] | Iterable[Any]) -> CodeCallToolset:
-        """Return a set with these options over other tools; this one stays as it is. What both have is indexed once.
+        """Return a tool set with these options over other tools. Tools in both sets are indexed once.
 
         For hosts whose conversations see different tools. Raises `ValueError` as `create_code_call_tools` does.
         """
@@ -265,10 +265,10 @@ class CodeCallToolset(MetaCalls):
         return other
 
     def on_tools_changed(self, listener: Listener) -> Callable[[], None]:
-        """Let a function hear ``{"version", "added", "removed", "changed"}`` of updates; return what ends that."""
+        """Call a function with ``{"version", "added", "removed", "changed"}`` after updates; return its remover."""
         return self._listeners.add(listener)
 
-    # --- the same, from code that is not async ---
+    # --- sync versions ---
 
     def search_sync(
         self,
@@ -327,10 +327,10 @@ def create_code_call_tools(
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> CodeCallToolset:
-    """Turn many tools into three or four: search, describe, execute and, where direct calls are enabled, invoke.
+    """Turn many tools into three or four: search, describe, execute and, if direct calls are enabled, invoke.
 
     ``tools``, ``pool``, ``store`` and ``library`` are as in `create_code_mode_tool`; ``options`` are `CodeCallOptions`
-    or a mapping. Raises `ValueError` for wrong options, names, schemas, metadata or pools, for what is no tool, and
-    for a tool whose name looks like that of a meta-tool.
+    or a mapping. Raises `ValueError` for invalid options, tools, names, schemas, metadata or pools, and for a tool name
+    that looks like a meta-tool.
     """
     return CodeCallToolset(tools, options, pool, store, library)

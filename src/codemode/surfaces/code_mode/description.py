@@ -1,4 +1,4 @@
-"""The description of the `codeMode` tool: its rules, and as many declarations as fit."""
+"""Build the description of the `codeMode` tool: rules and tool declarations."""
 
 from __future__ import annotations
 
@@ -69,13 +69,12 @@ def describe_tools(
     listing: Listing = "full",
     max_at_once: int | None = None,
 ) -> str:
-    """The whole description of the ``codeMode`` tool; the same tools give the same text.
+    """Return the description of the ``codeMode`` tool. The same tools always give the same text.
 
-    ``fetch_line`` says what ``fetch`` may reach; without it the program is told that there is none. ``has_state`` tells
-    of `state`. When full declarations would pass ``max_characters``, or ``listing`` is "names", tools are listed by
-    name and first sentence, and the program is told of ``tools.$describe`` and ``tools.$search``. With "search" it is
-    told of nothing else: all tools give the same text. ``max_at_once`` is how many calls may be in flight where one
-    more fails; None where calls wait.
+    ``fetch_line`` states what ``fetch`` can reach; None means no network. ``has_state`` adds the rules for `state`. If
+    full declarations exceed ``max_characters``, or ``listing`` is "names", tools are listed by name and first sentence,
+    with ``tools.$describe`` and ``tools.$search``. With "search" no tool is listed, so all tool sets give the same
+    text. ``max_at_once`` is the number of concurrent calls beyond which a call fails; None if calls queue.
     """
     limit_text = "" if max_at_once is None else f", at most {max_at_once}; one more throws"
     tool_rules = _TOOL_RULES.format(
@@ -97,7 +96,7 @@ def describe_tools(
 
 
 def _describe_in_full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
-    # What is too long without a single type is not worth reading hundreds of schemas for.
+    # Skip reading hundreds of schemas if names and comments alone exceed the limit.
     if sum(len(opening(tool)) for tool in tools) > max_characters:
         return None
     full = f"{rules}\n\n{fenced(declare_tools(tools))}\n\nExample:\n{fenced(call_example(tools))}"

@@ -1,4 +1,4 @@
-"""Interrupts in message histories, in the AI SDK's shapes. Reads tolerantly, writes strictly; runs nothing."""
+"""Read and write interrupts in message histories in the AI SDK's format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedResult:
-    """What a result of codeMode says. ``value`` is set when completed, ``interrupt`` when interrupted."""
+    """A result of codeMode: ``value`` if completed, ``interrupt`` if interrupted."""
 
     status: Literal["completed", "interrupted"]
     value: Any = None
@@ -35,12 +35,12 @@ def to_approval_messages(
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     conversation_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one assistant message that asks for approval of the inner calls; none when nothing asks for approval.
+    """Return one assistant message that requests approval of nested calls, or none if no approval is pending.
 
-    For each approval that is pending it has a ``tool-call`` and a ``tool-approval-request`` part, whose ``approvalId``
-    is the request's interrupt id. Integers beyond 2^53 are text in an input, as in `PendingRequest.to_dict`.
-    Raises `CodeModeProtocolError` for plain JSON that was not signed with the keys of ``options``: a program can return
-    any.
+    The message has a ``tool-call`` and a ``tool-approval-request`` part for each pending approval; ``approvalId`` is
+    the interrupt id of the request. Integers beyond 2^53 in an input are text, as in `PendingRequest.to_dict`. Raises
+    `CodeModeProtocolError` for JSON that is not signed with the keys of ``options``, because a program can return any
+    JSON.
     """
     paused = genuine_interrupt(interrupt, options, conversation_id)
     parts = [part for request in paused.requests if request.is_approval for part in _build_request_parts(request)]
@@ -61,8 +61,8 @@ def get_approval_response(
 ) -> dict[str, Any] | None:
     """Return the newest well-formed response to a pending approval, or None.
 
-    Looks in messages of role ``tool`` only, newest first, for the request ``interrupt_id`` (by default the first one
-    pending). A response is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited}``.
+    Searches messages of role ``tool``, newest first, for the request ``interrupt_id`` (default: the first pending one).
+    A response is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited}``.
     """
     sequence(messages, "messages")
     paused = Interrupt.of(interrupt)
@@ -84,7 +84,7 @@ def _is_response_to(part: Mapping[str, Any], request: PendingRequest) -> bool:
 
 
 def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict[str, Any]:
-    """Return the resolutions that approval responses stand for. Raises `CodeModeProtocolError` for a malformed one."""
+    """Return the resolutions for approval responses. Raises `CodeModeProtocolError` for a malformed response."""
     requests = {request.interrupt_id: request for request in interrupt.requests if request.is_approval}
     resolutions: dict[str, Any] = {}
     for response in responses:
@@ -107,10 +107,10 @@ def unwrap_result(
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     conversation_id: str | None = None,
 ) -> UnwrappedResult:
-    """Return whether a result of codeMode is a value or an interrupt, however a framework has wrapped it.
+    """Return whether a result of codeMode is a value or an interrupt, also in the wrappers of frameworks.
 
-    Looks at the result itself, in ``{"type": "json" | "text", "value"}``, in ``toolResults[].output`` and in the
-    ``tool-result`` parts of ``content``, and takes for an interrupt what `get_interrupt` does.
+    Reads the result itself, ``{"type": "json" | "text", "value"}``, ``toolResults[].output`` and the ``tool-result``
+    parts of ``content``. Recognises interrupts as `get_interrupt` does.
     """
     interrupt = get_interrupt(result, options=options, conversation_id=conversation_id)
     if interrupt is not None:
@@ -126,13 +126,12 @@ def get_interrupt(
 ) -> Interrupt | None:
     """Return the interrupt in a result, wrapped or not, or None.
 
-    An `Interrupt` of any surface counts as it is. Plain JSON of one, as it comes from a message log, counts when it was
-    signed with the keys of ``options`` (and for that ``conversation_id``, if any),
-    expired or not: what a program itself returns in that shape is only its value. Whether it can be resumed now is for
-    `is_interrupt` to say.
+    Accepts an `Interrupt` of any surface, and JSON from a message log that is signed with the keys of ``options`` (and
+    for ``conversation_id``, if given), expired or not. Unsigned JSON of that shape is an ordinary value, because a
+    program can return it. Use `is_interrupt` to check whether the interrupt can be resumed now.
     """
     settings = CodeModeOptions.of(options)
-    text_or_none(conversation_id, "conversation_id")  # wrong types are refused, whatever the result is
+    text_or_none(conversation_id, "conversation_id")  # reject wrong types even if there is no interrupt
     for candidate in map(_decode_interrupt_text, _iter_candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
@@ -145,10 +144,10 @@ def get_interrupt(
 def replace_interrupt_result(
     messages: Sequence[Any], interrupt: Resumable | Mapping[str, Any], final_output: Any
 ) -> list[Any]:
-    """Return the messages with the outer call's result, which held the interrupt, replaced by the final output.
+    """Return the messages with the interrupt in the outer call's result replaced by the final output.
 
-    Text becomes ``{"type": "text"}``, everything else ``{"type": "json"}``, None JSON null. Raises
-    `CodeModeProtocolError` unless exactly one tool result of the outer call holds that interrupt.
+    A string becomes ``{"type": "text"}``, anything else ``{"type": "json"}``, None JSON null. Raises
+    `CodeModeProtocolError` unless exactly one tool result of the outer call contains the interrupt.
     """
     sequence(messages, "messages")
     paused = Interrupt.of(interrupt)
@@ -204,7 +203,7 @@ def _unwrap_output(result: Any) -> Any:
 
 
 def _decode_interrupt_text(candidate: Any) -> Any:
-    """Return a candidate, or what is in it where a message log has kept an interrupt as text."""
+    """Return a candidate, decoded if a message log stored an interrupt as text."""
     if not isinstance(candidate, str) or INTERRUPT_TYPE not in candidate:
         return candidate
     try:

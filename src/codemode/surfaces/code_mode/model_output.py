@@ -1,4 +1,4 @@
-"""Results as the model is shown them, with a summary of the very run that each came from. Runs nothing."""
+"""Format results for the model, with a summary of the run that produced each."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def to_content_output(output: dict[str, Any], parts: Sequence[MediaContent]) -> dict[str, Any]:
-    """Return what is shown with these parts beside it: ``{"type": "content", "value": [text, media, ...]}``.
+    """Return an output with media parts: ``{"type": "content", "value": [text, media, ...]}``.
 
-    In the text a part is a description with its number, ``content``, from 1. Without parts it stays as it is.
+    The text refers to each part by its number in ``content``, counted from 1. Without parts the output is unchanged.
     """
     if not parts:
         return output
@@ -41,31 +41,31 @@ ModelOutputDict: TypeAlias = dict[str, Any]  # {"type": "text" | "json", "value"
 OutputFormatter: TypeAlias = Callable[[Any], Any]
 
 MAX_RETAINED_RUNS = 256
-# Of JSON, and of what else is kept of a run; the values that it stands for take some times as much.
+# In bytes of JSON; the Python values take several times as much.
 MAX_RETAINED_BYTES = 4 << 20
 _MAX_EVICTED_RESULTS = 1 << 14
 _UNAVAILABLE_OUTPUT: ModelOutputDict = {"type": "text", "value": "(this output cannot be shown)"}
 
 
 class ModelOutputFormatter:
-    """Shows the results of one `CodeModeTool`, each beside what its own run did. Safe to use from several threads.
+    """Formats the results of one `CodeModeTool` with details of the run of each. Thread-safe.
 
-    ``adds_run_details``: a result may be shown with more than its value.
+    ``adds_run_details``: whether an output can contain more than the value.
     """
 
     def __init__(self, options: ModelOutput, get_tool_formatter: Callable[[str], OutputFormatter | None]) -> None:
         self._options = options
-        self.has_rich_values = False  # whether a result may hold dates, bytes and sets
+        self.has_rich_values = False  # whether results can contain dates, bytes and sets
         self.adds_run_details = options.tells_of_runs or options.max_model_characters is not None
-        self._get_tool_formatter = get_tool_formatter  # a tool's own to_model_output, by the tool's name
+        self._get_tool_formatter = get_tool_formatter  # returns a tool's own to_model_output by its name
         self._runs: deque[_CompletedRun] = deque()
         self._retained_bytes = 0
-        self._evicted_results: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results that a run once gave
+        self._evicted_results: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results of evicted runs
         self._lock = forkable_lock()
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may have kept a run, or let go of one, that is not counted."""
+        """Recount retained bytes in a forked child: a thread of the parent may have been adding or evicting a run."""
         self._retained_bytes = sum(run.size for run in self._runs)
 
     def remember(
@@ -79,12 +79,11 @@ class ModelOutputFormatter:
         is_plain: bool = False,
         as_json: Any = None,
     ) -> None:
-        """Remember a run for its result, when anything of it is to be shown.
+        """Remember a run by its result, if its output needs details of the run.
 
-        ``trace`` None: the result is a recorded outcome, of which nothing is known here, and which must not pass for
-        another run's. So is what is too large to be kept. ``said`` stands in place of a result that is nothing, or of
-        one of ``json_bytes`` that is too large. ``is_plain``: it holds no content. ``as_json``: what it is without the
-        dates, bytes and sets that it holds.
+        ``trace`` is None for a recorded outcome, which must not match another run; the same holds for runs too large to
+        retain. ``replacement_text`` replaces a result that is None, or one of ``json_bytes`` that is too large.
+        ``is_plain``: the result contains no media. ``as_json``: the result without dates, bytes and sets.
         """
         if result is not None and not replacement_text and as_json is None and not self._options.tells_of_runs:
             return
@@ -116,19 +115,19 @@ class ModelOutputFormatter:
     def _evict(self, run: _CompletedRun) -> None:
         self._retained_bytes -= run.size
         if _may_be_interned(run.result):
-            # Whoever had it may still ask: an equal result of a later run under the same id must not pass for it.
+            # A caller may still hold this result: an equal one of a later run under the same id must not match it.
             self._evicted_results[run.outer_tool_call_id, type(run.result), run.result] = None
             if len(self._evicted_results) > _MAX_EVICTED_RESULTS:
                 self._evicted_results.popitem(last=False)
 
     def format(self, result: Any, tool_call_id: str | None) -> ModelOutputDict:
-        """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
+        """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt is not wrapped."""
         return to_content_output(*self.format_with_separate_media(result, tool_call_id))
 
     def format_with_separate_media(
         self, result: Any, tool_call_id: str | None
     ) -> tuple[ModelOutputDict, list[MediaContent]]:
-        """Return the same without images, audio and files, and these."""
+        """Return the output without images, audio and files, and the list of these."""
         if _is_interrupt(result):
             return format_result(result), []
         run, max_characters = self._find_run(result, tool_call_id), self._options.max_model_characters
@@ -150,7 +149,7 @@ class ModelOutputFormatter:
         return {"type": "json", "value": value}, parts
 
     def _add_run_details(self, result: Any, replacement_text: str, trace: Trace | None) -> dict[str, Any]:
-        """Return a result, or what is said in its place, beside what is to be told of its run."""
+        """Return a result, or its replacement text, with the configured details of its run."""
         value: dict[str, Any] = {"result": replacement_text if replacement_text and result is not None else result}
         if replacement_text and result is None:
             value["note"] = replacement_text
@@ -163,7 +162,7 @@ class ModelOutputFormatter:
         return value
 
     def _strip_unused_values(self, trace: Trace) -> Trace:
-        """Return the trace without what is never shown: it is kept for a while, and outputs may be large."""
+        """Return the trace without values that are never shown, which may be large."""
         from ...trace.events import NestedToolResultEvent
 
         outputs = self._options.include_nested_tool_outputs
@@ -174,7 +173,7 @@ class ModelOutputFormatter:
         return dataclasses.replace(trace, bridge_requests=requests)
 
     def _find_run(self, result: Any, tool_call_id: str | None) -> _CompletedRun | None:
-        """Return the one run that this result certainly came from, else None."""
+        """Return the run that certainly produced this result, or None."""
         with self._lock:
             if _may_be_interned(result) and (tool_call_id or "", type(result), result) in self._evicted_results:
                 return None
@@ -216,12 +215,12 @@ class ModelOutputFormatter:
 
 
 class OneCallOutputFormatter(ModelOutputFormatter):
-    """Shows the results of one call of the tool: a result is that of its last run, or of none that is known."""
+    """Formats the results of one tool call: a result belongs to the last run or to no known run."""
 
     def __init__(self, options: ModelOutput, get_tool_formatter: Callable[[str], OutputFormatter | None]) -> None:
         super().__init__(options, get_tool_formatter)
         self._last_run: _CompletedRun | None = None
-        self.adds_run_details = True  # its last run is known, whatever it gave
+        self.adds_run_details = True  # the last run is always known
 
     def remember(
         self,
@@ -234,7 +233,7 @@ class OneCallOutputFormatter(ModelOutputFormatter):
         is_plain: bool = False,
         as_json: Any = None,
     ) -> None:
-        """Remember the run, in place of the one before, however large it is."""
+        """Remember the run, of any size, in place of the previous one."""
         run = self._build_run(outer_tool_call_id, result, trace, replacement_text, json_bytes, is_plain, as_json)
         self._last_run = dataclasses.replace(run, result=result)
 
@@ -245,9 +244,9 @@ class OneCallOutputFormatter(ModelOutputFormatter):
 
 @record
 class _CompletedRun:
-    """A run that completed. Keeping the result itself means that no other object can ever take its identity.
+    """A completed run. It holds the result itself, so that no other object can get the same identity.
 
-    ``size`` counts the bytes that are kept. ``said`` is what a model reads in place of the result.
+    ``size`` is in bytes. ``replacement_text`` is what the model reads in place of the result.
     """
 
     outer_tool_call_id: str
@@ -259,10 +258,10 @@ class _CompletedRun:
     as_json: Any = None
 
     def may_have_returned(self, result: Any, tool_call_id: str | None) -> bool:
-        """Return True when the result may come from this run.
+        """Return True if the result may come from this run.
 
-        It is the very object. Values that are one object everywhere need the id, which is none of an invocation's own:
-        models repeat theirs, and two runs that gave the same value under one id cannot be told apart.
+        Other values are compared by identity. Values that Python may share (None, small numbers) also need the tool
+        call id. Models reuse ids, so two runs with equal values under one id cannot be distinguished.
         """
         if not _may_be_interned(result):
             return result is self.result and tool_call_id in (None, self.outer_tool_call_id)
@@ -270,14 +269,14 @@ class _CompletedRun:
 
 
 def _to_plain_json(result: Any) -> Any:
-    """Return a result with JSON in place of its dates, bytes and sets."""
+    """Return a result with dates, bytes and sets converted to JSON."""
     if isinstance(result, ContentResult):
         return ContentResult(_to_plain_json(result.value), result.content)
     return to_plain(to_tagged(result))
 
 
 def _may_be_interned(value: Any) -> bool:
-    """Return True for what Python may keep one object of: None, booleans, numbers, short text."""
+    """Return True if Python may share one object for equal values: None, booleans, numbers, short strings."""
     return value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 1)
 
 
@@ -288,7 +287,7 @@ def _strip_call_values(result: NestedToolResultEvent, *, keeps_output: bool) -> 
 
 
 def _estimate_trace_bytes(trace: Trace) -> int:
-    """Count what a trace keeps: the result, outputs, names and console output. What is too much is not counted on."""
+    """Return the size of a trace: result, outputs, names and console output. Stops above the limit."""
     size = trace.result_bytes or 0
     size += sum(len(request.label) for request in trace.bridge_requests) + sum(len(line.text) for line in trace.console)
     for request in trace.bridge_requests:
@@ -311,11 +310,11 @@ def _to_output(value: Any) -> ModelOutputDict:
 
 
 def _format_with_tool(formatter: OutputFormatter, output: Any) -> ModelOutputDict:
-    """Return what a tool's own function makes of its output; it is host code and may fail."""
+    """Return the output in the format of the tool's own function, which is host code and may fail."""
     try:
         output_value: Any = formatter(output)
         plain = decode_json(encode_json(output_value, what="the model output of a tool"))
-    except Exception as error:  # noqa: BLE001 - a summary must not cost the result it stands beside
+    except Exception as error:  # noqa: BLE001 - a failing summary must not lose the result
         log_tool_failure("to_model_output of a tool failed", error)
         return dict(_UNAVAILABLE_OUTPUT)
     if isinstance(plain, dict) and {"type", "value"} <= set(cast("dict[str, Any]", plain)):
@@ -324,7 +323,7 @@ def _format_with_tool(formatter: OutputFormatter, output: Any) -> ModelOutputDic
 
 
 def format_result(result: Any) -> ModelOutputDict:
-    """Return a result as it is shown with nothing beside it."""
+    """Return a result in the model output format without details of its run."""
     from ...interrupts.interrupt import Interrupt
 
     if isinstance(result, Interrupt):

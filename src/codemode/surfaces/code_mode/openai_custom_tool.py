@@ -1,4 +1,4 @@
-"""codeMode as a custom tool of OpenAI's Responses API: the model writes the program as raw text, not inside JSON."""
+"""Offer codeMode as a custom tool of OpenAI's Responses API, with raw text input."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _RAW_TEXT = "\nThe input is the program itself, as plain text: no JSON around it
 
 
 class OpenAICustomTool:
-    """Offers codeMode to the Responses API and answers its calls. `CodeModeTool.as_openai_custom_tool` makes it.
+    """codeMode for the Responses API: its definition and the answers to its calls.
 
-    Plain dicts in and out, as the API has them: no SDK is needed. Items may be objects of the SDK.
+    Create it with `CodeModeTool.as_openai_custom_tool`. Takes and returns plain dicts, so no SDK is needed; items may
+    also be objects of the SDK.
     """
 
     def __init__(
@@ -47,15 +48,16 @@ class OpenAICustomTool:
         }
 
     def is_call(self, item: Any) -> bool:
-        """Return True for an output item of a response that calls this tool."""
+        """Return True for an output item that calls this tool."""
         return (_get_field(item, "type"), _get_field(item, "name")) == ("custom_tool_call", self.name)
 
     async def answer(self, item: Any, call: CallContext | None = None) -> dict[str, Any] | Interrupt:
         """Run the program of a ``custom_tool_call`` and return the ``custom_tool_call_output`` for the next request.
 
-        A program that fails gives the text that tells the model why. One that paused gives its `Interrupt`, which is
-        for a person: `output_item` makes the item of what `CodeModeTool.resume` returns later. ``call`` says whose call
-        it is; its ``tool_call_id`` is the item's ``call_id`` unless it has one. Raises `ValueError` for another item.
+        A failed program gives a text that tells the model why. A paused program gives its `Interrupt`, which is not for
+        the model: pass what `CodeModeTool.resume` returns later to `output_item`. ``call`` is the call context; its
+        ``tool_call_id`` defaults to the item's ``call_id``. Raises `ValueError` for an item that is not a call of this
+        tool.
         """
         if not self.is_call(item):
             raise ValueError(
@@ -77,7 +79,7 @@ class OpenAICustomTool:
         return run_sync(self.answer(item, call))
 
     def output_item(self, call_id: str, result: Any, tool_call_id: str | None = None) -> dict[str, Any]:
-        """Return the item that answers a call with a result. ``tool_call_id`` is that of its run, if it is another."""
+        """Return the item that answers a call with a result. ``tool_call_id``: that of the run, default ``call_id``."""
         model_output = self._to_model_output(result, tool_call_id=tool_call_id or call_id)
         if model_output["type"] == "content":
             return _build_output_item(call_id, [_to_input_part(part) for part in model_output["value"]])
@@ -90,7 +92,7 @@ def _build_output_item(call_id: str, output: str | list[dict[str, Any]]) -> dict
 
 
 def _to_input_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part of content as an output of a tool may have it: text, an image or a file."""
+    """Return a content part in the API's format: text, image or file."""
     if part["type"] == "text":
         return {"type": "input_text", "text": part["text"]}
     url = f"data:{part['mediaType']};base64,{part['data']}"

@@ -1,4 +1,4 @@
-"""The profile of `codeMode`, and the outcome of a run as its value or error."""
+"""Define the profile of `codeMode`; convert an outcome to its value or error."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ CODE_MODE = Profile(
 
 
 def unwrap_outcome(outcome: RunOutcome) -> Any:
-    """Return the value or the interrupt that a run came to; raise its error."""
+    """Return the value or the interrupt of an outcome; raise its error."""
     error = outcome.error
     if error is None:
         return present_value(outcome) if outcome.interrupt is None else outcome.interrupt
     try:
         raise error
     finally:
-        del error, outcome  # the traceback holds this frame: nothing in it may hold the error
+        del error, outcome  # the traceback references this frame: avoid a reference cycle
 
 
 def present_value(outcome: RunOutcome) -> Any:
-    """Return the value of a run, with its images, audio, files, dates, bytes and sets in their places."""
+    """Return the value of a run with images, audio, files, dates, bytes and sets restored."""
     if outcome.is_tagged:
         outcome = with_python_values(outcome)
     contents = None if outcome.ledger is None else outcome.ledger.contents
@@ -44,7 +44,7 @@ def present_value(outcome: RunOutcome) -> Any:
 
 
 def with_presented_value(outcome: RunOutcome) -> RunOutcome:
-    """Return the outcome with that value."""
+    """Return the outcome with its presented value."""
     value = present_value(outcome)
     if value is outcome.value:
         return outcome
@@ -54,7 +54,7 @@ def with_presented_value(outcome: RunOutcome) -> RunOutcome:
 
 
 def with_python_values(outcome: RunOutcome) -> RunOutcome:
-    """Return the outcome with Python values in place of the tags of its value."""
+    """Return the outcome with the tags in its value converted to Python values."""
     from ...data.rich_values import from_tagged
     from ...execution.outcome import changed
 
@@ -62,7 +62,7 @@ def with_python_values(outcome: RunOutcome) -> RunOutcome:
 
 
 def without_tags(outcome: RunOutcome) -> RunOutcome:
-    """Return the outcome with JSON in place of the tags of its value, as a model is shown it."""
+    """Return the outcome with the tags in its value converted to JSON, as the model sees it."""
     from ...data.rich_values import to_plain
     from ...execution.outcome import changed
 

@@ -1,4 +1,4 @@
-"""Run one program over tools given with it, and resume a paused one."""
+"""Run one program with its tools, and resume a paused one."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ async def run_code_mode(
     call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
-    """Run one program once and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
+    """Run one program and return its value: plain JSON, None for undefined, or an `Interrupt` if it paused.
 
-    ``tools``: mapping name -> tool or an iterable of tools. ``call`` says whose call it is. Raises `CodeModeError` or
-    one of its subclasses.
+    ``tools``: a mapping of names to tools, or an iterable of tools. ``call``: the call context. Raises `CodeModeError`
+    or a subclass.
     """
     return unwrap_outcome(await _ProgramRunner(tools, options, pool).run(js, check_call(call)))
 
@@ -59,7 +59,7 @@ def run_code_mode_sync(
 
 
 class _ProgramRunner:
-    """Tools, options and pool of one run, checked."""
+    """The validated tools, options and pool of one run."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class _ProgramRunner:
         self._catalog = Catalog(collected)
         self._options = CodeModeOptions.of(options)
         self.pool = pool_or_default(pool)
-        # A `CodeModeTool` has compiled its schemas; those here are compiled when something asks for them.
+        # A `CodeModeTool` compiles its schemas at once; here they are compiled on first use.
         self._unloaded_schema_kinds = {
             kind for tool in collected.values() for kind in tool.schema_kinds
         } - _loaded_schema_kinds
 
     def require_parts(self) -> None:
-        """Raise `ValueError` for options that ask for what is not installed."""
+        """Raise `ValueError` for options that need an extra that is not installed."""
         with importing:
             require_optional_parts(self._options)
 
@@ -114,15 +114,15 @@ async def continue_interrupt(
     call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
-    """Answer pending requests and go on with the program. Returns its value, or an `Interrupt` with what still waits.
+    """Answer pending requests and resume the program. Returns its value, or an `Interrupt` with the requests left.
 
-    ``resolution`` answers the first request, ``resolutions`` any by id; a ``resolution`` of True or False approves or
-    denies every pending approval, and is refused where another kind of request waits. An approval is answered with
+    ``resolution`` answers the first request, ``resolutions`` any by id. A ``resolution`` of True or False approves or
+    denies all pending approvals, and is rejected if another kind of request is pending. Answer an approval with
     ``{"approved": bool, "reason"?: str, "input"?: edited}``, a call of unknown outcome with ``{"value": ...}``,
-    ``{"error": {"message": str}}`` or ``{"runAgain": True}``, a tool's own request with any JSON value. The same
-    answers again give the recorded outcome and run nothing. ``call`` has the ``conversation_id`` of the paused call,
-    if it had any. Raises `CodeModeProtocolError`, before anything runs, for
-    an interrupt that is not this host's, has expired or was changed, and for answers that do not fit.
+    ``{"error": {"message": str}}`` or ``{"runAgain": True}``, and a tool's own request with any JSON value. The same
+    answers again return the recorded outcome and run nothing. ``call`` needs the ``conversation_id`` of the paused
+    call, if it had one. Raises `CodeModeProtocolError` before anything runs for an interrupt that another host signed,
+    that expired or that was changed, and for invalid answers.
     """
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(call=check_call(call))
@@ -163,11 +163,11 @@ async def continue_approval(
     call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
-    """Answer approvals with responses as `get_approval_response` returns them, one or several.
+    """Answer approvals with one or several responses in the format of `get_approval_response`.
 
-    Each is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited, "toolCallId"?: str}``. What needs
-    approval in the rest of the run pauses again, whatever ``approval.mode`` is. Raises `CodeModeProtocolError` for a
-    malformed response or one for another request.
+    Each is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited, "toolCallId"?: str}``. Further
+    calls that need approval pause again, whatever ``approval.mode`` is. Raises `CodeModeProtocolError` for a malformed
+    response or one for another request.
     """
     responses = [approval_response] if isinstance(approval_response, Mapping) else list(approval_response)
     settings = CodeModeOptions.of(options)

@@ -1,4 +1,4 @@
-"""The one tool that a model sees: its description, its input, and how it runs."""
+"""The `codeMode` tool: its description, its input schema and its execution."""
 
 from __future__ import annotations
 
@@ -58,15 +58,16 @@ _INPUT_SCHEMA: dict[str, Any] = {
 
 
 class CodeModeTool(SyncForms):
-    """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
+    """One tool that runs programs over other tools. Create it with `create_code_mode_tool`."""
 
     name = CODE_MODE.outer_tool
 
     @staticmethod
     def fill_program_field(value: Any, field: str | Collection[str] = "js") -> Any:
-        """Return a tool's input whose program is in ``field``, where it came in another usual one; else as it is.
+        """Return a tool input with the program in ``field``, moved there from another common field name.
 
-        ``field`` may be all fields of the input, of which the program's is found.
+        ``field`` may also be all field names of the input; the one for the program is chosen. Other input is returned
+        as is.
         """
         return fill_program_field(value, field)
 
@@ -79,7 +80,7 @@ class CodeModeTool(SyncForms):
         library: ProgramLibrary | None = None,
     ) -> None:
         self.options, self.store = with_store(CodeModeOptions.of(options), store)
-        # A wrong origin and a missing extra are told of here, not in the first run.
+        # Report an invalid origin or a missing extra now, not in the first run.
         require_optional_parts(self.options)
         check_pool(pool)
         self._pool = pool
@@ -95,7 +96,7 @@ class CodeModeTool(SyncForms):
 
     @property
     def description(self) -> str:
-        """What the model reads: the rules, the tools as TypeScript, examples, saved programs."""
+        """What the model reads: the rules, the tools as TypeScript, an example and saved programs."""
         return described_with(self._description, self.library)
 
     @cached_property
@@ -119,12 +120,12 @@ class CodeModeTool(SyncForms):
         return {**_INPUT_SCHEMA, "properties": {"js": dict(_INPUT_SCHEMA["properties"]["js"])}}
 
     async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
-        """Run a program and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
+        """Run a program and return its value: plain JSON, None for undefined, or an `Interrupt` if it paused.
 
-        With ``execution_policy.values`` "rich" there may be `datetime`, `bytes` and `set` in it.
+        With ``execution_policy.values`` "rich" the value can contain `datetime`, `bytes` and `set`.
 
-        ``program`` is the JavaScript, or the tool input ``{"js": string}`` as a model sends it; ``call`` says whose
-        call it is. Raises `CodeModeError` or a subclass, `CodeModeToolError` for another input.
+        ``program``: the JavaScript, or the tool input ``{"js": string}``. ``call``: the call context. Raises
+        `CodeModeError` or a subclass; `CodeModeToolError` for any other input.
         """
         js = extract_program(program)
         if call is None and not self.options.has_state:
@@ -149,8 +150,8 @@ class CodeModeTool(SyncForms):
     ) -> Any:
         """Answer pending requests and resume the program; see `continue_interrupt`.
 
-        Uses this tool's tools, options and pool, and of ``call`` everything but ``tool_call_id`` and ``started_at_ms``,
-        which are those of the paused call.
+        Uses this tool's tools, options and pool, and ``call`` except for its ``tool_call_id`` and ``started_at_ms``,
+        which stay those of the paused call.
         """
         outer, state_location = self._prepare_outer_call(call := check_call(call))
         catalog = with_library(self.catalog, self.library, None, call, self._pool)
@@ -160,22 +161,22 @@ class CodeModeTool(SyncForms):
         return await self._finish_run(outcome, state_location)
 
     def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
-        """Return what the model is shown for a result: ``{"type": "text" | "json", "value": ...}``.
+        """Return a result in the format that the model sees: ``{"type": "text" | "json", "value": ...}``.
 
-        A program that returned nothing is told of with what it printed, where ``tool_call_id`` names its run.
-        With ``options.model_output`` the value is ``{"result", "nestedTools"?, "console"?}``, about the very run that
-        gave this result. Short results (None, numbers, booleans) need the ``tool_call_id`` of that run to be told
-        apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
+        For a program that returned nothing, the text contains its console output if ``tool_call_id`` identifies its
+        run. With ``options.model_output`` the value is ``{"result", "nestedTools"?, "console"?}`` of the run that
+        produced this result. Small results (None, numbers, booleans) need the ``tool_call_id`` of the run; a result
+        that matches no single run gets an empty summary. An `Interrupt` is never wrapped.
         """
         return self._output_formatter.format(result, tool_call_id)
 
     def to_model_parts(self, result: Any, *, tool_call_id: str | None = None) -> tuple[Any, list[MediaContent]]:
-        """Return the ``value`` of `to_model_output` without images, audio and files, and these, for plugins."""
+        """Return the ``value`` of `to_model_output` without images, audio and files, and these. For plugins."""
         output, media = self._output_formatter.format_with_separate_media(result, tool_call_id)
         return output["value"], media
 
     def as_openai_custom_tool(self) -> OpenAICustomTool:
-        """Return this tool for OpenAI's Responses API as a custom tool, whose input is the program as raw text."""
+        """Return this tool as a custom tool of OpenAI's Responses API, whose input is the program as raw text."""
         from .openai_custom_tool import OpenAICustomTool
 
         return OpenAICustomTool(
@@ -183,24 +184,24 @@ class CodeModeTool(SyncForms):
         )
 
     def for_one_call(self) -> CodeModeTool:
-        """Return this tool as if it had never run: its results are told apart from all others, whatever their ids.
+        """Return a copy of this tool for one call, for plugins that format each result at once.
 
-        For plugins, which show each result as it comes.
+        Its results are never confused with those of other calls, even if ids repeat.
         """
         tool = copy(self)
         tool._output_formatter = OneCallOutputFormatter(self.options.model_output, self._get_tool_formatter)  # noqa: SLF001 - of the class
         return tool
 
     def without_journal(self) -> CodeModeTool:
-        """Return this tool without its journal: for plugins whose engine keeps a record of every call itself."""
+        """Return a copy of this tool without a journal, for plugins whose engine records every call itself."""
         tool = copy(self)
         tool.options = self.options.without_journal()
         return tool
 
     def _prepare_outer_call(self, call: CallContext) -> tuple[OuterCall, StatePlace | None]:
-        """Return the call as its runs have it, and where its programs leave values for each other.
+        """Return the outer call of a run, and where its programs share values.
 
-        Raises `TypeError` for a place that is none.
+        Raises `TypeError` for an invalid state store.
         """
         state_location = state_place(self.options, call)
         if state_location is not None:
@@ -208,7 +209,7 @@ class CodeModeTool(SyncForms):
         return OuterCall(call=call, is_traced=self.options.model_output.tells_of_runs), state_location
 
     async def _finish_run(self, outcome: RunOutcome, state_location: StatePlace | None, js: str = "") -> Any:
-        """Return or raise what a run came to; what is to be shown beside its result is kept."""
+        """Return the value or raise the error of a run; remember what its model output needs."""
         if outcome.status == "failed" and state_location is not None:
             from ...execution.program_state import keep_call_results
 
@@ -234,7 +235,7 @@ class CodeModeTool(SyncForms):
         return outcome.value
 
     async def _build_replacement_text(self, outcome: RunOutcome, state_location: StatePlace | None, js: str) -> str:
-        """Return what a model reads in place of a result that is nothing, or too large."""
+        """Return the text that replaces a result of None or a result that is too large."""
         value, max_characters = outcome.value, self.options.model_output.max_model_characters
         if value is None:
             from ...execution.outcome_texts import no_result_text
@@ -242,7 +243,7 @@ class CodeModeTool(SyncForms):
             return no_result_text(outcome, js)
         if max_characters is None or not is_beyond(value, max_characters, outcome.result_bytes):
             return ""
-        from ...execution.program_state import told_of_large  # late: it brings the ledger along
+        from ...execution.program_state import told_of_large  # late: it imports the ledger
 
         return await told_of_large(outcome, max_characters, state_location)
 
@@ -261,25 +262,25 @@ def create_code_mode_tool(
 ) -> CodeModeTool:
     """Turn many tools into one.
 
-    ``tools``: a mapping name -> tool or an iterable of tools; a tool is a `Tool`, a function, or a framework's tool
-    object. ``options``: `CodeModeOptions` or a mapping. ``pool``: a `WorkerPool`; the process-wide one when None.
-    ``store``: an interrupt store or its URL, such as ``sqlite:///pauses.db``, through which pauses outlive this
-    process: calls that need approval pause, any process with the key in ``CODEMODE_SIGNING_KEY`` can resume them, and
-    only one does. It is `CodeModeTool.store` then. ``library``: programs that were saved, which programs call as
-    ``saved.name(input)``. Raises `ValueError` for wrong options, names, schemas, pools or
-    stores, where there is no such key, and for what is no tool.
+    ``tools``: a mapping of names to tools, or an iterable of tools; a tool is a `Tool`, a function or a framework's
+    tool object. ``options``: `CodeModeOptions` or a mapping. ``pool``: a `WorkerPool`; None for the process-wide pool.
+    ``store``: an interrupt store or its URL, such as ``sqlite:///pauses.db``. With a store, calls that need approval
+    pause, pauses survive this process, and any process with the key in ``CODEMODE_SIGNING_KEY`` can resume them,
+    exactly once; the store is then `CodeModeTool.store`. ``library``: saved programs, which programs call as
+    ``saved.name(input)``. Raises `ValueError` for invalid tools, options, names, schemas, pools or stores, and for a
+    store without a key.
     """
     return CodeModeTool(tools, options, pool, store, library)
 
 
 def extract_program(value: object) -> str:
-    """Return the program of a call: a text itself, or that in ``{"js": string}``. Raises `CodeModeToolError`."""
+    """Return the program from a text or ``{"js": string}``. Raises `CodeModeToolError` for anything else."""
     if isinstance(value, str):
         return value
     value_type: Any = type(value)
     filled: Any = value
     if value_type is dict and len(filled) == 1 and type(js := filled.get("js")) is str:
-        return js  # as models mostly send it
+        return js  # the usual input
     filled = fill_program_field(value, "js")
     is_mapping = type(value) is dict or isinstance(value, Mapping)
     if is_mapping and isinstance(js := filled.get("js"), str) and len(filled) == 1:

@@ -1,4 +1,4 @@
-"""The hidden catalog of a pair: what programs find in it, ask of it and call by id."""
+"""The catalog of exec and wait: tools that programs find, describe and call by id."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TOOL_CALL = "tools.{name}(input)"
 
 
 class ViewableCatalog(Protocol):
-    """What a view needs of its catalog."""
+    """The catalog methods that a view needs."""
 
     @property
     def servers(self) -> tuple[McpServer, ...]: ...
@@ -68,7 +68,7 @@ class ViewableCatalog(Protocol):
 
 
 class CatalogView:
-    """What one program asks and is given of a catalog; it is that catalog in all else."""
+    """A catalog as one program sees it."""
 
     def __init__(self, catalog: ViewableCatalog, included: int, scopes: Scopes | None = None) -> None:
         self._catalog = catalog
@@ -85,7 +85,7 @@ class CatalogView:
         return isinstance(name, str) and self.get(name) is not None
 
     def get(self, name: str) -> PreparedTool | None:
-        """Return the tool of exactly this id, or what stands behind this path of a namespace."""
+        """Return the tool of this id or of this namespace path."""
         if self._scopes is not None and name in self._scopes.tools:
             return self._scopes.tools[name]
         return self._catalog.get(name)
@@ -95,7 +95,7 @@ class CatalogView:
 
     @property
     def server_tools(self) -> dict[str, list[str]]:
-        """What programs call the tools of servers that have been listed, by their ids."""
+        """The names in programs of the tools of listed servers, by id."""
         servers = self._catalog.servers
         return {
             mcp_server.tool.id: [f"{MCP}.{server.name}.{name}" for name in mcp_server.names]
@@ -105,17 +105,17 @@ class CatalogView:
 
     @property
     def language_names(self) -> tuple[str, ...]:
-        """None, as of the catalog."""
+        """Empty, as for the catalog."""
         return ()
 
     @property
     def may_ask(self) -> bool:
-        """True when a call of some tool may wait for a person."""
+        """True if a call of some tool can wait for a person."""
         return self._catalog.may_ask
 
     @property
     def warnings(self) -> list[str]:
-        """What a model should know of the list, and of the servers, that its program looks at."""
+        """Warnings about the tool list and the servers that the program uses."""
         if not self._included & (INCLUDE_ENTRIES | INCLUDE_SERVERS):
             return []
         left_out = self._catalog.entries_text[1] if self._included & INCLUDE_ENTRIES else 0
@@ -126,12 +126,12 @@ class CatalogView:
         return [*truncation, *(warning for server in servers if (warning := server.warning) is not None)]
 
     def under(self, given: Mapping[str, Any] | None) -> CatalogView:
-        """Return all of it. Raises `CodeModeProtocolError` for a program that was begun over another catalog."""
+        """Return the view itself. Raises `CodeModeProtocolError` for a program that started with another catalog."""
         self._catalog.require_same(given)
         return self
 
     def given_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - as above
-        """Return the texts that a program may look at."""
+        """Return the texts that the program can read."""
         data: dict[str, Any] = {}
         if self._included & INCLUDE_ENTRIES:
             data["entries"] = self._catalog.entries_text[0]
@@ -145,7 +145,7 @@ class CatalogView:
         return data
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
-        """Return the error of a program that uses modules, or names that are not there; nothing of it runs."""
+        """Return the error for a program that uses modules or undefined names, which therefore does not run."""
         program_facts = mapping_or_empty(facts)
         uses = [use for use in list_or_empty(program_facts.get("modules")) if _has_position(use)]
         if not uses:
@@ -158,7 +158,7 @@ class CatalogView:
         )
 
     def _check_free_names(self, facts: Facts | None) -> CodeModeError | None:
-        from ...protocol.ending_errors import syntax_error  # late: making a pair runs no program
+        from ...protocol.ending_errors import syntax_error  # late: creating the tools runs no program
         from ...source.checks import check_free_names
 
         name_problems = check_free_names(facts, self._list_unambiguous_names(), self._collect_globals(), _TOOL_CALL)
@@ -169,19 +169,19 @@ class CatalogView:
         return frozenset((*GLOBALS, "tools", *scope_globals))
 
     def _list_unambiguous_names(self) -> list[str]:
-        """Return the names on ``tools`` that exactly one tool has."""
+        """Return the names on ``tools`` that belong to exactly one tool."""
         counts = Counter(tool_id.rpartition(":")[2].replace("-", "_") for tool_id in self._catalog)
         return [name for name, count in counts.items() if count == 1]
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:  # noqa: ARG002
-        """Return what lists the servers that a program may use, if there is one that has not been listed."""
+        """Return a coroutine that lists servers that the program may use, if any are unlisted."""
         uses = self._included & INCLUDE_SERVERS or (given is not None and "servers" in given)
         if not uses or all(server.is_listed for server in self._catalog.servers):
             return None
         return self._catalog.list_servers(given)
 
     def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-        """Nothing: they are what the host says."""
+        """Accept any tools: the host is responsible for them."""
 
 
 def _has_position(use: Any) -> bool:
@@ -198,14 +198,11 @@ _CATALOG_KEY = "catalog"
 
 
 class ServerUnavailableError(CodeModeError):
-    """A program cannot go on now, for a server that it uses is not there; nothing is lost."""
+    """A program cannot resume now because a server that it uses is unavailable; nothing is lost."""
 
 
 class ExecCatalog:
-    """The tools of a pair by id, in order of ids. Unchanging; safe to use from several threads.
-
-    ``gives`` says what a program is given of it: the texts of ``ALL_TOOLS`` and of the safe names, or neither.
-    """
+    """The tools of exec and wait, in order of ids. Immutable and thread-safe."""
 
     def __init__(
         self,
@@ -241,12 +238,12 @@ class ExecCatalog:
 
     @property
     def language_names(self) -> tuple[str, ...]:
-        """None: what the language reads never leads to a tool."""
+        """Empty: implicit property reads of the language never reach a tool."""
         return ()
 
     @property
     def may_ask(self) -> bool:
-        """True when a call of some tool may wait for a person."""
+        """True if a call of some tool can wait for a person."""
         return self._may_ask
 
     @cached_property
@@ -255,7 +252,7 @@ class ExecCatalog:
         return servers_may_ask or any(server.tool.may_ask for server in self._entries.values())
 
     def get(self, name: str) -> PreparedTool | None:
-        """Return the tool of exactly this id: of the catalog, or of a server."""
+        """Return the tool of this id, from the catalog or a server."""
         found = self._entries.get(name)
         if found is not None:
             return found.tool
@@ -264,8 +261,8 @@ class ExecCatalog:
         return next((tool for server in self.servers if (tool := server.get(name)) is not None), None)
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
-        """Return the error for an id that leads to no tool: near ones, and the way to find the right one."""
-        name = name.removeprefix("unknown ")  # as the kernel has it for ids that no program calls
+        """Return the error for an unknown id, with similar ids and how to find the right one."""
+        name = name.removeprefix("unknown ")  # prefix of the guest runtime for ids that programs cannot call
         quoted, similar = name[:_MAX_QUOTED_CHARACTERS], self.nearest(name)
         message = (
             f"There is no tool with the id {quoted!r}.{did_you_mean(similar)} Find ids with"
@@ -277,7 +274,7 @@ class ExecCatalog:
         return error
 
     def nearest(self, name: str) -> list[str]:
-        """Return at most three ids that a text may have meant: those of tools of that name, or alike."""
+        """Return at most three ids with the same or a similar tool name."""
         by_name = self._ids_by_name.get(name) or self._ids_by_name.get(name.rpartition(":")[2])
         if by_name:
             return by_name[:3]
@@ -295,10 +292,10 @@ class ExecCatalog:
             found.setdefault(entry.name, []).append(entry.id)
         return found
 
-    # -- what a program asks
+    # --- questions of programs ---
 
     def ask(self, name: str, argument: Any) -> Any:
-        """Return what ``tools.search`` and ``tools.describe`` give. Raises `CodeModeToolError`."""
+        """Return the result of ``tools.search``, ``tools.describe`` or a lookup. Raises `CodeModeToolError`."""
         arguments = argument if is_array(argument) else []
         if name == "search":
             return self._search(*_first_two(arguments))
@@ -325,7 +322,7 @@ class ExecCatalog:
         max_results = int(min(limit, self._options.max_search_limit))
         entries = self.entries
         found = [entries[at].summary for at, _score in self._index.search(query[:_MAX_QUERY_CHARACTERS], max_results)]
-        self._counts.add("search")  # at the end: what takes long is begun again in a thread
+        self._counts.add("search")  # last: a slow search starts again in a thread
         return found
 
     def _describe(self, tool_id: Any) -> dict[str, Any]:
@@ -345,10 +342,10 @@ class ExecCatalog:
             raise CodeModeToolError("MCP has no such server")
         return describe_api(found, tool, options)
 
-    # -- what a program is given
+    # --- data of programs ---
 
     def view(self, code: str, scopes: Scopes | None = None) -> CatalogView:
-        """Return the catalog as a program sees it that says this: with all that it may look at, and its scopes."""
+        """Return the catalog as this program sees it: with the texts that its code may read, and its namespaces."""
         has_escapes = "\\u" in code
         entries = INCLUDE_ENTRIES if has_escapes or "ALL_TOOLS" in code else 0
         names = INCLUDE_NAMES if has_escapes or _USES_TOOLS.search(code) else 0
@@ -358,7 +355,7 @@ class ExecCatalog:
 
     @property
     def entries_text(self) -> tuple[str, int]:
-        """The text of ``ALL_TOOLS``, and how many tools it leaves out, for it would be too long."""
+        """The text of ``ALL_TOOLS``, and how many tools it omits because of its maximum size."""
         return self._entries_text
 
     @cached_property
@@ -375,7 +372,7 @@ class ExecCatalog:
 
     @property
     def names_text(self) -> str:
-        """The safe names that exactly one tool has, with its id, as JSON."""
+        """JSON that maps each unambiguous safe name to its tool id."""
         return self._names_text
 
     @cached_property
@@ -388,36 +385,36 @@ class ExecCatalog:
 
     @cached_property
     def invocation_data(self) -> WrittenObject:
-        """What every program is given: what tells this catalog from another one, for a program that goes on later."""
+        """The data of each invocation: a digest of the catalog, checked when a program resumes."""
         texts = (" ".join((entry.id, *entry.tool.schema_texts)) for entry in self._entries.values())
         return WrittenObject({_CATALOG_KEY: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]})
 
     @property
     def servers_text(self) -> str:
-        """What a program is told of the servers that could be listed, as JSON."""
+        """The listed servers as a program sees them, as JSON."""
         return encode_json(
             {server.name: server.program_view for server in self.servers if server.is_listed}, what="the servers"
         )
 
     @property
     def servers_digest(self) -> str:
-        """What tells the tools of the servers from others."""
+        """A digest of the tools of all servers."""
         server_texts = "\n".join(f"{server.owner} {server.digest}" for server in self.servers)
         return hashlib.sha256(server_texts.encode()).hexdigest()[:32]
 
     async def list_servers(self, invocation_data: Mapping[str, Any] | None = None) -> None:
-        """List the servers that have not been listed yet. What fails is left out.
+        """List the servers that are not listed yet; servers that fail are left out.
 
-        Raises as `require_servers` for a program that goes on, of which ``invocation_data`` is what it was given.
+        Raises as `require_servers` does for a program that resumes with this ``invocation_data``.
         """
         import asyncio
 
-        seconds = self._options.waits_ms / 2000  # the program is to have some of its time
+        seconds = self._options.waits_ms / 2000  # leave the program half of the time
         await asyncio.gather(*(server.list(seconds) for server in self.servers if not server.is_listed))
         self.require_servers(invocation_data)
 
     def require_same(self, invocation_data: Mapping[str, Any] | None) -> None:
-        """Refuse a program that was begun over another catalog. Raises `CodeModeProtocolError`."""
+        """Raise `CodeModeProtocolError` for a program that started with another catalog."""
         if invocation_data is self.invocation_data:
             return
         if invocation_data is not None and invocation_data.get(_CATALOG_KEY) != self.invocation_data[_CATALOG_KEY]:
@@ -426,25 +423,22 @@ class ExecCatalog:
             self.require_servers(invocation_data)
 
     def require_servers(self, invocation_data: Mapping[str, Any] | None) -> None:
-        """Refuse a program that was begun over other servers, or other tools of theirs, as far as they are listed.
-
-        Raises `CodeModeProtocolError`.
-        """
+        """Raise `CodeModeProtocolError` for a program that started with other servers or server tools."""
         started_digest = None if invocation_data is None else invocation_data.get(SERVERS_DIGEST)
         if started_digest is None or started_digest == self.servers_digest:
             return
         missing = [server.name for server in self.servers if not server.is_listed]
-        if missing:  # it may be there again later
+        if missing:  # it may be available later
             raise ServerUnavailableError(f"the server MCP.{missing[0]} cannot be listed now")
         raise _catalog_changed_error("the tools of the servers have changed")
 
     def prepare(self) -> None:
-        """Write now what programs are given, for with thousands of tools it would hold an event loop."""
+        """Build the texts for programs now: with thousands of tools this would block an event loop."""
         _ = self.invocation_data, self.entries_text, self.names_text
 
     @property
     def by_source(self) -> dict[str, int]:
-        """How many tools there are of each kind of source, as far as servers have been listed."""
+        """The number of tools of each kind of source; server tools count once listed."""
         if not self.servers:
             return self._by_source
         return {**self._by_source, MCP: sum(len(server.tools) for server in self.servers)}
@@ -469,7 +463,7 @@ def _search_name(entry: CatalogEntry) -> str:
 
 @dataclass(frozen=True)
 class PairContext:
-    """Made once with the pair; nothing in it changes, but what is counted."""
+    """What all parts of exec and wait share. Immutable except for the counts."""
 
     catalog: ExecCatalog
     options: ExecWaitOptions
@@ -482,19 +476,19 @@ class PairContext:
     library: ProgramLibrary | None = None
 
     def view(self, code: str, scopes: Scopes | None, call: CallContext, pool: WorkerPool | None) -> CatalogView:
-        """Return the catalog as a program sees it, and its saved programs: these may look at all of it."""
+        """Return the catalog as a program and its saved programs see it; saved programs can read all texts."""
         searched_code = f"{code}\ntools[name]; ALL_TOOLS; MCP" if self.library is not None and "saved" in code else code
         view = self.catalog.view(searched_code, scopes)
         return cast("CatalogView", with_library(view, self.library, code, call, pool))
 
     async def create_scopes(self, context: Any) -> Scopes | None:
-        """Return the namespaces of a program with this context. Raises `InvalidConfigError`."""
+        """Return the namespaces for a program with this context. Raises `InvalidConfigError`."""
         if self.namespaces is None:
             return None
         return await create_scopes(self.namespaces.visible(self.catalog.entries), context)
 
     def create_outer_call(self, call: CallContext, run: ProgramRun) -> OuterCall:
-        """Return what every part of a run carries, and note where its program keeps values for later ones."""
+        """Return the outer call of a run, and store where its program shares values."""
         scope = call.conversation_id
         binding = scope_binding(scope or "") if scope or self.stored is not None else None
         scoped_call = call if call.conversation_id == binding else replace(call, conversation_id=binding)

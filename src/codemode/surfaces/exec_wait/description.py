@@ -1,4 +1,4 @@
-"""What a model reads of exec and wait: the rules, and as many tools as fit into a bounded index."""
+"""Build the descriptions and input schemas of exec and wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sources import CatalogEntry
 
 MAX_INDEX_CHARACTERS = 7_000
 _MAX_SIGNATURE_CHARACTERS = 400
-_MAX_LATE_SCHEMAS = 20  # a schema is compiled for each: a program over more of them is not to wait for that
+_MAX_LATE_SCHEMAS = 20  # each compiles a schema, which takes time
 _MAX_SERVERS = 50
 
 _RULES = """\
@@ -47,7 +47,7 @@ def describe_exec(
     has_state: bool = False,
     may_queue: bool = False,
 ) -> str:
-    """Return the description of exec; the same tools give the same text. ``servers`` are those of MCP.
+    """Return the description of exec. The same tools always give the same text. ``servers``: names of MCP servers.
 
     ``may_queue``: calls beyond ``options.max_pending_tool_calls`` wait instead of failing.
     """
@@ -84,7 +84,7 @@ def _describe_servers(servers: Sequence[str]) -> str:
 
 
 def _list_entries(entries: Sequence[CatalogEntry]) -> str:
-    """Return signatures, those with outputs first, and how many tools are not among them."""
+    """Return signatures, tools with output schemas first, and the number of omitted tools."""
     ordered = sorted(
         entries, key=lambda entry: (not entry.tool.is_late and entry.tool.output_json_schema is None, entry.id)
     )
@@ -112,7 +112,7 @@ def _iter_entry_lines(entries: Sequence[CatalogEntry]) -> Iterable[str]:
 def _format_signature(entry: CatalogEntry) -> str:
     calls, aliases = call_types([entry.tool], has_comments=False)
     text = " ".join(calls[0].split())
-    # A type that needs a declaration of its own is read with describe.
+    # Types with declarations of their own are left to describe.
     return "" if aliases or len(text) > _MAX_SIGNATURE_CHARACTERS else text
 
 

@@ -1,4 +1,4 @@
-"""The pair exec and wait: two tools over a hidden catalog, and the event loop of sync callers."""
+"""The tools exec and wait over a catalog, and the event loop of sync callers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class PairTool:
-    """One of the two tools: what a model reads of it, and how it is called."""
+    """One of the two tools, exec or wait."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class PairTool:
         return self._describe(None)
 
     def describe(self, context: Any) -> str:
-        """Return what the model reads where prompts of namespaces are functions of a context, as `execute` gets it."""
+        """Return the description for a context, which is passed to prompts of namespaces that are functions."""
         return self._describe(context)
 
     @property
@@ -92,33 +92,33 @@ class PairTool:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What tells this tool from another one of its name: ``toolKind``, and ``toolInputKind`` as far as it is fixed.
+        """The kind of this tool: ``toolKind``, and ``toolInputKind`` if all inputs have the same.
 
-        A framework's plugin puts it into the metadata of its tool.
+        Plugins copy it into the metadata of the framework's tool.
         """
         return self._kinds.static_metadata()
 
     def metadata_of(self, input: Any) -> dict[str, str]:  # noqa: A002 - the name that every framework uses
-        """Return `metadata` of one call: ``toolInputKind`` is the language that its input says, when there is one."""
+        """Return `metadata` for one call: ``toolInputKind`` is the language in its input, if any."""
         return self._kinds.call_metadata(input)
 
     async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
-        """Return a result, plain JSON, or an `Interrupt` when the program waits for a person.
+        """Return a result as plain JSON, or an `Interrupt` if the program waits for a person.
 
-        ``program`` is ``{code, language?}`` for exec, ``{runId}`` for wait, or the code or the run id itself. A result
-        has ``status`` "completed" (with ``value``), "waiting" (``runId``, ``reason`` "yield" or "pending_tools",
-        ``pendingToolCalls``) or "failed" (``error``, a text, and ``code``), and with each ``telemetry``, and ``output``
-        where something new was written. Runs belong to the ``conversation_id`` of ``call``: no other conversation can
-        continue them. The same ``tool_call_id`` again in the same conversation, with the same input, gives the recorded
-        result. Raises nothing that belongs to the program or to the host; only `asyncio.CancelledError`.
+        ``program``: ``{code, language?}`` for exec, ``{runId}`` for wait, or the code or run id itself. A result has
+        the ``status`` "completed" (with ``value``), "waiting" (with ``runId``, ``reason`` "yield" or "pending_tools",
+        and ``pendingToolCalls``) or "failed" (with ``error``, a text, and ``code``). It always has ``telemetry``, and
+        ``output`` if there is new output. Only the conversation of ``call.conversation_id`` can continue a run. A
+        repeated ``tool_call_id`` with the same input in the same conversation returns the recorded result. Errors of
+        the program and the host become results; only `asyncio.CancelledError` is raised.
         """
         return await self._run(self._input(program), call)
 
     def execute_sync(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
-        """Do what `execute` does, from code that is not async: on a loop of the pair's own, where runs go on.
+        """Do what `execute` does, from sync code, on an event loop in the background, where runs continue.
 
-        Tools and sessions that belong to another event loop are called on that one with `execute` alone. Raises
-        `RuntimeError` inside a workflow of Temporal.
+        Use `execute` for tools and sessions that belong to another event loop. Raises `RuntimeError` inside a Temporal
+        workflow.
         """
         return self._run_sync(self.execute(program, call))
 
@@ -130,7 +130,7 @@ ResultT = TypeVar("ResultT")
 
 
 class BackgroundLoop:
-    """A loop that is started when somebody needs it, and ends with the pair or the process."""
+    """An event loop in a thread, started on first use. It ends with its owner or the process."""
 
     def __init__(self) -> None:
         self._lock = forkable_lock()
@@ -139,12 +139,12 @@ class BackgroundLoop:
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: the thread that runs it is not in it."""
+        """Drop the loop in a forked child, which does not have its thread."""
         leave_to_the_parent(self._loop)
         self._loop, self._thread = None, None
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine on the loop, and wait for it in this thread. Raises `RuntimeError` on the loop itself."""
+        """Run a coroutine on the loop and wait for it. Raises `RuntimeError` on the loop itself."""
         import asyncio
 
         try:
@@ -165,7 +165,7 @@ class BackgroundLoop:
             raise
 
     async def aclose(self) -> None:
-        """End the loop and its thread."""
+        """Stop the loop and its thread."""
         import asyncio
 
         with self._lock:
@@ -185,7 +185,7 @@ class BackgroundLoop:
                     target=_run_loop, args=(self._loop,), name="codemode-exec-wait", daemon=True
                 )
                 self._thread.start()
-                # A pair that nobody has any more leaves no thread behind.
+                # Stop the thread when the owner is garbage-collected.
                 weakref.finalize(self, _stop_loop, self._loop).atexit = False
             return self._loop
 
@@ -211,13 +211,13 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class ExecWaitTools:
-    """The pair over a set of tools. Make it with `create_exec_wait_tools`. Safe to use from several threads."""
+    """The tools exec and wait over a catalog. Create them with `create_exec_wait_tools`. Thread-safe."""
 
     name = EXEC
 
     @staticmethod
     def read_direct_names(direct: Iterable[Any]) -> tuple[str, ...]:
-        """Return the names of the tools, or the names, that the model calls itself. Raises `InvalidConfigError`."""
+        """Return the names of tools that the model calls directly. Raises `InvalidConfigError`."""
         if isinstance(direct, str):
             raise InvalidConfigError(f"direct must be a list of names or tools, got {direct!r}")
         names = tuple(dict.fromkeys(_read_direct_name(item) for item in direct))
@@ -273,11 +273,11 @@ class ExecWaitTools:
 
     @property
     def telemetry(self) -> dict[str, Any]:
-        """Counts since the pair was made by name, ``caps`` by code, and ``catalog``: how many tools of each source."""
+        """Counters by name, ``caps`` by error code, and ``catalog``: the number of tools by source."""
         return {**self._counts.to_dict(), "catalog": self.catalog.by_source}
 
     def _describe_current(self, entries: Sequence[CatalogEntry], servers: Sequence[str], context: Any) -> str:
-        """Return what a model reads of exec, without a context made anew only where the namespaces have changed."""
+        """Return the description of exec; without a context it is cached until the namespaces change."""
         registry, described = self._namespaces, self._cached_description
         if registry is not None and context is not None:
             texts = [visible_namespace.describe(context) for visible_namespace in registry.visible(entries)]
@@ -304,10 +304,10 @@ class ExecWaitTools:
             )
 
     def runs(self, conversation_id: str | None = None) -> tuple[RunInfo, ...]:
-        """Return the runs of a conversation in this process: those that run or wait, and recent ones that have ended.
+        """Return the active and recently ended runs of a conversation in this process.
 
-        Ended ones stay for ``snapshot_ttl_seconds``. One that is parked waits, with the tools that a person is asked
-        about; what another process has is in the store alone.
+        Ended runs are kept for ``snapshot_ttl_seconds``. A run that waits for a decision in the store lists the tools
+        to decide on. Runs of other processes are only in the store.
         """
         return self._runner.runs.list_infos(conversation_id or "")
 
@@ -319,14 +319,13 @@ class ExecWaitTools:
         *,
         resolutions: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Answer what a program waits for; return what exec or wait would have.
+        """Answer the pending requests of a program; return what exec or wait would return.
 
-        Answers are as in `CodeModeTool.resume`; the ``conversation_id`` of ``call`` is that of the exec. Raises
-        `CodeModeProtocolError` for an interrupt or an answer that is not valid, or of another conversation, catalog or
-        key; nothing has run then.
+        Answers are as in `CodeModeTool.resume`; ``call`` needs the ``conversation_id`` of the exec. Raises
+        `CodeModeProtocolError` before anything runs for an invalid interrupt or answer, or one of another conversation,
+        catalog or key.
 
-        A `Record`, as a `Resumer` gives one, knows its own conversation, and its program is continued through every
-        rest.
+        A `Record`, as a `Resumer` passes it, knows its conversation; its program runs through all suspensions.
         """
         answers = {"resolution": resolution, "resolutions": resolutions}
         return await self._runner.resume(interrupt, answers, call)
@@ -339,7 +338,7 @@ class ExecWaitTools:
         *,
         resolutions: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Do what `resume` does, from code that is not async: on the loop that sync callers of this pair share."""
+        """Do what `resume` does, from sync code, on the event loop that sync callers share."""
         return self.run_sync(self.resume(interrupt, resolution, call, resolutions=resolutions))
 
     async def abort(
@@ -350,19 +349,19 @@ class ExecWaitTools:
         reason: str = "the run was aborted",
         only_in_flight: bool = False,
     ) -> int:
-        """End the runs of a conversation, or that one, with their calls; return how many. Their places are free.
+        """Abort the runs of a conversation, or one of them, with their calls; return how many.
 
-        ``only_in_flight``: those that wait with calls in flight, and none that wait for a person or for nothing.
+        ``only_in_flight``: only runs with calls in flight, not those that wait for a person or only yielded.
         """
         scope = conversation_id or ""
         return await self._runner.abort(scope, run_id, reason, only_in_flight=only_in_flight)
 
     def show(self, direct: Sequence[str]) -> None:
-        """Note which tools stand visible beside the pair, for telemetry."""
+        """Record the names of the tools that stay visible, for telemetry."""
         self._counts.record_visible_tools((EXEC, WAIT, *direct))
 
     async def aclose(self) -> None:
-        """End every run, and the loop that sync callers share. Others may go on with what a store keeps."""
+        """End all runs and the loop of sync callers. Runs in a store can continue in other processes."""
         try:
             await self._runner.aclose()
         finally:
@@ -370,7 +369,7 @@ class ExecWaitTools:
             await self._background_loop.aclose()
 
     def run_sync(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run something on the loop that sync callers of this pair share."""
+        """Run a coroutine on the event loop that sync callers share."""
         return self._background_loop.run(work)
 
 
@@ -379,20 +378,20 @@ ExecWaitTools.resume.takes_record = True  # pyright: ignore[reportFunctionMember
 
 @dataclass(frozen=True)
 class RunStorage:
-    """Where runs are kept: a store, and whose they are in it."""
+    """The store for runs, with their tenant and app."""
 
     store: InterruptStore | None = None
     tenant: str = ""
     app: str = ""
 
     def __post_init__(self) -> None:
-        """Check what they are. Raises `InvalidConfigError`, a `ValueError`."""
+        """Check the types. Raises `InvalidConfigError`, a `ValueError`."""
         for name, value in (("tenant", self.tenant), ("app", self.app)):
             if not isinstance(cast("Any", value), str):
                 raise InvalidConfigError(f"{name} must be a string or None, got {value!r}")
 
     def apply_to_settings(self, settings: CodeModeOptions) -> CodeModeOptions:
-        """Return the settings with guard and journal of the store, unless they have their own."""
+        """Return the settings with the store's guard and journal, unless they have their own."""
         if self.store is None:
             return settings
         try:
@@ -401,7 +400,7 @@ class RunStorage:
             raise InvalidConfigError(str(error)) from error
         continuation = settings.continuation
         keys = continuation.keys if continuation.keys is not None or get_configured_keys() else read_environment_keys()
-        if keys is None and not get_configured_keys():  # of a store in memory, whose runs have a journal all the same
+        if keys is None and not get_configured_keys():  # a store in memory, whose runs have a journal too
             raise InvalidConfigError(
                 f"settings.continuation.keys must be set, {SIGNING_KEY_VARIABLE} in the environment, or"
                 " set_continuation_signing_key called: with the random key of this process nobody else could go on with"
@@ -411,7 +410,7 @@ class RunStorage:
         return settings.having(continuation=replace(continuation, keys=keys, journal=journal))
 
     def create_stored_runs(self, options: ExecWaitOptions, tool: Any) -> StoredRuns | None:
-        """Return what keeps the runs of a pair; None without a store."""
+        """Return the stored runs of the tools; None without a store."""
         if self.store is None:
             return None
         from .stored_runs import StoredRuns
@@ -451,15 +450,15 @@ def create_exec_wait_tools(
     app: str | None = None,
     library: ProgramLibrary | None = None,
 ) -> ExecWaitTools:
-    """Turn any number of tools into two: exec runs a program over them, wait goes on with one that had not ended.
+    """Turn any number of tools into two: exec runs a program over them, wait continues one that has not ended.
 
-    ``sources``: a `ToolSource`, several of them, or tools as `create_code_mode_tool` takes them. ``options`` are those
-    of the pair; ``settings``: approvals, pipeline, lifecycle, telemetry, continuations. ``approval.mode`` is
-    "interrupt" unless it is said, or there is an ``on_approval_required``. ``namespaces`` are those of the
-    application's plugins. With a ``store``, or the URL of one, runs outlive this process, under a key that was set;
-    it brings guard and journal, and ``tenant`` and ``app`` say whose the runs are in it. ``library``: saved
-    programs, as in `create_code_mode_tool`. Starts no process and lists no server. Raises `InvalidConfigError`, a
-    `ValueError`, and `ValueError` for what is no tool.
+    ``sources``: one or several `ToolSource`, or tools as in `create_code_mode_tool`. ``options``: those of exec and
+    wait. ``settings``: approvals, pipeline, lifecycle, telemetry, continuations; ``approval.mode`` defaults to
+    "interrupt" unless ``on_approval_required`` is set. ``namespaces``: those of the application's plugins. ``store``:
+    an interrupt store or its URL; runs then survive this process, which needs a configured signing key. It provides the
+    guard and the journal; ``tenant`` and ``app`` are those of its records. ``library``: saved programs, as in
+    `create_code_mode_tool`. Starts no process and lists no server. Raises `InvalidConfigError`, a `ValueError`, and
+    `ValueError` for an invalid tool.
     """
     return ExecWaitTools(
         sources,
@@ -478,11 +477,11 @@ _log = logging.getLogger("codemode.tools")
 
 @dataclass(frozen=True)
 class Surface:
-    """What a model sees. Active, ``visible`` are exec, wait and the names of ``direct``, and ``pair`` is the pair.
+    """The tools that a model sees, and the effective ``options``.
 
-    Inactive, ``visible`` are the names of the tools as they came in, in that order, those of servers among them, and
-    ``pair`` is None. A server that cannot be listed here stands as ``mcp:<owner>``. ``options`` are what the
-    configuration said, with defaults.
+    If ``active``, ``visible`` are exec, wait and the direct tools, and ``pair`` is the `ExecWaitTools`. Otherwise
+    ``visible`` are all tool names in order, including those of servers, and ``pair`` is None; a server that cannot be
+    listed here appears as ``mcp:<owner>``.
     """
 
     active: bool
@@ -500,13 +499,12 @@ def plan_surface(
     pool: WorkerPool | None = None,
     **more: Any,
 ) -> Surface:
-    """Return what a model is shown of these tools under this configuration.
+    """Return what the model sees of these tools with this configuration.
 
-    ``config`` is a whole configuration, of which ``tools.codeMode`` is read, or that value, and ``agent`` an agent's
-    own, over it. ``direct`` are tools, or names of some, that stay visible beside the pair and are not in its catalog.
-    ``more`` goes to `create_exec_wait_tools`. Of an inactive surface the servers are listed, for five seconds each,
-    where no event loop runs in this thread: a session belongs to the loop that it was made on.
-    Raises `InvalidConfigError`, a `ValueError`.
+    ``config``: a whole configuration with ``tools.codeMode``, or that value; ``agent`` overrides it. ``direct``: tools,
+    or their names, that stay visible and out of the catalog. ``more`` is passed to `create_exec_wait_tools`. If
+    inactive, each server is listed for at most five seconds, unless an event loop runs in this thread, because a
+    session belongs to the loop that created it. Raises `InvalidConfigError`, a `ValueError`.
     """
     options = ExecWaitOptions.from_config(config, agent)
     names = ExecWaitTools.read_direct_names(direct)
@@ -521,7 +519,7 @@ def plan_surface(
 
 
 def _list_tool_names(source: ToolSource) -> list[str]:
-    """Return the names of the tools of a source, in their order."""
+    """Return the tool names of a source, in order."""
     if source.source != MCP:
         return [*collect_plain_tools(source.tools, check_source_name)]
     server = f"{MCP}:{source.owner}"
@@ -529,7 +527,7 @@ def _list_tool_names(source: ToolSource) -> list[str]:
         return [server]
     try:
         return run_sync(_list_server_tool_names(source.tools))
-    except Exception as error:  # noqa: BLE001 - it is host code, and one server costs the others nothing
+    except Exception as error:  # noqa: BLE001 - one failing server must not affect the others
         log_failure(_log, "the tools of server %r cannot be listed", (source.owner,), error)
         return [server]
 

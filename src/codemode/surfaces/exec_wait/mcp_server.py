@@ -1,4 +1,4 @@
-"""An MCP server behind a session: its names, tools, resources, prompts and declarations."""
+"""An MCP server in programs: names, tools, resources, prompts and declarations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Flight:
 
 
 class SingleFlight:
-    """One run of some work at a time, on the loop of whoever asks first. It ends when nobody waits any more."""
+    """Shares one run of some work among concurrent callers, on the loop of the first. Cancelled when none waits."""
 
     def __init__(self, work: Callable[..., Awaitable[None]]) -> None:
         self._work = work
@@ -64,14 +64,14 @@ class SingleFlight:
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: the loop that does the work is not in it, and nobody is to wait for it."""
+        """Reset in a forked child, which does not have the loop of the work."""
         leave_to_the_parent(self._flight)
         self._flight = None
 
     async def run(self, *arguments: Any) -> None:
-        """Do the work, or wait for whoever does it. A loop that ends, or a last waiter that leaves, hands it on.
+        """Do the work, or wait for the run in progress; start again if its loop closes.
 
-        Raises what the work raises, to all who wait for it.
+        Raises the exception of the work in all waiting callers.
         """
         while True:
             flight = self._join(arguments)
@@ -110,39 +110,39 @@ class SingleFlight:
         try:
             await self._work(*arguments)
             finish = partial(flight.done.set_result, None)
-        except Exception as error:  # noqa: BLE001 - it is that of all who wait
+        except Exception as error:  # noqa: BLE001 - raised in all waiting callers
             finish = partial(flight.done.set_exception, error)
         finally:
             with self._lock:
                 if self._flight is flight:
                     self._flight = None
-            with suppress(InvalidStateError):  # nobody waits any more
+            with suppress(InvalidStateError):  # cancelled by its last waiter
                 finish()
 
 
 _WORD = re.compile(r"_+([A-Za-z0-9])")
 SERVER_MEMBERS = frozenset({"$api", "resources", "prompts"})
-"""What every server has beside its tools."""
+"""Members of every server object other than its tools."""
 
 
 def to_camel_case(name: str) -> str:
-    """Return an identifier as JavaScript writes one: ``create_issue`` becomes ``createIssue``."""
+    """Convert an identifier to camel case: ``create_issue`` becomes ``createIssue``."""
     head = name[: len(name) - len(name.lstrip("_"))]
     body = name[len(head) :].rstrip("_")
     return head + _WORD.sub(lambda found: found[1].upper(), body) if body else name
 
 
 def assign_server_names(owners: Iterable[str]) -> dict[str, str]:
-    """Return what each server is called in programs, by its owner's name."""
+    """Return the identifier of each server in programs, by its owner."""
     taken: set[str] = set()
     return {owner: _choose_unused_name(to_camel_case(safe_name(owner)), taken, frozenset()) for owner in owners}
 
 
 def assign_tool_names(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the identifiers of each tool, the one that is shown first: `createIssue`, and `create_issue` works too."""
+    """Return the identifiers of each tool, the primary first: ``createIssue``, then ``create_issue``."""
     ordered = sorted(set(names))
     taken: set[str] = set()
-    # What is an identifier already is found under it, whatever the others become.
+    # Names that are identifiers already keep them.
     identifiers_first = sorted(ordered, key=lambda name: to_camel_case(safe_name(name)) != name)
     primary_names = {
         name: _choose_unused_name(to_camel_case(safe_name(name)), taken, SERVER_MEMBERS) for name in identifiers_first
@@ -181,14 +181,14 @@ _GET_PROMPT_SCHEMA = {
 
 @dataclass(frozen=True)
 class Lookups:
-    """``offered``: for each of resources and prompts that a server has, the id behind each name; ``tools`` by id."""
+    """``offered``: ids of the functions for resources and prompts, by kind and name. ``tools``: their tools, by id."""
 
     offered: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     tools: Mapping[str, McpTool] = field(default_factory=lambda: MappingProxyType({}))
 
 
 async def list_lookups(session: Any, id_of: Callable[[str], str], settings: ServerToolSettings) -> Lookups:
-    """Return what a server offers beside its tools."""
+    """Return the functions for the resources and prompts of a server."""
     offered: dict[str, dict[str, str]] = {}
     tools: dict[str, McpTool] = {}
     for kind, make in ((RESOURCES, _create_resource_lookups), (PROMPTS, _create_prompt_lookups)):
@@ -229,7 +229,7 @@ async def _list_templates(session: Any) -> list[Any]:
         return []
     try:
         return (await list_pages(list_page, "resource_templates", "resourceTemplates"))[0]
-    except Exception as error:  # noqa: BLE001 - a server without them may say so with an error
+    except Exception as error:  # noqa: BLE001 - some servers without templates return an error
         with suppress(Exception):  # of a handler, which is host code
             _log.info("a server gave an error for its templates of resources", exc_info=error)
         return []
@@ -258,7 +258,7 @@ async def _is_offered(session: Any, kind: str) -> bool:
         return is_offered
     try:
         await getattr(session, f"list_{kind}")()
-    except Exception as error:  # noqa: BLE001 - a server without them says so with an error
+    except Exception as error:  # noqa: BLE001 - servers without them return an error
         with suppress(Exception):  # of a handler, which is host code
             _log.info("a server that does not say whether it has %s gave an error for them", kind, exc_info=error)
         return False
@@ -270,7 +270,7 @@ MAX_TOOLS = 2000
 
 @dataclass(frozen=True)
 class _ServerListing:
-    """What a server was listed as. ``digest`` tells it from another listing."""
+    """The result of listing a server. ``digest`` identifies it."""
 
     tools: tuple[ServerTool, ...]
     lookups: Lookups
@@ -282,9 +282,9 @@ _EMPTY_LISTING = _ServerListing((), Lookups(), "", ())
 
 
 class McpServer:
-    """What a program sees of one server. ``name`` is its identifier, ``owner`` stands in the ids of its tools.
+    """An MCP server as programs see it. ``name`` is its identifier, ``owner`` the middle part of its tool ids.
 
-    Safe to use from several threads and event loops; its session is asked on the loop of whoever lists it.
+    Thread-safe; its session is used on the event loop that lists it.
     """
 
     def __init__(
@@ -303,33 +303,33 @@ class McpServer:
 
     @property
     def tools(self) -> tuple[ServerTool, ...]:
-        """Its tools, as far as it has been listed."""
+        """Its tools; empty before it is listed."""
         return self._listing.tools
 
     @property
     def digest(self) -> str:
-        """What tells its tools from others; nothing before it has been listed."""
+        """A digest of its tools; empty before it is listed."""
         return self._listing.digest
 
     @property
     def has_resources(self) -> bool:
-        """True where programs read resources."""
+        """True if programs can read resources."""
         return RESOURCES in self._listing.lookups.offered
 
     @property
     def has_prompts(self) -> bool:
-        """True where programs get prompts."""
+        """True if programs can get prompts."""
         return PROMPTS in self._listing.lookups.offered
 
     @property
     def program_view(self) -> dict[str, Any]:
-        """What a program is told of it: the id behind each name."""
+        """What a program sees of it: the id of each function."""
         tool_ids: dict[str, Any] = {"tools": {name: tool.tool.id for tool in self.tools for name in tool.names}}
         return {**tool_ids, **self._listing.lookups.offered}
 
     @property
     def warning(self) -> str | None:
-        """What a model should know of a server that its program uses."""
+        """A warning for the model about this server, if there is one."""
         if not self.is_listed:
             reason = f": {self._failure}" if self._failure else ""
             return f"MCP.{self.name} is not there: the server could not be listed{reason}. Try again later."
@@ -338,11 +338,11 @@ class McpServer:
         return f"MCP.{self.name} lacks what its server lists: {'; '.join(self._listing.left_out)}"
 
     def get(self, name: str) -> McpTool | None:
-        """Return the tool or the lookup of an id."""
+        """Return the tool or lookup of an id."""
         return self._by_id.get(name)
 
     def find(self, name: str) -> ServerTool | None:
-        """Return the tool that one of these names means: an identifier, or the server's own."""
+        """Return the tool with this identifier or original name."""
         found = next((tool for tool in self.tools if name in tool.names), None)
         return found or next((tool for tool in self.tools if tool.name == name), None)
 
@@ -350,7 +350,7 @@ class McpServer:
         return f"{MCP}:{self.owner}:{what}"
 
     async def list(self, seconds: float) -> None:
-        """List it, or wait for whoever does, unless that is done. What fails is left out, and tried again later."""
+        """List the server unless it is listed, or wait for a listing in progress. A failure is retried later."""
         if not self.is_listed:
             await self._single_flight.run(seconds)
 
@@ -365,8 +365,8 @@ class McpServer:
                     left_out.note(f"it has more than {MAX_TOOLS} tools; the first are taken")
                 lookups = await list_lookups(self._session, self._tool_id, self._settings)
             build_listing = partial(self._build_listing, tools, lookups, left_out.notes)
-            listing = await check_alone(build_listing)  # schemas may be a stranger's
-        except Exception as error:  # noqa: BLE001 - it is host code, and may work the next time
+            listing = await check_alone(build_listing)  # schemas of servers are untrusted
+        except Exception as error:  # noqa: BLE001 - host code; the next listing may succeed
             self._failure = describe_server_error(error)
             if isinstance(error, TimeoutError):
                 self._failure = f"it did not answer within {seconds:g} s, half of waitTimeoutMs"
@@ -414,7 +414,7 @@ class McpServer:
 
 
 def create_servers(sources: Any) -> tuple[McpServer, ...]:
-    """Return the servers among the sources, by owner. Raises `InvalidConfigError` for two of one owner."""
+    """Return the MCP servers of the sources. Raises `InvalidConfigError` for two with one owner."""
     server_sources = [source for source in to_sources(sources) if source.source == MCP]
     sources_by_owner = {source.owner or MCP: source for source in server_sources}
     if len(sources_by_owner) < len(server_sources):
@@ -435,7 +435,7 @@ INDEX_PATH = f"{DECLARATIONS_ROOT}/index.d.ts"
 _DECLARATION_SUFFIX = ".d.ts"
 _MAX_QUOTED_CHARACTERS = 100
 MAX_FILE_CHARACTERS = 1_000_000
-"""How much of descriptions and schemas one file is made of."""
+"""Maximum size of descriptions and schemas in one file."""
 _RESOURCES = "resources: { list(): Promise<any>; read(uri: string): Promise<any> };"
 _PROMPTS = "prompts: { list(): Promise<any>; get(name: string, input?: Record<string, string>): Promise<any> };"
 _API = (
@@ -445,7 +445,7 @@ _API = (
 
 
 def list_declaration_files(servers: Sequence[McpServer], prefix: Any) -> dict[str, Any]:
-    """Return ``{files: [{path}]}`` of those whose path begins so. Raises `CodeModeToolError`."""
+    """Return ``{files: [{path}]}`` for paths with a prefix. Raises `CodeModeToolError`."""
     if prefix is None:
         prefix = ""
     _require_path(prefix, "API.list(prefix)")
@@ -470,7 +470,7 @@ def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, 
 
 
 def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
-    """Return ``{header, schemas}`` of a tool, or of a whole server. Raises `CodeModeToolError`."""
+    """Return ``{header, schemas}`` of a tool or a whole server. Raises `CodeModeToolError`."""
     tools: Sequence[ServerTool] = server.tools
     if tool is not None:
         found = server.find(tool) if isinstance(tool, str) else None
@@ -492,7 +492,7 @@ def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
 
 
 def declare_mcp_server(server: McpServer, tools: Sequence[ServerTool]) -> str:
-    """Return a server with these tools as TypeScript, as many as one file may hold; the others are named."""
+    """Return TypeScript for a server with these tools; tools beyond the size limit are only named."""
     fitting_tools, other_tools = _split_by_size([renamed(tool.tool, tool.names[0]) for tool in tools])
     calls, aliases = call_types(fitting_tools)
     members = [f"{jsdoc(tool_doc(tool))}{tool.name}{call};" for tool, call in zip(fitting_tools, calls, strict=True)]

@@ -1,4 +1,4 @@
-"""Sessions of any MCP SDK, and the tools that programs call through them."""
+"""Use sessions of any MCP SDK, and create the tools that programs call through them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...tools.tool_result import ToolResult, is_block, result_of_server
 from ...tools.tool_schemas import foreign_schemas
 from ...trace.visible_text import one_line
 
-# Imports no package of MCP. A session may be a stranger's: every list ends, and no answer holds binary values.
+# Servers are untrusted: lists are bounded, and answers contain no binary values.
 
 MAX_ITEMS = 10_000
 _MANY_BLOCKS = LARGE_CHARACTERS
@@ -31,16 +31,16 @@ _MAX_VALUE_CHARACTERS = 300
 _UNREADABLE_ANSWER = "the server has answered, and the session cannot read the answer"
 _SERVER_ERROR_CLASSES = frozenset({"MCPError", "McpError"})
 _CODES_WITHOUT_ANSWER = frozenset({-32000, -32001, 408})
-"""Of the SDK for a closed connection, and for a request without an answer in time."""
+"""Error codes of the SDK for closed connections and timeouts."""
 _BINARY_FIELDS = ("data", "blob")
 
 
 async def list_pages(
     list_page: Callable[..., Awaitable[Any]], *names: str, max_items: int = MAX_ITEMS, left_out: LeftOut | None = None
 ) -> tuple[list[Any], bool]:
-    """Return what a server lists under one of these names, at most so many, and whether that is all of it.
+    """Return the items of a paged list, at most ``max_items``, and whether the list is complete.
 
-    What is wrong with the list is noted in ``left_out``.
+    ``names``: the field names of the items. Problems of the list are added to ``left_out``.
     """
     found: list[Any] = []
     seen_keys: set[Any] = set()
@@ -65,12 +65,12 @@ async def list_pages(
 
 
 def _item_key(item: Any) -> Any:
-    """Return what tells an item of a list from others."""
+    """Return the identity of a list item."""
     return str(read_field(item, "uri", "uri_template", "uriTemplate", "name"))
 
 
 def _request_page(list_page: Callable[..., Awaitable[Any]], cursor: str) -> Awaitable[Any]:
-    """Ask for a page as this SDK does: by a cursor, or by parameters that have one."""
+    """Request a page with the SDK's own convention: a cursor argument or a params object."""
     try:
         parameters: Mapping[str, inspect.Parameter] = inspect.signature(list_page).parameters
     except (TypeError, ValueError):
@@ -81,7 +81,7 @@ def _request_page(list_page: Callable[..., Awaitable[Any]], cursor: str) -> Awai
 
 
 def _find_params_class(parameter: inspect.Parameter, list_page: Callable[..., Any]) -> Any:
-    """Return the class of the SDK for the parameters of a page, as the module of its session knows it."""
+    """Return the SDK's class for page parameters, from the session's module."""
     module_globals = getattr(inspect.unwrap(list_page), "__globals__", {})
     name = "PaginatedRequestParams"
     params_class = getattr(module_globals.get("types"), name, None) or module_globals.get(name)
@@ -91,7 +91,7 @@ def _find_params_class(parameter: inspect.Parameter, list_page: Callable[..., An
 
 
 def has_capability(session: Any, capability: str) -> bool | None:
-    """Tell whether a server says that it has tools, resources or prompts; None where nobody can say."""
+    """Return whether a server declares tools, resources or prompts; None if unknown."""
     capabilities = getattr(session, "server_capabilities", None)
     if capabilities is None:
         get_capabilities = getattr(session, "get_server_capabilities", None)
@@ -102,7 +102,7 @@ def has_capability(session: Any, capability: str) -> bool | None:
 
 
 async def await_answer(answer: Awaitable[Any]) -> Any:
-    """Return the answer of a server. What it says of a failure, be it of the protocol, is what programs are told."""
+    """Return the answer of a server; a server error becomes a `CodeModeToolError` with its text."""
     try:
         return await answer
     except Exception as error:
@@ -113,14 +113,14 @@ async def await_answer(answer: Awaitable[Any]) -> Any:
 
 
 def describe_server_error(error: Exception) -> str | None:
-    """Return what a server says in an error, or what of its answer an SDK refuses to read; None for other errors."""
+    """Return the text of a server error or of an answer that the SDK rejects; None for other errors."""
     if _is_server_error(error):
         return f"the server says: {_error_message(error)}"
     if isinstance(error, RuntimeError) and "structured content" in str(error):
         return f"{_UNREADABLE_ANSWER}: {one_line(str(error), _MAX_ERROR_CHARACTERS)}"
     errors, title = getattr(error, "errors", None), getattr(error, "title", None)
     if not callable(errors) or not isinstance(title, str) or not title.endswith("Result"):
-        return None  # of host code, whose values are not for programs
+        return None  # an error of host code, which programs must not see
     try:
         problem: Any = next(iter(cast("Any", errors())))
         location = ".".join(map(str, problem["loc"])) or "the whole of it"
@@ -135,7 +135,7 @@ def _is_server_error(error: Exception) -> bool:
 
 
 def _is_error_response(error: Exception) -> bool:
-    """Tell whether a server has answered with this error, and not the SDK for a server that did not answer."""
+    """Return True if the server answered with this error, False if the SDK made it for a missing answer."""
     return _is_server_error(error) and read_field(read_field(error, "error"), "code") not in _CODES_WITHOUT_ANSWER
 
 
@@ -144,7 +144,7 @@ def _error_message(error: Exception) -> str:
 
 
 async def await_tool_result(answer: Awaitable[Any]) -> ToolResult:
-    """Return what a called tool answers; what is of very many blocks is put together off the loop."""
+    """Return the result of a tool call; many content blocks are converted off the event loop."""
     result = await await_answer(answer)
     content = read_field(result, "content")
     if is_sequence(content) and len(content) > _MANY_BLOCKS:
@@ -165,18 +165,18 @@ def _build_tool_result(result: Any, content: Any) -> ToolResult:
 
 
 class _LazyBlock:
-    """A block of content, which is made plain when it is read, off the loop."""
+    """A content block that is converted when read, off the event loop."""
 
     def __init__(self, block: Any) -> None:
         self._block = block
 
     def model_dump(self, **_: Any) -> Any:
-        """Return it as plain JSON without binary values."""
+        """Return the block as plain JSON without binary values."""
         return without_binary(to_plain(self._block))
 
 
 async def select_fields(answer: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return these fields of an answer as plain JSON, in a thread where there is much of it."""
+    """Return some fields of an answer as plain JSON; large answers are converted in a thread."""
 
     def select() -> dict[str, Any]:
         fields = to_plain(answer)
@@ -186,7 +186,7 @@ async def select_fields(answer: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 async def to_plain_items(items: list[Any]) -> list[Any]:
-    """Return the items of a list as plain JSON, likewise."""
+    """Return list items as plain JSON; large lists are converted in a thread."""
     return await run_bounded(items, lambda: [to_plain(item) for item in items])
 
 
@@ -203,7 +203,7 @@ def _without_binary_content(item: Any) -> Any:
 
 
 def without_binary(block: Any) -> Any:
-    """Return a block of content whose bytes are left out; they are counted, for a program gets no binary values."""
+    """Return a content block with bytes replaced by their size: programs get no binary values."""
     if not is_mapping(block):
         return block
     if is_mapping(block.get("resource")):
@@ -221,15 +221,15 @@ def _is_binary(block: Mapping[Any, Any], name: str) -> bool:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a model of the SDK as plain JSON, and anything else as it is."""
+    """Return a model of the SDK as plain JSON, and any other value unchanged."""
     dump = getattr(value, "model_dump", None)
     return dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else value
 
 
 def read_field(value: Any, *names: str) -> Any:
-    """Return the first of these fields that a model or a mapping has; None where it has none.
+    """Return the first of these fields that an object or mapping has, or None.
 
-    The names of the SDK now come first: libraries beside it warn of who reads its former ones.
+    Put current SDK names first: some libraries warn about reading former names.
     """
     for name in names:
         found = value.get(name, NOT_GIVEN) if is_mapping(value) else getattr(value, name, NOT_GIVEN)
@@ -242,19 +242,19 @@ MAX_NAME_CHARACTERS = 128
 MAX_DESCRIPTION_CHARACTERS = 4000
 
 ApprovalCheck = Callable[[str, Any, ToolCallContext], Any]
-"""``(name, input, context)``: whether a person is asked about this call of the tool that the server calls so."""
+"""``(name, input, context)`` -> whether the call needs approval; ``name`` is the server's own."""
 
 
 @dataclass(frozen=True)
 class ServerToolSettings:
-    """How the tools of a server are made: whether a person is ``asked``, and what a plugin makes of each."""
+    """Whether calls of a server's tools need approval, and how a plugin adapts the tools."""
 
     needs_approval: bool | ApprovalCheck = False
     adapt: Callable[[Tool, str], Tool] | None = None
 
     @property
     def may_ask(self) -> bool:
-        """True when a call of some tool may wait for a person."""
+        """True if a call of some tool can wait for a person."""
         return self.needs_approval is not False or self.adapt is not None
 
     def adapt_tool(self, tool: Tool, tool_id: str) -> Tool:
@@ -267,7 +267,7 @@ DEFAULT_TOOL_SETTINGS = ServerToolSettings()
 
 @dataclass(frozen=True)
 class ServerTool:
-    """A tool of a server: its own ``name``, and its identifiers, the one that is shown first."""
+    """A tool of a server: its original ``name`` and its identifiers, the primary first."""
 
     name: str
     names: tuple[str, ...]
@@ -275,7 +275,7 @@ class ServerTool:
 
 
 class McpTool(PreparedTool):
-    """A tool, or a lookup, with its id, which takes one object. A schema that nobody can read takes anything."""
+    """A tool or lookup with its id. It takes one object; an unreadable schema accepts anything."""
 
     def __init__(self, tool: Tool, tool_id: str, settings: ServerToolSettings) -> None:
         adapted = settings.adapt_tool(tool, tool_id)
@@ -284,7 +284,7 @@ class McpTool(PreparedTool):
         self._schemas = foreign_schemas(tool_id, adapted.input_schema, adapted.output_schema)
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check an input as every tool does; nothing given is an empty object."""
+        """Validate an input; no input counts as an empty object."""
         if value is MISSING or value is None:
             value = {}
         if not is_mapping(value):
@@ -295,22 +295,22 @@ class McpTool(PreparedTool):
 
     @property
     def identity_text(self) -> str:
-        """What tells it from another tool of its id."""
+        """The id and schemas, which distinguish it from another tool of the same id."""
         try:
             schemas = [self.input_json_schema, self.output_json_schema]
             return f"{self.id} {encode_json(schemas, what='the schemas of a tool')}"
-        except (CodeModeError, ValueError):  # one has a default that is no JSON
+        except (CodeModeError, ValueError):  # a default that is not JSON
             return self.id
 
 
 def read_tool_name(definition: Any) -> str | None:
-    """Return what a server calls a tool; None for a name by which no program could call it."""
+    """Return a tool's name, or None if programs could not call it by this name."""
     name = string_or_empty(read_field(definition, "name"))
     return name if name and len(name) <= MAX_NAME_CHARACTERS and name.isprintable() else None
 
 
 def create_mcp_tool(session: Any, name: str, definition: Any, tool_id: str, settings: ServerToolSettings) -> McpTool:
-    """Return what a server lists as a tool of a program."""
+    """Return the tool for an entry of a server's list."""
 
     async def execute(value: Any, _context: Any) -> Any:
         return await await_tool_result(session.call_tool(name, dict(value)))

@@ -1,4 +1,4 @@
-"""Namespaces of plugins: objects in programs whose functions are catalog calls."""
+"""Plugin namespaces: objects in programs whose functions call tools of the catalog."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYWORDS = frozenset(
     arguments async await break case catch class const continue debugger default delete do else enum eval export extends
     false finally for function if implements import in instanceof interface let new null of package private protected
     public return static super switch this throw true try typeof undefined var void while with yield
-    """.split()  # noqa: SIM905 - a list of so many words is read as a text
+    """.split()  # noqa: SIM905 - a long list of words is easier to read as text
 )
 RESERVED_PREFIXES = ("__openclaw", "__codemode")
 OWN_GLOBALS = frozenset(
@@ -61,23 +61,24 @@ _NAMESPACE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,63}", re.ASCII)
 _FORBIDDEN_KEYS = frozenset({"__proto__", "constructor", "prototype", ""})
 _CALLED_BY_LANGUAGE = frozenset({"then", "toJSON", "toLocaleString", "toString", "valueOf"})
-"""The language itself calls functions of these names: `await namespace`, `${namespace}`, JSON.stringify."""
+"""JavaScript calls functions of these names implicitly: `await namespace`, `${namespace}`, JSON.stringify."""
 
 
 @dataclass(frozen=True)
 class NamespaceTool:
-    """Marks a place of a scope as a call of a tool. Make it with `namespace_tool`."""
+    """A tool call in a scope. Create it with `namespace_tool`."""
 
     name: str
     input_mapper: Callable[..., Any] | None = None
 
 
 def namespace_tool(name: str, input_mapper: Callable[..., Any] | None = None) -> NamespaceTool:
-    """Return what stands in a scope for a call of the tool of this name.
+    """Return a function for a scope that calls the tool of this name.
 
-    ``input_mapper`` gets the program's arguments, and returns the tool's input; without one it is the first argument,
-    or ``{}``. It runs on the host, perhaps more than once for one call, and must change nothing. What it raises is
-    hidden from the program as what a tool raises, but for a `CodeModeToolError`. Raises `InvalidConfigError`.
+    ``input_mapper`` takes the program's arguments and returns the tool's input; by default the input is the first
+    argument, or ``{}``. It runs on the host, possibly several times per call, and must have no side effects. Its
+    exceptions are hidden from the program as those of tools are, except `CodeModeToolError`. Raises
+    `InvalidConfigError`.
     """
     if not isinstance(cast("Any", name), str) or not name:
         raise InvalidConfigError(f"namespaces: a tool is named by a non-empty string, got {name!r}")
@@ -88,13 +89,13 @@ def namespace_tool(name: str, input_mapper: Callable[..., Any] | None = None) ->
 
 @dataclass(frozen=True)
 class Namespace:
-    """What a plugin offers: ``create_scope(context)`` returns JSON values and `namespace_tool` marks, sync or async.
+    """A namespace of a plugin. ``create_scope(context)``, sync or async, returns JSON values and `namespace_tool`s.
 
-    ``id`` is unique in a registry and stands in the paths of its calls, ``global_name`` is the variable of programs.
-    It is there only where all ``required_tools``, names as their author gave them, are in the catalog and the plugin's
-    own. ``context`` is that of the call of exec. ``description`` and ``prompt`` join what a model reads; ``prompt`` is
-    a text, or a function that returns one: given None for ``pair.exec.description``, and what
-    ``pair.exec.describe(context)`` is given. Raises `InvalidConfigError`, a `ValueError`.
+    ``id`` is unique in a registry and part of the paths of calls; ``global_name`` is the variable in programs. The
+    namespace exists only if all ``required_tools`` (original names) are in the catalog with the plugin as owner.
+    ``context`` is that of the exec call. ``description`` and ``prompt`` are added to the description of exec;
+    ``prompt`` is a text, or a function of the context of ``pair.exec.describe(context)`` (None for
+    ``pair.exec.description``). Raises `InvalidConfigError`, a `ValueError`.
     """
 
     id: str
@@ -129,7 +130,7 @@ def _check_global(namespace_id: str, name: Any) -> None:
 
 
 class NamespaceRegistry:
-    """The namespaces of an application's plugins. It is given to a pair, and never global. Safe for several threads."""
+    """The namespaces of an application's plugins, passed to `create_exec_wait_tools`. Thread-safe."""
 
     def __init__(self) -> None:
         self._registered: dict[str, tuple[str, Namespace]] = {}
@@ -138,11 +139,11 @@ class NamespaceRegistry:
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may have changed what is known and not told so."""
+        """Raise the version in a forked child: a thread of the parent may have been changing the registry."""
         self.version += 1
 
     def register(self, plugin_id: str, namespace: Namespace) -> None:
-        """Add a namespace of a plugin. Raises `InvalidConfigError` for an id or a global name that there is already."""
+        """Add a namespace of a plugin. Raises `InvalidConfigError` for a duplicate id or global name."""
         if not isinstance(cast("Any", plugin_id), str) or not plugin_id:
             raise InvalidConfigError(f"namespaces: a plugin is named by a non-empty string, got {plugin_id!r}")
         if not isinstance(cast("Any", namespace), Namespace):
@@ -157,7 +158,7 @@ class NamespaceRegistry:
             self.version += 1
 
     def clear(self, plugin_id: str) -> None:
-        """Take away the namespaces of a plugin."""
+        """Remove the namespaces of a plugin."""
         with self._lock:
             self._registered = {
                 key: registered for key, registered in self._registered.items() if registered[0] != plugin_id
@@ -165,14 +166,14 @@ class NamespaceRegistry:
             self.version += 1
 
     def clear_all(self) -> None:
-        """Take away all namespaces."""
+        """Remove all namespaces."""
         with self._lock:
             self._registered = {}
             self.version += 1
 
     def visible(self, entries: Iterable[CatalogEntry]) -> list[VisibleNamespace]:
-        """Return those whose required tools are all there and their plugin's own, in order of global names."""
-        # What a client brings is its own, whatever owner it names.
+        """Return the namespaces whose required tools exist with their plugin as owner, by global name."""
+        # Tools of clients never count as a plugin's, whatever owner they claim.
         entries_by_name = {(entry.owner, entry.name): entry for entry in entries if entry.source != CLIENT}
         with self._lock:
             registered = [*self._registered.values()]
@@ -186,17 +187,17 @@ class NamespaceRegistry:
 
 @dataclass(frozen=True)
 class VisibleNamespace:
-    """A namespace with the entries of its tools, by name."""
+    """A namespace with the catalog entries of its tools, by name."""
 
     namespace: Namespace
     tools: Mapping[str, CatalogEntry]
 
     def describe(self, context: Any = None) -> str:
-        """What a model reads of it. A prompt that cannot be made is left out."""
+        """Return the description of the namespace; a failing prompt is left out."""
         namespace = self.namespace
         try:
             prompt = namespace.prompt if isinstance(namespace.prompt, str) else str(namespace.prompt(context))
-        except Exception as error:  # noqa: BLE001 - it is a plugin's code, and the tools are there without it
+        except Exception as error:  # noqa: BLE001 - plugin code; the tools work without a prompt
             log_failure(_log, "the prompt of namespace %r cannot be made", (namespace.id,), error)
             prompt = ""
         heading = f"- `{namespace.global_name}`"
@@ -206,7 +207,7 @@ class VisibleNamespace:
 
 
 class ScopedTool(PreparedTool):
-    """A tool of the catalog as a function of a namespace: its input is made of the program's arguments."""
+    """A catalog tool as a function of a namespace; its input is mapped from the program's arguments."""
 
     input_varies = True  # pyright: ignore[reportAssignmentType] - a mapper is host code
 
@@ -216,10 +217,7 @@ class ScopedTool(PreparedTool):
         self._mapper = mapper
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check what the mapper makes of the arguments, as every tool does its input.
-
-        What a person was shown, or has edited, is an input already.
-        """
+        """Map the arguments and validate the result. An input that a person saw or edited is already mapped."""
         if not is_mapping(value) or set(value) != {ARGUMENTS_KEY}:
             return super().validate_input(value)
         arguments = list_or_empty(value[ARGUMENTS_KEY])
@@ -228,7 +226,7 @@ class ScopedTool(PreparedTool):
         return super().validate_input(self._map_arguments(self._mapper, arguments))
 
     def _map_arguments(self, mapper: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """Return what a mapper makes of the arguments, as plain JSON that is nobody else's."""
+        """Return the mapped arguments as an independent copy of plain JSON."""
         try:
             mapped = mapper(*arguments)
             if inspect.isawaitable(mapped):
@@ -236,7 +234,7 @@ class ScopedTool(PreparedTool):
                     mapped.close()
                 raise TypeError("an input_mapper is no async function")
             return {} if mapped is None else json.loads(encode_json(mapped, what="what an input_mapper returns"))
-        except CodeModeToolError:  # its text is for the program
+        except CodeModeToolError:  # its message is for the program
             raise
         except FAILURES as error:
             raise tool_failed(self.name, error) from error
@@ -244,14 +242,14 @@ class ScopedTool(PreparedTool):
 
 @dataclass(frozen=True)
 class Scopes:
-    """The namespaces of one program: ``text`` is what it is given, ``tools`` what is called behind each path."""
+    """The namespaces of one program: ``text`` is their JSON for the guest, ``tools`` the tools by path."""
 
     text: str
     tools: Mapping[str, ScopedTool]
 
 
 async def create_scopes(visible: Iterable[VisibleNamespace], context: Any) -> Scopes | None:
-    """Return the scopes of a program; None where there are none. Raises `InvalidConfigError` for what is no scope."""
+    """Return the scopes of a program, or None without namespaces. Raises `InvalidConfigError` for an invalid scope."""
     trees: dict[str, Any] = {}
     tools: dict[str, ScopedTool] = {}
     for visible_namespace in visible:
@@ -273,13 +271,13 @@ async def _create_scope(namespace: Namespace, context: Any) -> Any:
     try:
         scope = namespace.create_scope(context)
         return await scope if inspect.isawaitable(scope) else scope
-    except (Exception, SystemExit) as error:  # the plugin's own words are for the host alone
+    except (Exception, SystemExit) as error:  # the plugin's error is only for the host
         log_failure(_log, "the scope of namespace %r cannot be made", (namespace.id,), error)
         raise InvalidConfigError(f"namespaces.{namespace.id}: create_scope has failed") from error
 
 
 class _ScopeWriter:
-    """Writes one scope as what the guest makes objects of, and notes what is called behind each path."""
+    """Converts one scope to JSON for the guest and collects its tools by path."""
 
     def __init__(self, visible: VisibleNamespace, tools: dict[str, ScopedTool]) -> None:
         self._visible = visible

@@ -1,4 +1,4 @@
-"""Options of exec and wait, their profile, and what marks their calls."""
+"""Options, profile and call metadata of exec and wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KIB = 1024
 
 
 class InvalidConfigError(ValueError):
-    """A configuration that means nothing: another type, an unknown key or word. Its text has the full path."""
+    """An invalid configuration: a wrong type, an unknown key or value. The message has the full path."""
 
     code = INVALID_CONFIG
 
@@ -71,17 +71,16 @@ def _optional_field(check: Check) -> Any:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ExecWaitOptions(OptionPart):
-    """All options of the pair, in snake_case, or of a mapping in camelCase. Times are milliseconds, sizes UTF-8 bytes.
+    """All options of exec and wait, or a mapping in camelCase. Times are in milliseconds, sizes in UTF-8 bytes.
 
-    A number out of its range is clamped. ``enabled`` is for `plan_surface`: only True shows the pair. ``timeout_ms`` is
-    what a program may compute in one call of the model, ``wait_timeout_ms`` how long that waits for its tools, as long
-    when None. ``max_snapshot_bytes`` bounds program, ledger and output of a program at rest, which is kept for
-    ``snapshot_ttl_seconds``. At most ``max_waiting_runs`` programs run or wait, of them
-    ``max_waiting_runs_per_conversation`` in one conversation (None: half of all where it has an id), and
-    ``max_warm_runs`` of those that wait keep their worker. ``approvals`` "park" leaves a program
-    that waits for a person waiting for the model too.
-    ``host_error_detail`` "message" shows programs the first line of what a tool raised, without paths and credentials.
-    Raises `InvalidConfigError`, a `ValueError`, with the full path of what is wrong.
+    Numbers are clamped to their range. ``enabled`` is for `plan_surface`: only True activates exec and wait.
+    ``timeout_ms`` limits computation per call of the model, ``wait_timeout_ms`` how long a call waits for tools (None:
+    as long as ``timeout_ms``). ``max_snapshot_bytes`` limits program, ledger and output of a suspended program, which
+    is kept for ``snapshot_ttl_seconds``. At most ``max_waiting_runs`` programs run or wait, of these
+    ``max_waiting_runs_per_conversation`` in one conversation (None: half of all, if it has an id); ``max_warm_runs``
+    suspended programs keep their worker. ``approvals`` "park": the model, too, waits for a person's decision.
+    ``host_error_detail`` "message" shows programs the first line of a tool's error, without paths and credentials.
+    Raises `InvalidConfigError`, a `ValueError`, with the full path of the invalid option.
     """
 
     path: ClassVar[str] = CONFIG_PATH
@@ -107,21 +106,21 @@ class ExecWaitOptions(OptionPart):
     host_error_detail: Literal["hidden", "message"] = _choice_field("hidden", "hidden", "message")
 
     def __post_init__(self) -> None:
-        """Check every field; no search gives more than the most that it may."""
+        """Check every field; the default search limit never exceeds the maximum."""
         super().__post_init__()
         object.__setattr__(self, "search_default_limit", min(self.search_default_limit, self.max_search_limit))
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Take options, a mapping in one of both spellings, or None for the defaults."""
+        """Convert options, a mapping in either spelling, or None for the defaults."""
         return cls._convert_errors(lambda: super(ExecWaitOptions, cls).of(value))
 
     @classmethod
     def from_config(cls, config: Any, agent: Any = None) -> ExecWaitOptions:
-        """Return the options that a configuration says, with an agent's own over them field by field.
+        """Return the options of a configuration, with the fields of an agent's own overriding them.
 
-        ``config`` is a whole configuration, of which ``tools.codeMode`` is read, or that value itself: a mapping, True,
-        False or None; an agent's False disables. Raises `InvalidConfigError`.
+        ``config``: a whole configuration with ``tools.codeMode``, or that value: a mapping, True, False or None.
+        ``agent`` False disables. Raises `InvalidConfigError`.
         """
         base, own = _select_config(config), _select_config(agent)
         if own is False:
@@ -135,18 +134,18 @@ class ExecWaitOptions(OptionPart):
             return make()
         except InvalidConfigError:
             raise
-        except ValueError as error:  # an unknown key, one that is given twice, or no mapping at all
+        except ValueError as error:  # an unknown or duplicate key, or not a mapping
             raise InvalidConfigError(str(error)) from None
 
     def waiting_runs_of(self, scope: str) -> int:
-        """Return how many programs of a scope may run or wait: one conversation leaves places for the others."""
+        """Return how many programs of a conversation can run or wait."""
         if self.max_waiting_runs_per_conversation is not None:
             return min(self.max_waiting_runs_per_conversation, self.max_waiting_runs)
         return max(1, self.max_waiting_runs // 2) if scope else self.max_waiting_runs
 
     @property
     def waits_ms(self) -> int:
-        """How long one call of the model waits for a program's tools."""
+        """How long one call of the model waits for the tools of a program."""
         return self.timeout_ms if self.wait_timeout_ms is None else self.wait_timeout_ms
 
 
@@ -176,19 +175,19 @@ TOOL_KIND, TOOL_INPUT_KIND = "toolKind", "toolInputKind"
 
 @dataclass(frozen=True)
 class ToolKinds:
-    """The kind of a tool, and the languages that its input may be in; none for one that takes no program."""
+    """The kind of a tool and the languages of its input; none if it takes no program."""
 
     tool_kind: str
     languages: tuple[str, ...] = ()
 
     def static_metadata(self) -> dict[str, str]:
-        """Return what holds for every call. The input is of the language that one without any is in."""
+        """Return the metadata of the tool, with the default language."""
         if not self.languages:
             return {TOOL_KIND: self.tool_kind}
         return {TOOL_KIND: self.tool_kind, TOOL_INPUT_KIND: default_language(self.languages)}
 
     def call_metadata(self, value: Any) -> dict[str, str]:
-        """Return what holds for a call with this input; no kind of input where it names a language there is not."""
+        """Return the metadata of a call; it has no input kind if the language is unknown."""
         language = value.get("language") if is_mapping(value) else None
         if not self.languages or language is None:
             return self.static_metadata()
@@ -197,7 +196,7 @@ class ToolKinds:
 
 
 def default_language(languages: tuple[str, ...]) -> str:
-    """Return the language of an input that says none."""
+    """Return the language of an input that names none."""
     return LANGUAGES[0] if LANGUAGES[0] in languages else languages[0]
 
 
@@ -216,7 +215,7 @@ LIMIT_NAMES = {
     "max_bridge_requests": "maxToolCalls",
     "max_in_flight_bridge_requests": "maxPendingToolCalls",
 }
-"""What a model and its host know limits by, where they are options of the pair."""
+"""The names of limits in messages, where they are options of exec and wait."""
 _GUEST = GuestFace(wrapper="sloppy", globals=GLOBALS, result="texts", limit_names=LIMIT_NAMES)
 PAIR_LIMITS = (
     "timeout_ms",
@@ -227,12 +226,12 @@ PAIR_LIMITS = (
     "max_in_flight_bridge_requests",
     "check_program",
 )
-"""Of the execution policy, what the options of the pair alone decide."""
+"""Fields of the execution policy that only the options of exec and wait set."""
 _MAX_CATALOG_REQUESTS = 256
 
 
 def create_profile(options: ExecWaitOptions) -> Profile:
-    """Return the profile of a pair with these options, of which a program at rest keeps what it depends on."""
+    """Return the profile for these options; a suspended program stores its parameters."""
     parameters = {
         "timeout_ms": options.timeout_ms,
         "memory_limit_bytes": options.memory_limit_bytes,
@@ -260,7 +259,7 @@ def _build_profile(parameters: Mapping[str, Any]) -> Profile:
             max_bridge_requests=options.max_tool_calls,
             max_in_flight_bridge_requests=options.max_pending_tool_calls,
             max_catalog_requests=_MAX_CATALOG_REQUESTS,
-            check_program=False,  # `tools` has other members than there are tools
+            check_program=False,  # `tools` has members that are not tools
         ),
         host_errors=HostErrors(detail=options.host_error_detail, in_spans=False),
         output=OutputRules(max_bytes=max_output_bytes),
