@@ -1,4 +1,4 @@
-"""Resume programs from what was stored, and wait for those of other processes."""
+"""Resume paused programs, and wait for runs of other processes."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 
 
 class StoredPrograms:
-    """What whoever goes on with a kept program does with its run and its lease. Words nothing."""
+    """Resume stored programs and manage their runs and leases."""
 
     def __init__(self, setup: PairContext, runs: RunRegistry) -> None:
         self._setup = setup
         self._runs = runs
 
     def attach_lease(self, stored: StoredRuns, run: ProgramRun, lease: Lease) -> None:
-        """Let a run be that of this lease, which is renewed as long as the run has it."""
+        """Attach a lease to a run and renew it while the run holds it."""
         from .stored_runs import to_run_id
 
         self._runs.rename(run, to_run_id(lease.record.id))
@@ -64,14 +64,14 @@ class StoredPrograms:
         run.lease_renewal = asyncio.ensure_future(stored.renew_lease(run))
 
     async def give_back(self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None) -> None:
-        """Give back a run with which nothing could go on here."""
+        """Release the lease of a run that could not be resumed here."""
         if run.execution is not None:
             await run.execution.abort("it is given back")
         await stored.give_back(run, reason)
         self.forget_run(run, lease.record)
 
     def forget_run(self, run: ProgramRun, record: Record) -> None:
-        """Forget a run that is not gone on with here; what waits for a person is seen nevertheless."""
+        """Forget a run that is not resumed here; if it waits for a person, it stays visible as parked."""
         self._runs.forget(run)
         if record.state == "resuming":
             tool_names = tuple(request.tool_name for request in list_open_requests(record))
@@ -80,7 +80,7 @@ class StoredPrograms:
     async def resume_latest(
         self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
     ) -> RunOutcome:
-        """Go on from what was kept; where somebody was cut off who went on from there, from where that was."""
+        """Resume a stored program; if an earlier resumption was aborted, resume from there."""
         outcome = await self.resume_paused(paused, answers, outer)
         while outcome.is_replayed and isinstance(outcome.error, CodeModeAbortedError) and outcome.error.recovery:
             outcome = await self.resume_paused(outcome.error.recovery, {}, outer)
@@ -89,7 +89,7 @@ class StoredPrograms:
     async def resume_paused(
         self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
     ) -> RunOutcome:
-        """Go on by these answers. Raises `CodeModeProtocolError` for what is not valid here; nothing has run then."""
+        """Resume a program with answers. Raises `CodeModeProtocolError` before anything runs if they are invalid."""
         setup = self._setup
         pool = await prepared(setup.pool, setup.settings)
         continuations = await pool.run_in_thread(load_continuations)
@@ -103,7 +103,7 @@ class StoredPrograms:
 
 
 def list_open_requests(record: Record) -> list[StoredRequest]:
-    """Return the requests of a record that wait for a person, or were decided and not acted on."""
+    """Return the requests of a record that wait for a person, or that are decided but not applied."""
     return [request for request in record.requests if request.state in ("waiting", "decided")]
 
 
@@ -112,7 +112,7 @@ _RETRY_SECONDS = 0.2
 
 
 class ProgramResumer:
-    """Goes on with programs that waited for a person: by the answers of their host, or by what a store says of them."""
+    """Resume programs after a decision, from the host's answers or from the store."""
 
     def __init__(
         self, setup: PairContext, runs: RunRegistry, endings: RunSettler, result_factory: ResultFactory
@@ -132,9 +132,9 @@ class ProgramResumer:
         answers: Mapping[str, Any],
         call: CallContext | None,
     ) -> Any:
-        """Go on with a program that waited for a person. Raises `CodeModeProtocolError`.
+        """Resume a paused program. Raises `CodeModeProtocolError`.
 
-        That of a record is gone on with to its end, or to what it asks next: nobody else waits for it here.
+        The program of a record runs to its end or to its next pause, because no other caller waits for it here.
         """
         from ...stores.records import Record
 
@@ -146,7 +146,7 @@ class ProgramResumer:
             given_answers = {name: answer for name, answer in answers.items() if answer is not NOT_GIVEN}
             return [paused if isinstance(paused, Mapping) else paused.to_dict(), given_answers]
 
-        # A guard knows what it came to, but not the run that came to rest.
+        # A guard records an outcome, but not a suspended run.
         work = partial(self._resume, paused, answers, call)
         return await self._recorded_results.run_once_for_value(call.conversation_id or "", build_key, work)
 
@@ -181,9 +181,9 @@ class ProgramResumer:
     async def _claim_record(
         self, stored: StoredRuns, run: ProgramRun, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any]
     ) -> Lease | None:
-        """Go on with the record of a pause, where there is one: whoever waits for it gets what this comes to.
+        """Claim the record of a pause, if there is one, so that processes that wait for it get the result.
 
-        What a person has decided otherwise in the store, or somebody has ended there, no answer of a host goes on with.
+        Raises if the record was decided otherwise, has expired or was withdrawn.
         """
         try:
             interrupt = Interrupt.of(paused)
@@ -193,7 +193,7 @@ class ProgramResumer:
         except (AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError):
             self._runs.abandon(run)
             raise
-        except CodeModeError as error:  # what is wrong with it says whoever resumes
+        except CodeModeError as error:  # resuming reports what is wrong
             log_failure(_log, "what its host answers could not be noted in the store", (), error)
             return None
         except BaseException:
@@ -211,7 +211,7 @@ class ProgramResumer:
         refusals = dict.fromkeys(lease.resolutions, str(error)) if isinstance(error, CodeModeProtocolError) else None
         if isinstance(error, Exception):
             await self._stored.give_back(run, refusals=refusals)
-        run.lease = None  # of one that was cancelled: once it is over somebody goes on from what the journal knows
+        run.lease = None  # of a cancelled one: when it expires, another process can resume from the journal
         self._stored_programs.forget_run(run, lease.record)
 
     async def _resume_record(self, record: Record, answers: Mapping[str, Any], call: CallContext) -> Any:
@@ -247,12 +247,12 @@ class ProgramResumer:
             self._runs.park_interrupt(run, run.run_id, outcome.interrupt)
             return outcome.interrupt
         state = RUN_ABORTED if run.abort_reason is not None else COMPLETED if outcome.error is None else FAILED
-        self._runs.park(run, run.run_id, (), record.expires_at_ms)  # what it has come to is in the store
+        self._runs.park(run, run.run_id, (), record.expires_at_ms)  # its result is in the store
         self._runs.unpark(run.run_id, state)
         return with_content(await self._result_factory.build_end_result(run, outcome, items_written), outcome)
 
     async def _run_to_end(self, run: ProgramRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
-        """Go on with a program through every rest; without a worker for now, once there is one."""
+        """Run a program through all suspensions; if there is no worker, try again later."""
         items_written = [*outcome.output]
         while outcome.rest is not None and outcome.rest.run is not None:
             execution = run.execution = outcome.rest.run
@@ -277,7 +277,7 @@ _STATE_BY_CODE = {ABORTED: RUN_ABORTED, SNAPSHOT_EXPIRED: EXPIRED}
 
 
 class RemoteRuns:
-    """What wait does for runs that are not in this process."""
+    """Waits for runs that are not in this process."""
 
     def __init__(
         self, setup: PairContext, runs: RunRegistry, endings: RunSettler, result_factory: ResultFactory
@@ -291,7 +291,7 @@ class RemoteRuns:
         self._stored_programs = StoredPrograms(setup, runs)
 
     async def wait(self, stored: StoredRuns, run_id: str, call: CallContext) -> Any:
-        """Return the result of a run that another process has begun, or that a person was asked about."""
+        """Return the result of a run that another process started or that waits for a person."""
         from ...stores.records import Lease, Record
 
         scope = call.conversation_id or ""
@@ -322,18 +322,18 @@ class RemoteRuns:
         except RunAbortedError:
             return self._result_factory.build_abort_result(run)
         except asyncio.CancelledError:
-            if run.state != RUNNING:  # it was told what it came to
+            if run.state != RUNNING:  # its result was delivered
                 raise
             if run.execution is not None and run.execution.is_resting:
                 self._runs.suspend_again(run)
                 raise
-            run.lease = None  # once it is over somebody goes on from what journal and guard know
+            run.lease = None  # when it expires, another process can resume from journal and guard
             self._runs.forget(run)
             raise
         except CodeModeProtocolError as error:
             await self._stored_programs.give_back(stored, run, lease, error.message)
             return self._result_factory.build_failure(failure_text(error, None), SNAPSHOT_RESTORE_FAILED)
-        except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
+        except Exception as error:  # noqa: BLE001 - the model always gets an answer
             await self._stored_programs.give_back(stored, run, lease)
             return self._result_factory.build_host_failure(error)
         finally:
@@ -354,7 +354,7 @@ class RemoteRuns:
         return await self._settler.settle(run, outcome)
 
     async def _report_waiting(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
-        """Return the result of a run that waits on: for a person, or for whoever goes on with it."""
+        """Return the result of a run that still waits, for a person or for another process."""
         from .stored_runs import REASON_KEY
 
         is_of_person = record.state == "pending"
@@ -362,7 +362,7 @@ class RemoteRuns:
             interrupt = await stored.get_interrupt(record)
             if interrupt is not None:
                 return interrupt
-        # The id of a request begins with that of its call, under which the model was told of it.
+        # The model knows a call by its id, the first part of the request's id.
         pending = [
             {
                 "id": request.interrupt_id.rpartition(":")[0],
@@ -374,13 +374,13 @@ class RemoteRuns:
         reason = "pending_tools" if pending else mapping_or_empty(record.payload).get(REASON_KEY)
         telemetry = self._result_factory.build_telemetry()
         result = build_waiting_result(run_id, "yield" if reason == "yield" else "pending_tools", pending, [], telemetry)
-        # All may be decided, and whoever went on with it first could not.
+        # All may be decided while no process could resume the run yet.
         needs_person = is_of_person and any(request.state == "waiting" for request in record.requests)
         return self._result_factory.add_approval_note(result) if needs_person else {**result, "note": _HELD_ELSEWHERE}
 
 
 def _has_yielded_before(outcome: RunOutcome, lease: Lease) -> bool:
-    """Tell whether a program that was at rest has come, by its journal, to nothing but where it was."""
+    """Return True if a program suspended at a yield reached only the same yield again when replayed."""
     from .stored_runs import YIELDS_KEY
 
     if outcome.rest is None or outcome.rest.reason != "yield" or lease.record.state != "resting":

@@ -1,4 +1,4 @@
-"""One run of a pair from its reservation to its end, and what telemetry counts of runs."""
+"""One run of exec from its reservation to its end, and the usage counters."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _METRICS: dict[str, tuple[str, dict[str, str]]] = {
 _log = logging.getLogger("codemode.exec_wait")
 
 MetricRecorder = Callable[[str, int, Any], None]
-"""Takes the name of a metric, what to add, and its attributes."""
+"""``(name, amount, attributes)``: adds to a metric."""
 
 
 class UsageCounts:
-    """Counts of one pair since it was made, and metrics where they are wanted. Safe to use from several threads.
+    """Counters of one pair of tools, also reported as metrics if enabled. Thread-safe.
 
-    ``visible`` are the names that the model sees.
+    ``visible``: the names of the tools that the model sees.
     """
 
     def __init__(self, visible: tuple[str, ...] = (), record: MetricRecorder | None = None) -> None:
@@ -69,7 +69,7 @@ class UsageCounts:
         self.record_visible_tools(visible)
 
     def add(self, event: str, by: int = 1, run: ProgramRun | None = None) -> None:
-        """Count something that happened, to a run if it was to one."""
+        """Count an event, also for a run if it belongs to one."""
         with self._lock:
             self._counts[event] += by
             if run is not None:
@@ -81,7 +81,7 @@ class UsageCounts:
             _log.debug("%s: %s", short_id(run), event)
 
     def add_tool_calls(self, ids: Mapping[str, int], run: ProgramRun) -> None:
-        """Count the calls that a run has made by now, by the ids of their tools."""
+        """Count the new calls among all calls of a run so far, by tool id."""
         with self._lock:
             counted_before = run.calls_by_tool
             new = {
@@ -105,7 +105,7 @@ class UsageCounts:
             self._record_metric("exec_wait.caps", 1, {"code_mode.cap": code})
 
     def record_catalog(self, by_source: Mapping[str, int]) -> None:
-        """Note how many tools there are now of each source."""
+        """Record the current number of tools by source."""
         if self._record_metric is None or by_source == self._catalog or self._is_closed:
             return
         with self._lock:
@@ -116,7 +116,7 @@ class UsageCounts:
                 self._record_metric("exec_wait.catalog.tools.current", change, {"code_mode.source": source})
 
     def record_visible_tools(self, visible_names: tuple[str, ...]) -> None:
-        """Note what the model sees now."""
+        """Record the tools that the model sees now."""
         previous, self.visible = self.visible, visible_names
         self._record_visible(previous, -1)
         self._record_visible(visible_names, 1)
@@ -127,13 +127,13 @@ class UsageCounts:
                 self._record_metric("exec_wait.visible_tools.current", by, {"gen_ai.tool.name": name})
 
     def close(self) -> None:
-        """Note that the pair is there no more. What has been counted is kept."""
+        """Take back the gauges of this pair of tools; counters stay."""
         self.record_catalog({})
         self._record_visible(self.visible, -1)
         self._is_closed = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all counts by name, how often each limit has ended a program, what is visible, and what was called."""
+        """Return all counters by name, limits by error code, visible tools and called tools."""
         with self._lock:
             counts = {name: self._counts[name] for name in COUNTER_NAMES}
             tools = {"visibleTools": list(self.visible), "calledTools": sorted(self._called_tools)}
@@ -141,7 +141,7 @@ class UsageCounts:
 
 
 def create_counts(telemetry: Telemetry, visible: tuple[str, ...]) -> UsageCounts:
-    """Return the counts of a pair, metrics too where telemetry is enabled. Raises `InvalidConfigError`."""
+    """Return the counters, with metrics if telemetry is enabled. Raises `InvalidConfigError`."""
     if not telemetry.is_enabled:
         return UsageCounts(visible)
     from ...observe.telemetry import surface_counts
@@ -153,12 +153,12 @@ def create_counts(telemetry: Telemetry, visible: tuple[str, ...]) -> UsageCounts
 
 
 def short_id(run: ProgramRun) -> str:
-    """Return a name of a run for logs, with which nobody can go on with it."""
+    """Return a short id for logs, which does not give access to the run."""
     return run.run_id[:12]
 
 
 def log_result(run: ProgramRun, result: Any) -> None:
-    """Say what a call of the model has come to."""
+    """Log the result of a call of the model."""
     if _log.isEnabledFor(logging.DEBUG):
         fields = mapping_or_empty(result)
         reason = fields.get("code") or fields.get("reason") or ""
@@ -172,7 +172,7 @@ def build_telemetry(
     suspension_count: int,
     counts: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return what a result tells of its run: names and numbers. Of counts those that are not 0."""
+    """Return the telemetry of a result: names, and counters other than 0."""
     return {
         "visibleTools": list(visible),
         "catalog": {"size": sum(by_source.values()), "bySource": dict(by_source)},
@@ -190,12 +190,12 @@ RUN_PREFIX = "run_"
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What `ExecWaitTools.runs` tells of one run.
+    """One run, as returned by `ExecWaitTools.runs`.
 
-    ``state`` is "running", "waiting", "completed", "failed", "expired" or "aborted"; ``reason`` why it has rested last,
-    "yield", "pending_tools" or None. ``pending`` has the ids of the tools whose calls are in flight, ``warm`` whether
-    it keeps a worker, ``bytes`` what program, ledger and output took at its last rest, ``expires_at_ms``
-    (Unix time) when it ends if nobody comes back; None unless it waits.
+    ``state`` is "running", "waiting", "completed", "failed", "expired" or "aborted"; ``reason`` is that of the last
+    suspension: "yield", "pending_tools" or None. ``pending``: ids of tools with calls in flight. ``warm``: whether the
+    run keeps a worker. ``bytes``: size of program, ledger and output at the last suspension. ``expires_at_ms``: Unix
+    time at which a waiting run expires, else None.
     """
 
     run_id: str
@@ -208,17 +208,17 @@ class RunInfo:
 
 
 class RunAbortedError(Exception):
-    """The run was aborted before it had anything that could be ended but the call that begins it."""
+    """The run was aborted before its program started."""
 
 
 def new_run_id() -> str:
-    """Return a name that nobody guesses: 128 random bits, so that looking one up tells by its time of no other."""
+    """Return an unguessable id: with 128 random bits, lookup times reveal nothing about other ids."""
     return f"{RUN_PREFIX}{os.urandom(16).hex()}"
 
 
 @dataclass(eq=False)
 class ProgramRun:
-    """One run. Its fields change under the lock of its `Runs`; its timers are of the loop on which it lives."""
+    """One run. The lock of its `RunRegistry` guards its fields; its timers belong to its event loop."""
 
     scope: str
     code: str
@@ -230,35 +230,33 @@ class ProgramRun:
     suspension_count: int = 0
     size_bytes: int = 0
     expires_at_ms: int | None = None
-    ended_at: float | None = None  # by `passed_seconds`
-    end_message: str = ""  # what a wait for it is told, where somebody has ended it
+    ended_at: float | None = None  # `passed_seconds`
+    end_message: str = ""  # message for a later wait if the run was aborted or expired
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
     abort_reason: str | None = None
-    is_lost: bool = False  # another process goes on with it
-    is_released: bool = False  # when it is aborted: others may go on with it
-    is_parked: bool = False  # it waits for a person, in a store: without a place
-    asked_tools: tuple[str, ...] = ()  # the tools for which a person is asked
-    tool_ids_by_path: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # of the tools behind paths of namespaces
+    is_lost: bool = False  # another process has the run
+    is_released: bool = False  # aborted here only: other processes may continue it
+    is_parked: bool = False  # waits for a decision in the store; does not count as active
+    asked_tools: tuple[str, ...] = ()  # tools that wait for a decision
+    tool_ids_by_path: Mapping[str, str] = field(default_factory=dict[str, str])  # by namespace path
     lease: Lease | None = None
     lease_renewal: asyncio.Task[None] | None = None
-    starting_task: asyncio.Task[Any] | None = None  # the call that begins it, or goes on with it from where it was kept
+    starting_task: asyncio.Task[Any] | None = None  # the task that starts or resumes the run
     is_start_cancelled: bool = False
-    calls_by_tool: dict[str, int] = field(default_factory=dict[str, int])  # how often, by the id of the tool
+    calls_by_tool: dict[str, int] = field(default_factory=dict[str, int])  # number of calls by tool id
     counts: dict[str, int] = field(default_factory=dict[str, int])
     language: str | None = None
-    state_location: StatePlace | None = None  # where its program keeps values for later ones
-    undelivered_result: Any = None  # a result that nobody got, for whoever was to get it had been cancelled
+    state_location: StatePlace | None = None  # where its program shares values with later ones
+    undelivered_result: Any = None  # a result whose caller was cancelled
 
     @property
     def is_active(self) -> bool:
-        """True while it has a place."""
+        """True while it counts as running or waiting."""
         return self.state in ACTIVE_STATES and not self.is_parked
 
     @property
     def is_waiting_for_person(self) -> bool:
-        """True while a person is asked, and it has no place."""
+        """True while it waits for a decision in the store."""
         return self.is_parked and self.state == WAITING
 
     @property
@@ -268,12 +266,12 @@ class ProgramRun:
 
     @property
     def has_calls_in_flight(self) -> bool:
-        """True while it waits and calls of it run; one that waits for a person does not."""
+        """True while it waits for running calls; a call that waits for a person does not count."""
         pending = () if self.execution is None or self.state != WAITING else self.execution.pending
         return any(call.status == "running" for call in pending)
 
     def call_on_loop(self, work: Callable[[], Any]) -> None:
-        """Do something on the loop that it lives on: now, or as soon as that can; nothing once the loop is closed."""
+        """Call a function on the event loop of the run, now or soon; do nothing if the loop is closed."""
         loop = self.loop
         if loop is None or loop.is_closed():
             return
@@ -282,15 +280,15 @@ class ProgramRun:
             return
         try:
             loop.call_soon_threadsafe(work)
-        except RuntimeError:  # it was closed meanwhile
+        except RuntimeError:  # closed meanwhile
             return
 
     def track_starting_task(self) -> StartingTask:
-        """Let `cancel_start` end what is done here. Raises `RunAbortedError` then."""
+        """Return a context in which `cancel_start` can cancel the current task, which raises `RunAbortedError`."""
         return StartingTask(self)
 
     def cancel_start(self) -> None:
-        """End the call that begins it, unless there is a run that ends itself. On its loop."""
+        """Cancel the task that starts the run, unless the program has started. Call it on the loop of the run."""
         if (
             self.starting_task is not None
             and not (self.execution is not None and self.execution.has_begun)
@@ -299,19 +297,19 @@ class ProgramRun:
             self.is_start_cancelled = self.starting_task.cancel()
 
     def cancel_timers(self) -> None:
-        """End its timers. On its loop."""
+        """Cancel the timers. Call it on the loop of the run."""
         for timer in self.timers:
             timer.cancel()
         self.timers.clear()
 
     def cancel_lease_renewal(self) -> None:
-        """End what renews its lease. On its loop."""
+        """Stop renewing the lease. Call it on the loop of the run."""
         renewal, self.lease_renewal = self.lease_renewal, None
         if renewal is not None:
             renewal.cancel()
 
     def to_ended_run(self) -> ProgramRun:
-        """Return what is kept of it when it has ended: what became of it, and nothing of its program."""
+        """Return what is kept of an ended run, without its program."""
         suspension: dict[str, Any] = {
             "reason": self.reason,
             "suspension_count": self.suspension_count,
@@ -321,14 +319,14 @@ class ProgramRun:
         return ProgramRun(self.scope, "", self.run_id, self.state, **end, **suspension)
 
     def to_info(self) -> RunInfo:
-        """Return what is told of it."""
+        """Return the public information about the run."""
         pending = () if self.execution is None or self.state != WAITING else self.execution.pending
         names = tuple(call.name for call in pending) or (self.asked_tools if self.state == WAITING else ())
         return RunInfo(self.run_id, self.state, self.reason, names, self.is_warm, self.size_bytes, self.expires_at_ms)
 
 
 class StartingTask:
-    """The time in which a task begins a run, or goes on with one from where it was kept."""
+    """The context in which a task starts or resumes a run."""
 
     __slots__ = ("_run",)
 

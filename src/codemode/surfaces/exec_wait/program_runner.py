@@ -1,4 +1,4 @@
-"""Runs the programs of a pair: from an input, or from where one waits, to the result that a model reads."""
+"""Run the programs of exec and wait, from the input to the result."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _log = logging.getLogger("codemode.tools")
 
 
 class ProgramRunner:
-    """What the two tools do. Raises nothing of a program or a host, but `asyncio.CancelledError`."""
+    """Implements exec and wait. Errors become results; only `asyncio.CancelledError` is raised."""
 
     def __init__(self, setup: PairContext) -> None:
         self._setup = setup
@@ -64,7 +64,7 @@ class ProgramRunner:
         self._options = setup.options
         self._settings = setup.settings
         self._profile = setup.profile
-        self._new_run_settings = setup.settings.under(setup.profile.limits)  # a pause brings limits of its own
+        self._new_run_settings = setup.settings.under(setup.profile.limits)  # a paused run keeps its own limits
         self._pool = setup.pool
         self._counts = setup.counts
         self._stored = setup.stored
@@ -77,7 +77,7 @@ class ProgramRunner:
         self._remote_runs = RemoteRuns(*shared)
         self.resume = ProgramResumer(*shared).resume
 
-    # -- exec
+    # --- exec ---
 
     async def exec(self, value: Any, call: CallContext | None) -> Any:
         """Run a program; return its result, or an `Interrupt`."""
@@ -91,14 +91,14 @@ class ProgramRunner:
         return await self._recorded_results.run_once(EXEC, call, identity, work)
 
     def _parse_input(self, tool: str, call: CallContext | None, parse: Callable[[], ReadT]) -> ReadT | dict[str, Any]:
-        """Return what a model has sent, or the result that refuses it: of any text, and of what is none."""
+        """Return the parsed input of a model, or the result that rejects it."""
         try:
             check_call(call)
             return parse()
         except InvalidInputError as refused:
             self._counts.add(tool)
             return self._result_factory.build_failure(refused.message, refused.code)
-        except Exception as error:  # noqa: BLE001 - a mapping or a text of the host's own may do anything
+        except Exception as error:  # noqa: BLE001 - the host's mappings and strings are host code
             self._counts.add(tool)
             return self._result_factory.build_host_failure(error)
 
@@ -117,10 +117,10 @@ class ProgramRunner:
         except asyncio.CancelledError:
             self.runs.abandon(run)
             raise
-        except InvalidConfigError as error:  # of a namespace
+        except InvalidConfigError as error:  # from a namespace
             self.runs.end(run, FAILED)
             return self._result_factory.build_failure(str(error), error.code)
-        except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
+        except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)
             return self._result_factory.build_host_failure(error)
 
@@ -132,7 +132,7 @@ class ProgramRunner:
         if scopes is not None:
             run.tool_ids_by_path = {path: tool.id for path, tool in scopes.tools.items()}
         view = self._setup.view(run.code, scopes, call, pool)
-        # A journal finds a call again by its id: without a scope that is not one call's alone.
+        # A journal identifies a call by its id, which is unique only within a conversation.
         if not run.scope and self._stored is not None:
             call = replace(call, tool_call_id=None)
         outer = self._setup.create_outer_call(call, run)
@@ -146,7 +146,7 @@ class ProgramRunner:
         )
 
     def _abort_undelivered(self, run: ProgramRun, result: Any) -> None:
-        """End what has come to rest, or asks a person, though the exec was cancelled that nobody has the id of."""
+        """Abort a suspended run whose exec was cancelled before its id was returned."""
         run_id = result.get("runId") if is_mapping(result) else None
         if isinstance(run_id, str):
             self.runs.stop_in_background(self._abort_cancelled(run.scope, run_id))
@@ -154,10 +154,10 @@ class ProgramRunner:
     async def _abort_cancelled(self, scope: str, run_id: str) -> None:
         await self.abort(scope, run_id, "the call was cancelled")
 
-    # -- wait
+    # --- wait ---
 
     async def wait(self, value: Any, call: CallContext | None) -> Any:
-        """Go on with a program that waits; return what `exec` does."""
+        """Continue a suspended program; return what `exec` returns."""
         run_id = self._parse_input(WAIT, call, lambda: parse_wait_input(value))
         if not isinstance(run_id, str):
             return run_id
@@ -191,11 +191,11 @@ class ProgramRunner:
         try:
             return await self._settler.settle(run, await execution.go_on(self._options.waits_ms))
         except asyncio.CancelledError:
-            if run.state == RUNNING:  # it has not been told what it came to
+            if run.state == RUNNING:  # its result was not delivered
                 self._release_cancelled(run, execution)
             raise
         except (CodeModeConcurrencyError, CodeModeWorkerError) as error:
-            self.runs.suspend_again(run)  # it rests on, and nothing is lost
+            self.runs.suspend_again(run)  # still suspended, nothing is lost
             return self._result_factory.build_failure(still_waits(error), RUNTIME_UNAVAILABLE)
         except CodeModeError as error:
             self.runs.end(run, FAILED)
@@ -209,16 +209,16 @@ class ProgramRunner:
             self.runs.suspend_again(run)
             return
         run.call_on_loop(run.cancel_lease_renewal)
-        if run.lease is not None:  # from where it was kept others go on, as soon as nobody holds it
+        if run.lease is not None:  # other processes can continue it when its lease expires
             self.runs.forget(run)
             return
         self.runs.end(run, FAILED)
         self.runs.keep_undelivered(run.run_id, self._result_factory.build_failure(RESULT_LOST, INTERNAL_ERROR))
 
     async def _is_remote(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
-        """Tell whether a run is not in this process, or as good as dead in it.
+        """Return True if a run must be taken from the store.
 
-        That is one whose loop has ended, and one that has lost its journal while it was at rest.
+        That is a run of another process, one whose event loop has ended, and one that lost its lease while suspended.
         """
         run = self.runs.find(run_id)
         if run is None or (run.is_parked and run.scope == scope):
@@ -233,7 +233,7 @@ class ProgramRunner:
         return True
 
     def _take(self, run_id: str, scope: str) -> ProgramRun:
-        """Return a run that is now this caller's alone. Raises `InvalidInputError`."""
+        """Return a run, reserved for this caller. Raises `InvalidInputError`."""
         run = self.runs.find(run_id)
         if run is None or run.scope != scope:
             raise unknown_run_error(run_id)
@@ -249,7 +249,7 @@ class ProgramRunner:
             raise InvalidInputError("wait: another wait is on this run; call wait again when it has answered")
         raise InvalidInputError("wait: this run has ended, and its result was given")
 
-    # -- the end
+    # --- end ---
 
     async def _on_expired(self, run: ProgramRun, execution: RestingRun | None) -> None:
         if execution is None:
@@ -265,12 +265,12 @@ class ProgramRunner:
         return ended_text(f"this run has expired: it waited for more than {ttl} s", error)
 
     async def abort(self, scope: str, run_id: str | None, reason: str, *, only_in_flight: bool = False) -> int:
-        """End the runs of a scope, or that one; return how many there were."""
+        """Abort the runs of a scope, or one of them; return how many."""
         runs = [run for run in self.runs.list_scope(scope, run_id) if run.is_active or run.is_waiting_for_person]
         return await self._abort([run for run in runs if run.has_calls_in_flight or not only_in_flight], reason)
 
     async def aclose(self) -> None:
-        """End every run that is not kept in a store; those are given back, for others to go on with."""
+        """End all runs. Runs in a store are released for other processes."""
         try:
             await self._abort(self.runs.list_active(), "the pair was closed", releases_records=True)
         finally:
@@ -279,7 +279,7 @@ class ProgramRunner:
 
     async def _abort(self, runs: Sequence[ProgramRun], reason: str, *, releases_records: bool = False) -> int:
         text = string_or_empty(reason) or "the run was aborted"
-        # A store may be host code: what it raises for one run comes when all have ended.
+        # A store may be host code: raise its error only after all runs have ended.
         errors = await asyncio.gather(
             *(self._abort_one(run, text, releases_records) for run in runs), return_exceptions=True
         )
@@ -303,7 +303,7 @@ class ProgramRunner:
         await self._settler.store_result(run, self._result_factory.build_abort_result(run, error=error))
 
     async def _stop_execution(self, run: ProgramRun, execution: RestingRun, reason: str) -> CodeModeError | None:
-        """End a run that has no place any more; return how it failed, with its calls, where that is known."""
+        """Abort the execution of an ended run; return its error with its calls, if known."""
         run.call_on_loop(run.cancel_lease_renewal)
         if execution.is_lost:
             drop_worker(execution)

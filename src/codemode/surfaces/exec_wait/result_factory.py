@@ -1,4 +1,4 @@
-"""What a model reads about a run: results and their text, counted."""
+"""Build the results of exec and wait, and count limits and tool calls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _log = logging.getLogger("codemode.tools")
 
 
 class ResultFactory:
-    """Words what a run of one pair came to, and counts which limits were passed, and what was called."""
+    """Builds the results of runs and counts the limits and calls in them."""
 
     def __init__(self, setup: PairContext) -> None:
         self._catalog = setup.catalog
@@ -74,17 +74,17 @@ class ResultFactory:
         return build_completed_result(value, output, telemetry)
 
     def is_large(self, outcome: RunOutcome) -> bool:
-        """Tell whether a model is not shown the value whole."""
+        """Return True if the value is too large for the model."""
         return self._max_model_characters is not None and is_beyond(
             outcome.value, self._max_model_characters, outcome.result_bytes
         )
 
     def needs_state_write(self, outcome: RunOutcome) -> bool:
-        """Tell whether something of a run is kept in state before a model is told of it."""
+        """Return True if building the result stores values in the program state."""
         return self.is_large(outcome) or (outcome.error is not None and self._setup.settings.has_state)
 
     def add_approval_note(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of a run that waits for a person, saying so."""
+        """Add the note that a person was asked."""
         return {**result, "note": PERSON_ASKED}
 
     def build_error_result(
@@ -113,7 +113,7 @@ class ResultFactory:
         output: list[dict[str, Any]] | None = None,
         telemetry: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the result of what went wrong, and count the limit that was passed."""
+        """Return a failed result; count the limit if a limit was exceeded."""
         result_telemetry = self.build_telemetry() if telemetry is None else telemetry
         if code in CAPS:
             self._counts.count_limit(code)
@@ -127,11 +127,11 @@ class ResultFactory:
         telemetry: dict[str, Any] | None = None,
         error: CodeModeError | None = None,
     ) -> dict[str, Any]:
-        """Return the result of a run that somebody has ended."""
+        """Return the result of an aborted run."""
         return self.build_failure(aborted_text(run.abort_reason, error), ABORTED, output, telemetry)
 
     def build_no_capacity_result(self, error: NoCapacityError) -> dict[str, Any]:
-        """Return the result of a program for which there is no place."""
+        """Return the result of a program beyond the limit of waiting runs."""
         scope_text = " of this conversation" if error.is_conversation_limit else ""
         message = (
             f"{error.waiting} programs{scope_text} run or wait already, and there is no place for another one: call"
@@ -140,7 +140,7 @@ class ResultFactory:
         return self.build_failure(message, RUNTIME_UNAVAILABLE)
 
     def build_host_failure(self, error: Exception) -> dict[str, Any]:
-        """Return the result of what the host itself got wrong, or could not do."""
+        """Return the result of an error of the host."""
         if isinstance(error, StoreUnavailableError):
             log_failure(_log, "the store cannot be used", (), error)
             return self.build_failure(STORE_AWAY, RUNTIME_UNAVAILABLE)
@@ -156,7 +156,7 @@ class ResultFactory:
     def build_telemetry(
         self, run: ProgramRun | None = None, outcome: RunOutcome | None = None, notes: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Return what a result tells of its run; without one, of the pair alone."""
+        """Return the telemetry of a run; without one, only that of the tools."""
         by_source = self._catalog.by_source
         self._counts.record_catalog(by_source)
         called_tools, suspension_count, counts = [], 0, {}
@@ -172,11 +172,11 @@ class ResultFactory:
         return {**base_telemetry, "warnings": warnings} if warnings else base_telemetry
 
     def _count_called_tools(self, run: ProgramRun, outcome: RunOutcome) -> list[str]:
-        """Return the ids of the tools that a program has called, and count those calls that are new."""
+        """Count new calls of a run; return the ids of all tools that it has called."""
         if outcome.ledger is not None and not outcome.ledger.entries:
             return []
         call_counts = Counter(run.tool_ids_by_path.get(name, name) for name in _list_called_names(outcome))
-        # What a program calls that there is not is text of its own.
+        # Exclude unknown names, which are text of the program.
         calls_in_catalog = {name: count for name, count in call_counts.items() if name in self._catalog}
         if calls_in_catalog:
             self._counts.add_tool_calls(calls_in_catalog, run)
@@ -184,7 +184,7 @@ class ResultFactory:
 
 
 def _count_run_events(run: ProgramRun, outcome: RunOutcome) -> dict[str, int]:
-    """Return what there has been of a run so far. Questions to the catalog are in its ledger."""
+    """Return the counters of a run; catalog queries are counted from its ledger."""
     counts = {**run.counts, "call": sum(run.calls_by_tool.values())}
     for entry in () if outcome.ledger is None else outcome.ledger.entries:
         if entry.kind == "catalog":
@@ -199,7 +199,7 @@ def _list_called_names(outcome: RunOutcome) -> list[str]:
 
 
 def _is_not_a_program(error: CodeModeError) -> bool:
-    """Tell whether a text failed before it did anything: it does not parse, or its first word means nothing."""
+    """Return True if a text failed at once: it does not parse, or its first word is undefined."""
     if isinstance(error, CodeModeSyntaxError):
         return True
     details = error.details

@@ -1,4 +1,4 @@
-"""Read the inputs of exec and wait; write, record and repeat their results as plain JSON."""
+"""Parse the inputs of exec and wait; build and record their results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MAX_QUOTED_CHARACTERS = 60
 
 
 class InvalidInputError(Exception):
-    """An input of a model that means nothing, with the code of why."""
+    """Invalid input from the model, with an error code."""
 
     def __init__(self, message: str, code: str = INVALID_INPUT) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class InvalidInputError(Exception):
 
 @dataclass(frozen=True)
 class ExecRequest:
-    """A program to run, and the language that its model says it is in: types are stripped in both."""
+    """A program and the language that the model names; types are stripped for both languages."""
 
     code: str
     language: str
@@ -59,9 +59,9 @@ class ExecRequest:
 def parse_exec_input(
     tool_input: Any, options: ExecWaitOptions, max_source_bytes: int = MAX_SOURCE_BYTES
 ) -> ExecRequest:
-    """Return what exec is asked to run. Raises `InvalidInputError`.
+    """Return the program to run. Raises `InvalidInputError`.
 
-    What is longer than any program may be is refused here, for whatever looks at a text takes as long as it is.
+    Rejects programs beyond the maximum length first, because later checks take time in proportion.
     """
     if not (is_mapping(tool_input) and "command" in tool_input):
         tool_input = fill_program_field(tool_input, "code")
@@ -95,7 +95,7 @@ def parse_exec_input(
 
 
 def parse_wait_input(value: Any) -> str:
-    """Return the id of the run that wait is asked to go on with. Raises `InvalidInputError`."""
+    """Return the id of the run to continue. Raises `InvalidInputError`."""
     checked_fields = _check_fields(value, ("runId", "run_id"), "wait takes {runId}")
     run_id, other = checked_fields.get("runId"), checked_fields.get("run_id")
     if not all(run_id_value is None or isinstance(run_id_value, str) for run_id_value in (run_id, other)) or not (
@@ -108,7 +108,7 @@ def parse_wait_input(value: Any) -> str:
 
 
 def unknown_run_error(run_id: str) -> InvalidInputError:
-    """Return the refusal of an id that names no run here."""
+    """Return the error for an id without a run."""
     shown = run_id[:_MAX_QUOTED_CHARACTERS]
     if RUN_ID.fullmatch(run_id) is None and _FOREIGN_ID.fullmatch(run_id.strip()):
         return InvalidInputError(
@@ -121,7 +121,9 @@ def unknown_run_error(run_id: str) -> InvalidInputError:
 def _check_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
     if not is_mapping(value):
         raise InvalidInputError(f"{usage}, an object")
-    unknown: list[Any] = [key for key in value if key not in allowed_fields]  # of a host's own mapping anything
+    unknown: list[Any] = [
+        key for key in value if key not in allowed_fields
+    ]  # keys of a host's mapping can have any type
     if unknown:
         shown = (
             repr(key[:_MAX_QUOTED_CHARACTERS]) if isinstance(key, str) else "a key that is no text"
@@ -132,9 +134,9 @@ def _check_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Ma
 
 
 def format_output(items: Sequence[OutputItem], max_characters: int | None = None) -> list[dict[str, Any]]:
-    """Return the items that a program has written, in order; what it has logged is not among them.
+    """Return the output items of a program in order, without console output.
 
-    Of what has more than ``max_characters`` characters, in all, a model is told instead.
+    Items beyond ``max_characters`` characters in total are replaced by a description.
     """
     items_written = [item for item in items if item.kind != "console"]
     output: list[dict[str, Any]] = []
@@ -156,7 +158,7 @@ def format_output(items: Sequence[OutputItem], max_characters: int | None = None
 
 
 def format_pending_calls(calls: Sequence[PendingCall], *, for_person: bool = False) -> list[dict[str, str]]:
-    """Return the calls that are in flight, as a model reads them; ``for_person`` marks those that wait for one."""
+    """Return the calls in flight for the model; ``for_person`` marks calls that wait for a decision."""
     return [
         {
             "id": call.id,
@@ -174,14 +176,14 @@ def _add_output_and_telemetry(
 
 
 def build_completed_result(value: Any, output: list[dict[str, Any]], telemetry: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a program that has ended."""
+    """Return the result of a completed program."""
     return _add_output_and_telemetry({"status": "completed", "value": value}, output, telemetry)
 
 
 def build_waiting_result(
     run_id: str, reason: str, pending: list[dict[str, str]], output: list[dict[str, Any]], telemetry: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the result of a program at rest."""
+    """Return the result of a suspended program."""
     pending_field = {"pendingToolCalls": pending} if pending else {}
     return _add_output_and_telemetry(
         {"status": "waiting", "runId": run_id, "reason": reason, **pending_field}, output, telemetry
@@ -191,21 +193,21 @@ def build_waiting_result(
 def build_failed_result(
     message: str, code: str, telemetry: dict[str, Any], output: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """Return the result of what went wrong."""
+    """Return the result of a failure."""
     return _add_output_and_telemetry({"status": "failed", "error": message, "code": code}, output or [], telemetry)
 
 
 MAX_RECORDED_RESULTS = 256
 _MAX_INPUT_BYTES = 4 << 20
 _CallKey: TypeAlias = tuple[str, str, str]
-_RecordedCall: TypeAlias = tuple[str, Future[Any], float]  # digest of the input, result, when it was made
+_RecordedCall: TypeAlias = tuple[str, Future[Any], float]  # digest of the input, result, time
 _NOT_RECORDED = object()
 
 
 class RecordedResults:
-    """Results by conversation, tool and id of the call; without both ids nothing is recorded, for models repeat ids.
+    """Recorded results by conversation, tool and call id. Calls without both ids are not recorded: models repeat ids.
 
-    A result is kept for ``seconds``, and at most 256 of them. One that says that nothing ran is not.
+    Keeps at most 256 results, each for ``seconds``. Results that say that nothing ran are not recorded.
     """
 
     def __init__(self, seconds: int) -> None:
@@ -215,7 +217,7 @@ class RecordedResults:
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: what is under way is its parent's alone."""
+        """Drop all records in a forked child: calls in progress belong to the parent."""
         leave_to_the_parent(self._calls)
         self._calls = OrderedDict()
 
@@ -238,10 +240,10 @@ class RecordedResults:
     async def run_once_for_value(
         self, scope: str, get_value: Callable[[], Any], work: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Return what work on exactly this, a JSON value, has come to in this scope, or do it."""
+        """Return the recorded result of this JSON value in this scope, or run the work."""
         try:
             digest = _digest_input(get_value())
-        except Exception:  # noqa: BLE001 - what is none is refused by whoever reads it
+        except Exception:  # noqa: BLE001 - parsing reports what is not JSON
             digest = None
         if digest is None:
             return await work()
@@ -263,7 +265,7 @@ class RecordedResults:
                 return await _copy_result(result)
 
     def _find_or_create(self, key: _CallKey, digest: str) -> tuple[_RecordedCall, bool]:
-        """Return the same call, and whether it is this one: somebody else may have made it before."""
+        """Return the record of a call, and whether it is new."""
         with self._lock:
             self._remove_expired()
             found = self._calls.get(key)
@@ -298,7 +300,7 @@ class RecordedResults:
                 recorded_result = _NOT_RECORDED
             raise
         finally:
-            record[1].set_result(recorded_result)  # nobody else has what its caller was cancelled for
+            record[1].set_result(recorded_result)  # not recorded if its caller was cancelled
         return result
 
     def _remove(self, key: _CallKey, record: _RecordedCall) -> None:
@@ -311,21 +313,21 @@ class RecordedResults:
         for key, (_, future, recorded_at) in [*self._calls.items()]:
             if recorded_at >= oldest_kept and len(self._calls) < MAX_RECORDED_RESULTS:
                 break
-            if future.done():  # one that takes long keeps nobody's result but its own
+            if future.done():  # keep calls in progress
                 del self._calls[key]
 
 
 async def _copy_result(result: Any) -> Any:
-    """Return a result that its caller may change: copied in a thread where that takes long."""
+    """Return a copy for the caller, made in a thread if it is large."""
     if not is_object(result):
         return result
     return await run_bounded(result, partial(copy.deepcopy, result))
 
 
 def _digest_input(value: Any) -> str | None:
-    """Return what an input is known by, however large it is; None for what is no JSON."""
+    """Return a digest of an input, or None if it is not JSON."""
     try:
         text = encode_json(value, max_bytes=_MAX_INPUT_BYTES, what="the input")
-    except Exception:  # noqa: BLE001 - what is no JSON is refused by whoever reads it
+    except Exception:  # noqa: BLE001 - parsing reports what is not JSON
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""The runs of a pair: places, states, and the timers that end what nobody comes back for. Words nothing."""
+"""The runs of exec and wait: capacity, states and expiry timers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_ENDED_RUNS = 10_000
 
 
 class NoCapacityError(Exception):
-    """No capacity for another run: ``waiting`` runs exist, in one scope if ``is_conversation_limit``."""
+    """The limit of active runs is reached: ``waiting`` runs, in one conversation if ``is_conversation_limit``."""
 
     def __init__(self, waiting: int, *, is_conversation_limit: bool = False) -> None:
         super().__init__(waiting)
@@ -31,7 +31,7 @@ class NoCapacityError(Exception):
 
 
 class RunRegistry:
-    """All runs of one pair, by id. Safe to use from several threads; the timers of a run are on its own loop."""
+    """All runs by id. Thread-safe; the timers of a run belong to its event loop."""
 
     def __init__(
         self,
@@ -49,19 +49,19 @@ class RunRegistry:
     def _reset(self) -> None:
         self._runs: dict[str, ProgramRun] = {}
         self._active_count = 0
-        self._active_by_scope = Counter[str]()  # by scope
-        self._warm: set[ProgramRun] = set()  # those that may keep their workers, and some that have none any more
-        self._ended_runs: deque[ProgramRun] = deque()  # what is known of those that have ended, in that order
-        self._parked: dict[str, ProgramRun] = {}  # those that wait for a person, the oldest first
-        self._stopping: set[asyncio.Future[Any]] = set()  # a loop alone holds no task
+        self._active_by_scope = Counter[str]()
+        self._warm: set[ProgramRun] = set()  # runs that may keep their workers; some may have lost them
+        self._ended_runs: deque[ProgramRun] = deque()  # ended runs, oldest first
+        self._parked: dict[str, ProgramRun] = {}  # runs that wait for a decision, oldest first
+        self._stopping: set[asyncio.Future[Any]] = set()  # keeps tasks alive; an event loop does not
 
     def after_fork(self) -> None:
-        """In a forked child: the runs live on in its parent alone."""
+        """Forget all runs in a forked child: they belong to the parent."""
         leave_to_the_parent(self._runs, self._warm, self._stopping)
         self._reset()
 
     def reserve(self, scope: str, code: str) -> ProgramRun:
-        """Return a run that has a place. Raises `NoCapacityError`."""
+        """Return a new active run. Raises `NoCapacityError`."""
         with self._lock:
             share = self._options.waiting_runs_of(scope)
             if self._active_count >= self._options.max_waiting_runs or self._active_by_scope[scope] >= share:
@@ -78,7 +78,7 @@ class RunRegistry:
             return run
 
     def rename(self, run: ProgramRun, run_id: str) -> None:
-        """Give a run the id under which others know it."""
+        """Give a run the id of its record in the store."""
         with self._lock:
             is_registered = self._runs.get(run.run_id) is run
             self._unregister(run)
@@ -90,7 +90,7 @@ class RunRegistry:
             previous.call_on_loop(previous.cancel_timers)
 
     def forget(self, run: ProgramRun) -> None:
-        """Forget a run that is somebody else's from now on, and give its place back."""
+        """Forget a run that another process has from now on."""
         with self._lock:
             self._unregister(run)
             if run.is_active:
@@ -98,7 +98,7 @@ class RunRegistry:
         run.call_on_loop(run.cancel_timers)
 
     def park(self, run: ProgramRun, run_id: str, asked_tools: tuple[str, ...], expires_at_ms: int) -> None:
-        """Note that a run waits for a person, in a store: it is seen until it expires, and has no place any more."""
+        """Record that a run waits for a decision in the store; it stays visible until it expires, but is not active."""
         parked = ProgramRun(
             run.scope, "", run_id, WAITING, "pending_tools", loop=run.loop, suspension_count=run.suspension_count + 1
         )
@@ -114,12 +114,12 @@ class RunRegistry:
         parked.call_on_loop(lambda: self._set_expiry(parked))
 
     def park_interrupt(self, run: ProgramRun, run_id: str, interrupt: Interrupt) -> None:
-        """Note that a run waits for what this interrupt asks a person."""
+        """Park a run that waits for the requests of an interrupt."""
         asked_tools = tuple(request.tool_name for request in interrupt.requests)
         self.park(run, run_id, asked_tools, interrupt.continuation["auth"]["expiresAtMs"])
 
     def unpark(self, run_id: str, state: str) -> None:
-        """Note what has become of a run that waited for a person."""
+        """Record the end of a parked run."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None or not run.is_waiting_for_person:
@@ -128,20 +128,20 @@ class RunRegistry:
         run.call_on_loop(run.cancel_timers)
 
     def find(self, run_id: str) -> ProgramRun | None:
-        """Return the run of an id, whatever has become of it."""
+        """Return the run of an id in any state, or None."""
         with self._lock:
             self._forget_expired()
             return self._runs.get(run_id)
 
     def keep_undelivered(self, run_id: str, result: Any) -> None:
-        """Keep a result for the next one who waits for the run: whoever was to get it had been cancelled."""
+        """Keep the result of a cancelled caller for the next wait."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
                 run.undelivered_result = result
 
     def take_undelivered(self, scope: str, run_id: str) -> Any:
-        """Return such a result, once; None where there is none."""
+        """Return the undelivered result of a run once, or None."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None or run.scope != scope:
@@ -150,18 +150,18 @@ class RunRegistry:
             return result
 
     def list_scope(self, scope: str, run_id: str | None = None) -> list[ProgramRun]:
-        """Return the runs of a scope, or that one, as far as they are there."""
+        """Return the runs of a scope, or the one with this id."""
         with self._lock:
             self._forget_expired()
             return [run for run in self._runs.values() if run.scope == scope and run_id in (None, run.run_id)]
 
     def list_active(self) -> list[ProgramRun]:
-        """Return every run that has a place."""
+        """Return all active runs."""
         with self._lock:
             return [run for run in self._runs.values() if run.is_active]
 
     def forget_parked(self) -> None:
-        """Let those that wait for a person be: they are the store's alone."""
+        """Forget parked runs, which stay in the store."""
         with self._lock:
             parked = [*self._parked.values()]
             self._parked.clear()
@@ -171,11 +171,11 @@ class RunRegistry:
             run.call_on_loop(run.cancel_timers)
 
     def list_infos(self, scope: str) -> tuple[RunInfo, ...]:
-        """Return what is told of the runs of a scope."""
+        """Return the public information about the runs of a scope."""
         return tuple(run.to_info() for run in self.list_scope(scope))
 
     def try_take(self, run: ProgramRun) -> bool:
-        """Tell whether this caller may go on with a run, which then is nobody else's."""
+        """Return True if this caller now has the run, which no other caller can take."""
         with self._lock:
             if run.state != WAITING:
                 return False
@@ -185,7 +185,7 @@ class RunRegistry:
         return True
 
     def suspend(self, run: ProgramRun, execution: RestingRun, reason: str | None, size: int) -> bool:
-        """Note that a run waits: somebody may go on with it until its time is up. False: it has ended meanwhile."""
+        """Record that a run is suspended until it is continued or expires. Returns False if it has ended."""
         ttl = self._options.snapshot_ttl_seconds
         with self._lock:
             if not run.is_active:
@@ -207,23 +207,23 @@ class RunRegistry:
         return has_room
 
     def suspend_again(self, run: ProgramRun) -> None:
-        """Note that nobody goes on with a run after all: it waits as it did."""
+        """Record that a taken run stays suspended."""
         if run.execution is not None:
             run.suspension_count -= 1
             self.suspend(run, run.execution, run.reason, run.size_bytes)
 
     def end(self, run: ProgramRun, state: str) -> bool:
-        """Give the place of a run back, in this state; False when it had none any more."""
+        """End an active run with this state. Returns False if it was not active."""
         with self._lock:
             if run.state not in ACTIVE_STATES:
                 return False
             self._record_end(run, state)
-        if run.suspension_count:  # before its first rest it has none
+        if run.suspension_count:  # timers are set at the first suspension
             run.call_on_loop(run.cancel_timers)
         return True
 
     def set_end_message(self, run: ProgramRun, text: str) -> None:
-        """Note what a wait for a run that was ended is told."""
+        """Set the message for later waits on an ended run."""
         with self._lock:
             run.end_message = text
             registered = self._runs.get(run.run_id)
@@ -231,20 +231,20 @@ class RunRegistry:
                 registered.end_message = text
 
     def end_orphaned(self, run: ProgramRun) -> bool:
-        """End a run whose loop has ended; False where it has ended before."""
+        """End a run whose event loop has ended. Returns False if it was not active."""
         execution = run.execution
         is_ended = self.end(run, ABORTED)
         drop_worker(execution)
         return is_ended
 
     def abandon(self, run: ProgramRun) -> None:
-        """End a run whose call was cancelled: with its calls, if that was while it was put away."""
+        """End a run whose call was cancelled, and abort its program."""
         execution = run.execution
         self.end(run, ABORTED)
         self.stop_suspended(run, execution)
 
     def stop_suspended(self, run: ProgramRun, execution: RestingRun | None) -> None:
-        """End what rests and is nobody's any more, with its calls. On its loop."""
+        """Abort a suspended program that no caller has. Call it on the loop of the run."""
         run.cancel_lease_renewal()
         if execution is not None and execution.is_resting:
             self.stop_in_background(_abort_cancelled(execution))
@@ -256,7 +256,7 @@ class RunRegistry:
         self._active_by_scope[run.scope] -= 1
         if not self._active_by_scope[run.scope]:
             del self._active_by_scope[run.scope]
-        if run.suspension_count == 0:  # nobody was told its id
+        if run.suspension_count == 0:  # its id was never returned
             self._unregister(run)
         elif self._runs.get(run.run_id) is run:
             run.ended_at = passed_seconds()
@@ -308,18 +308,18 @@ class RunRegistry:
         self.stop_in_background(self._on_expired(run, execution))
 
     def stop_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let something end a run on this loop, with nobody waiting for it but `settled`."""
+        """Run a coroutine that ends a run; `wait_until_stopped` waits for it."""
         stopping = asyncio.ensure_future(work)
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
 
     async def wait_until_stopped(self) -> None:
-        """Wait until what has expired on this loop has ended."""
+        """Wait for the coroutines of `stop_in_background` on this loop."""
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._stopping if task.get_loop() is loop), return_exceptions=True)
 
     def _end_all_orphaned(self) -> None:
-        """Give back the places of runs whose loop has ended: nobody goes on with them."""
+        """End all runs whose event loop has ended."""
         for run in [*self._runs.values()]:
             if run.is_active and run.loop is not None and run.loop.is_closed():
                 execution = run.execution
@@ -327,14 +327,14 @@ class RunRegistry:
                 drop_worker(execution)
 
     def _forget_expired(self) -> None:
-        """Forget what ended longer ago than a run may wait; it was told apart until then."""
+        """Forget runs that ended longer ago than a run may wait."""
         oldest_kept = passed_seconds() - self._options.snapshot_ttl_seconds
         ended_runs = self._ended_runs
         while ended_runs and ((ended_runs[0].ended_at or 0.0) < oldest_kept or len(ended_runs) > MAX_ENDED_RUNS):
             self._unregister(ended_runs.popleft())
 
     def _unregister(self, run: ProgramRun) -> None:
-        """Forget a run, unless its id is another one's by now, which goes on with what it was."""
+        """Remove a run unless its id belongs to another run now."""
         if self._runs.get(run.run_id) is run:
             del self._runs[run.run_id]
 
@@ -344,7 +344,7 @@ async def _abort_cancelled(execution: RestingRun) -> None:
 
 
 def drop_worker(execution: RestingRun | None) -> None:
-    """Give up the worker of a run whose loop has ended, as far as that can be done without it."""
+    """Release the worker of a run whose event loop has ended, as far as possible."""
     if execution is not None:
-        with suppress(RuntimeError):  # of the loop, that it is closed
+        with suppress(RuntimeError):  # the loop is closed
             execution.drop_worker()

@@ -1,4 +1,4 @@
-"""What becomes of a run when it stops: it rests, it waits for a person, or it has ended; and what a model is told."""
+"""Decide what happens to a run by its outcome: suspend, park or end it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ALREADY_RESUMED = "the program has gone on already, and waits: call wait with th
 
 
 class RunSettler:
-    """Takes a run from an outcome to the result of the call that has brought it about."""
+    """Turns the outcome of a run into the result of the call."""
 
     def __init__(self, setup: PairContext, runs: RunRegistry, result_factory: ResultFactory) -> None:
         self._options = setup.options
@@ -67,13 +67,13 @@ class RunSettler:
         notes: Sequence[str] = (),
         on_cancelled: Callable[[Any], None] | None = None,
     ) -> Any:
-        """Return the result of an outcome, or the `Interrupt`; its run rests or has given its place back.
+        """Return the result of an outcome, or the `Interrupt`; the run is suspended, parked or ended.
 
-        Who is cancelled while that is made, or written into the store, leaves the result to ``on_cancelled``.
+        If the caller is cancelled meanwhile, ``on_cancelled`` receives the result.
         """
         settling = self._settle(run, outcome, notes)
         if self._stored is None and outcome.rest is None and not self._result_factory.needs_state_write(outcome):
-            result = await settling  # at once: a task for it would make every program dearer
+            result = await settling  # without a task, which would cost every program time
         else:
             on_undelivered = on_cancelled or partial(self._runs.keep_undelivered, run.run_id)
             result = await kept_from_cancelling(asyncio.ensure_future(settling), on_undelivered)
@@ -104,7 +104,7 @@ class RunSettler:
         return result if self._stored is None else await self.store_result(run, result)
 
     async def store_result(self, run: ProgramRun, result: dict[str, Any]) -> dict[str, Any]:
-        """Write the result for whoever waits for it elsewhere, where the run is kept, and return it."""
+        """Store the result for processes that wait for the run, and return it."""
         if self._stored is not None:
             run.call_on_loop(run.cancel_lease_renewal)
             if run.lease is not None:
@@ -112,7 +112,7 @@ class RunSettler:
         return result
 
     async def _settle_store_failure(self, run: ProgramRun, outcome: RunOutcome, error: CodeModeError) -> dict[str, Any]:
-        """Return the result of a run that has ended here alone: by its journal others go on, or this process later."""
+        """Return the result of a run that ended because of the store; it can continue from its journal later."""
         telemetry, output = (
             self._result_factory.build_telemetry(run, outcome),
             format_output(outcome.output, self._max_model_characters),
@@ -169,17 +169,17 @@ class RunSettler:
         return build_waiting_result(run.run_id, rest.reason, pending, output, telemetry)
 
     async def _store_suspended(self, stored: StoredRuns, run: ProgramRun, rest: AtRest, outcome: RunOutcome) -> bool:
-        """Keep a run at rest in the store, if that can be. False: it is somebody else's by now."""
+        """Store a suspended run if possible. Returns False if another process has it."""
         was_new = run.lease is None
         try:
             if run.execution is not None and not await stored.suspend(
                 run, run.execution, rest.reason, count_yields(outcome)
             ):
                 return False
-        except Exception as error:  # noqa: BLE001 - a store may be host code, and the run is at rest all the same
+        except Exception as error:  # noqa: BLE001 - a store may be host code; the run stays suspended
             log_failure(_log, "a run at rest could not be stored", (), error)
         if was_new and run.lease is not None:
-            if run.suspension_count == 0:  # later nobody would know it by another id
+            if run.suspension_count == 0:  # the id is fixed once it was returned
                 from .stored_runs import to_run_id
 
                 self._runs.rename(run, to_run_id(run.lease.record.id))
@@ -187,7 +187,7 @@ class RunSettler:
         return True
 
     async def _settle_interrupt(self, run: ProgramRun, outcome: RunOutcome, interrupt: Interrupt) -> Any:
-        """Return the interrupt to the host; or park it in the store, for whoever decides, and tell the model so."""
+        """Return the interrupt to the host, or park the run in the store and return a waiting result."""
         is_parked = self._options.approvals == "park"
         if self._stored is None or not (is_parked or run.lease is not None):
             self._runs.end(run, COMPLETED)
@@ -220,7 +220,7 @@ class RunSettler:
         if run_id is None:
             self._runs.forget(run)
             return self._result_factory.build_failure(_CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
-        # It holds no process, no slot and no place until somebody has decided.
+        # Until the decision it needs no process, worker or capacity.
         self._runs.park_interrupt(run, run_id, interrupt)
         calls = [
             {"id": request.tool_call_id, "tool": request.tool_name, "status": "approval"}
@@ -238,7 +238,7 @@ def count_yields(outcome: RunOutcome) -> int:
 
 
 def has_no_worker(outcome: RunOutcome) -> bool:
-    """Tell whether there was no worker, so that a run is where it was."""
+    """Return True if there was no worker, so that nothing changed."""
     error = outcome.error
     return isinstance(error, CodeModeConcurrencyError) or (
         isinstance(error, CodeModeWorkerError) and error.details.get("origin") != "worker"
@@ -246,7 +246,7 @@ def has_no_worker(outcome: RunOutcome) -> bool:
 
 
 def is_store_failure(error: BaseException) -> bool:
-    """Tell whether a run was cut off because what it is kept in cannot be used, or is another process's by now."""
+    """Return True if a run ended because its store is unavailable or another process has it."""
     return is_of_journal(error) or isinstance(error, StoreUnavailableError)
 
 

@@ -1,4 +1,4 @@
-"""Where the tools of a catalog come from, and what each is called in it. Runs no tool."""
+"""Collect the tools of a catalog from their sources and assign ids."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CLIENT = "client"
 MCP = "mcp"
 CORE = "core"
 RESERVED_SOURCE = "namespace"
-"""A source of this name would have ids that are those of namespaces."""
+"""Not allowed as the name of a source, because ids of namespaces begin with it."""
 EXCLUDED_TOOLS = frozenset({"tool_search_code", "tool_search", "tool_describe", "tool_call"})
-"""Tools that look for tools: a catalog has its own way."""
+"""Tools that search for tools, which the catalog replaces."""
 _ID_PART = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./-]{0,63}", re.ASCII)
 _MAX_NAME_CHARACTERS = 128
 INHERITED_NAMES = frozenset(
@@ -37,13 +37,13 @@ TOOLS_METHODS = frozenset({"search", "describe", "call"})
 
 @dataclass(frozen=True)
 class ToolSource:
-    """Tools of one owner. ``tools`` is a mapping or an iterable, as `create_code_mode_tool` takes it.
+    """Tools of one owner. ``tools``: a mapping or an iterable, as in `create_code_mode_tool`.
 
-    ``source`` says of what kind it is, ``owner`` whose the tools are; both stand in the ids, `<source>:<owner>:<tool>`.
-    Of the kind "mcp", ``tools`` is a connected session of the SDK, or any object with its methods ``list_tools`` and
-    ``call_tool``; ``owner`` None is what the server calls itself. ``needs_approval`` is for such a session alone: a
-    bool for all tools, or ``(name, input, context) -> bool``, sync or async, with the server's own name of the tool.
-    A framework's plugin gives ``adapt``, which gets each tool with its id, and returns the one that programs call.
+    ``source`` is the kind of the source and ``owner`` the owner of the tools; both are part of the ids,
+    `<source>:<owner>:<tool>`. For the kind "mcp", ``tools`` is a connected session of an SDK, or any object with the
+    methods ``list_tools`` and ``call_tool``; ``owner`` None means the name of the server. ``needs_approval`` is only
+    for sessions: a bool for all tools, or ``(name, input, context) -> bool``, sync or async, with the server's own tool
+    name. ``adapt(tool, id)``, set by plugins of frameworks, returns the tool that programs call.
     """
 
     tools: Any
@@ -54,11 +54,11 @@ class ToolSource:
 
     @staticmethod
     def read_all(sources: Any) -> list[ToolSource]:
-        """Return sources as such, of whatever they are given as. Raises `InvalidConfigError`."""
+        """Convert sources or tools to a list of sources. Raises `InvalidConfigError`."""
         return to_sources(sources)
 
     def __post_init__(self) -> None:
-        """Check both names. Raises `InvalidConfigError`, a `ValueError`."""
+        """Check the fields. Raises `InvalidConfigError`, a `ValueError`."""
         if self.source == MCP and not _is_session(self.tools):
             raise InvalidConfigError("sources: a source of the kind 'mcp' is a session with list_tools and call_tool")
         if self.source != MCP and _is_session(self.tools):
@@ -84,7 +84,7 @@ class ToolSource:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A tool of a catalog: its id, where it is from, and the tool."""
+    """A tool of a catalog with its id and source."""
 
     id: str
     source: str
@@ -94,18 +94,18 @@ class CatalogEntry:
 
     @property
     def name(self) -> str:
-        """What its author calls it."""
+        """The original name of the tool."""
         return self.tool.name
 
     @property
     def safe_name(self) -> str | None:
-        """The name that it has in a program, if no other has it too; None for one that nothing may replace."""
+        """The name as a JavaScript identifier; None for a name that would replace a built-in member."""
         name = safe_name(self.tool.name)
         return None if name in TOOLS_METHODS or name in INHERITED_NAMES else name
 
     @property
     def summary(self) -> dict[str, str]:
-        """What a program reads of it before it asks."""
+        """The entry of the tool in ``ALL_TOOLS`` and search results."""
         label = string_or_empty(self.tool.annotations.get("title"))
         summary = {"id": self.id, "name": self.name}
         if label and label != self.name:
@@ -115,12 +115,12 @@ class CatalogEntry:
 
 
 def safe_name(name: str) -> str:
-    """Return a name as an identifier of JavaScript: what none holds becomes ``_``."""
+    """Return a name as a JavaScript identifier; other characters become ``_``."""
     text = "".join(character if _is_identifier_character(character) else "_" for character in name)
     return f"_{text}" if text[:1].isdigit() else text
 
 
-# Letters and marks that nobody sees: fillers of Hangul, selectors of variants and of Mongolian ones.
+# Invisible letters and marks: Hangul fillers and variation selectors.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
@@ -133,9 +133,9 @@ def _is_identifier_character(character: str) -> bool:
 
 
 def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
-    """Return the tools of all sources, ordered by id. ``sources`` may also be the tools of one, as a host has them.
+    """Return the tools of all sources, ordered by id. ``sources`` can also be the tools of one source.
 
-    Raises `InvalidConfigError` for two tools of one id, `ValueError` for what is no tool.
+    Raises `InvalidConfigError` for duplicate ids, `ValueError` for an invalid tool.
     """
     found: dict[str, CatalogEntry] = {}
     for source in to_sources(sources):
@@ -156,12 +156,12 @@ def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
 
 
 def is_pair_tool(tool: Tool) -> bool:
-    """Tell whether a tool is one of a pair: nothing runs a program within a program."""
+    """Return True for exec and wait tools: programs cannot run programs."""
     return mapping_or_empty(tool.metadata).get(TOOL_KIND) in (EXEC_KIND, WAIT_KIND)
 
 
 def to_sources(sources: Any) -> list[ToolSource]:
-    """Return sources as such, of whatever they are given as. Raises `InvalidConfigError`."""
+    """Convert sources or tools to a list of sources. Raises `InvalidConfigError`."""
     if isinstance(sources, ToolSource):
         return [sources]
     if isinstance(sources, Mapping | str | bytes) or not isinstance(sources, Iterable):
@@ -188,7 +188,7 @@ def _bare_session_error(session: Any) -> InvalidConfigError:
 
 
 def check_source_name(name: Any) -> str:
-    """Return a name that a tool of a source may have. Raises `ImpossibleNameError` for others."""
+    """Return a valid tool name. Raises `ImpossibleNameError`."""
     name = check_is_name(name)
     if len(name) > _MAX_NAME_CHARACTERS or not name.isprintable():
         raise ImpossibleNameError(f"{name[:32]!r} is too long for a tool's name, or has a control character in it")
@@ -196,7 +196,7 @@ def check_source_name(name: Any) -> str:
 
 
 def find_server_name(session: Any) -> str:
-    """Return what a server of MCP calls itself, as far as its session knows."""
+    """Return the name of an MCP server, as far as its session knows it."""
     for holder in ("server_info", "serverInfo", "initialize_result", "initializeResult"):
         info_holder = getattr(session, holder, None)
         for info in (getattr(info_holder, "serverInfo", None), getattr(info_holder, "server_info", None), info_holder):

@@ -1,4 +1,4 @@
-"""Runs in a store: kept at each rest and held by a lease, parked while a person is asked, taken over by their id."""
+"""Runs in a store: suspended under a lease, parked for a decision, or claimed by id."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _log = logging.getLogger("codemode.tools")
 _POLL_SECONDS = 0.5
 _MAX_REASON_CHARACTERS = 1_000
 REASON_KEY = "reason"
-"""Why a program rests, in the payload of its record."""
+"""Key of the reason for the suspension in the payload of a record."""
 YIELDS_KEY = "yields"
-"""How often a program at rest has yielded, in the payload of its record: from its journal it comes there again."""
+"""Key of the number of yields in the payload of a record; replay from the journal yields as often."""
 _SURFACE_KEY, _SCOPE_KEY, _EXPIRES_KEY = "surface", "scope", "expiresAtMs"
 _EXPIRED_TEXT = "wait: this run has expired: nobody came back for it in time"
 
 
 class StoredRuns:
-    """What a pair keeps in a store. The id of a run that is kept is ``run_`` and the id of its record.
+    """The runs of exec and wait in a store. The id of a stored run is ``run_`` and the id of its record.
 
-    The text of a program stands beside its continuation only where that can be read too.
+    The source of a program is stored only if its continuation is not sealed.
     """
 
     def __init__(self, store: InterruptStore, tenant: str, app: str, ttl_seconds: int, tool: Any) -> None:
@@ -60,9 +60,9 @@ class StoredRuns:
         self.on_lost: Callable[[ProgramRun], None] = _ignore_lost_run
 
     async def suspend(self, run: ProgramRun, execution: RestingRun, reason: str, yields: int) -> bool:
-        """Keep a run that has come to rest, and hold it. False: somebody else goes on with it by now.
+        """Store a suspended run and hold its lease. Returns False if another process has it.
 
-        Raises `StoreUnavailableError`; then the run waits in this process alone.
+        Raises `StoreUnavailableError`; then the run waits only in this process.
         """
         continuation, payload = (
             await execution.kept(),
@@ -81,9 +81,9 @@ class StoredRuns:
         return True
 
     async def park(self, run: ProgramRun, interrupt: Interrupt) -> str | None:
-        """Keep what a program asks a person, and return the id under which it goes on. Raises `StoreUnavailableError`.
+        """Store the requests of a paused program; return the run id. Raises `StoreUnavailableError`.
 
-        None: somebody else goes on with it by now.
+        Returns None if another process has the run.
         """
         if run.lease is not None:
             lease, run.lease = run.lease, None
@@ -92,7 +92,7 @@ class StoredRuns:
         return to_run_id(await self._store.put(interrupt, payload=self._payload(run.scope), **self._new_record(run)))
 
     async def settle(self, run: ProgramRun, result: Any) -> None:
-        """Write what a run has come to, for whoever waits for it elsewhere."""
+        """Store the result of a run for processes that wait for it."""
         lease, run.lease = run.lease, None
         if lease is not None:
             await finish_writing(self._store.settle(lease, result, tool=self._tool))
@@ -100,16 +100,16 @@ class StoredRuns:
     async def give_back(
         self, run: ProgramRun, reason: str | None = None, refusals: Mapping[str, str] | None = None
     ) -> None:
-        """Give a run back, for whoever goes on with it. ``reason`` it cannot be resumed in this process.
+        """Release a run for other processes. ``reason``: why it cannot be resumed in this process.
 
-        ``refusals`` say of answers why they wait again.
+        ``refusals``: why answers are pending again.
         """
         lease, run.lease = run.lease, None
         if lease is not None:
             await finish_writing(self._store.release(lease, refusals=refusals, not_resumable=reason))
 
     async def withdraw(self, run_id: str, reason: str) -> None:
-        """End a run that waits for a person, unless it has ended or somebody goes on with it."""
+        """Withdraw a run that waits for a decision, unless it has ended or another process has it."""
         try:
             await self._store.withdraw(
                 _record_id(run_id), actor="", reason=reason[:_MAX_REASON_CHARACTERS], tenant=self._tenant
@@ -120,14 +120,14 @@ class StoredRuns:
             _log.warning("a run that waits for a person could not be withdrawn", exc_info=True)
 
     async def sweep(self) -> None:
-        """Have the store mark what has expired, for whoever follows its changes."""
+        """Mark expired records in the store, for processes that watch its changes."""
         try:
             await self._store.sweep()
         except StoreUnavailableError:
             _log.warning("what has expired could not be marked", exc_info=True)
 
     async def renew_lease(self, run: ProgramRun) -> None:
-        """Renew the lease of a run until it has none any more, or it is somebody else's: then its run ends here."""
+        """Renew the lease of a run until it has none, or abort the run if another process has it."""
         while True:
             await asyncio.sleep(LEASE_MS / 3000)
             lease, execution = run.lease, run.execution
@@ -136,7 +136,7 @@ class StoredRuns:
             try:
                 if await self._store.renew(lease):
                     continue
-            except Exception:  # noqa: BLE001 - the database may be back before the lease is over
+            except Exception:  # noqa: BLE001 - the database may be back before the lease expires
                 _log.warning("the lease of a run could not be renewed", exc_info=True)
                 continue
             if run.lease is lease:
@@ -146,12 +146,12 @@ class StoredRuns:
                 self.on_lost(run)
             return
 
-    # -- by whoever waits elsewhere
+    # --- for waits in other processes ---
 
     async def claim_run(self, run_id: str, scope: str, waits_ms: int) -> Lease | Mapping[str, Any] | Record:
-        """Return a lease of the run to go on with, the result that it has come to, or the record of one that waits on.
+        """Return a lease to continue a run, its result, or its record if it still waits.
 
-        Raises `InvalidInputError` for a run that is not this scope's, or is no more.
+        Raises `InvalidInputError` for a run of another scope or one that no longer exists.
         """
         record = await self._find_record(run_id, scope)
         deadline = passed_seconds() + waits_ms / 1000
@@ -189,7 +189,7 @@ class StoredRuns:
         return record
 
     async def _require_unexpired(self, lease: Lease) -> Lease:
-        """Return a lease whose run may go on. One that rested for too long has expired, though nobody was there."""
+        """Return a lease unless its run was suspended for too long."""
         expires_at_ms = mapping_or_empty(lease.record.payload).get(_EXPIRES_KEY)
         if lease.record.state != "resting" or type(expires_at_ms) is not int or expires_at_ms > now_ms():
             return lease
@@ -197,17 +197,17 @@ class StoredRuns:
         raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)
 
     async def claim_answered(self, interrupt: Interrupt, answers: Mapping[str, Any], scope: str) -> Lease | None:
-        """Note what the host of a program answers itself, and take the record of its pause, to go on with it.
+        """Record the host's answers and claim the record of the pause to resume it.
 
-        None: there is no such record in this scope, or somebody else has it. What does not fit says whoever resumes.
-        Raises `AlreadyDecidedError` where a person has answered otherwise, and `RecordWithdrawnError` or
-        `RecordExpiredError` where nothing is asked any more.
+        Returns None if this scope has no such record or another process has it; invalid answers are reported when
+        resuming. Raises `AlreadyDecidedError` for other answers than those in the store, and `RecordWithdrawnError` or
+        `RecordExpiredError` if nothing is pending any more.
         """
         found = await self._store.get(interrupt.interrupt_id, tenant=self._tenant) if answers else None
         if found is not None and _nonce(found) != _nonce(interrupt):
             return None
         try:
-            if found is None:  # where this is asked no more, or was never kept, nothing is written
+            if found is None:  # nothing is written for a settled or unknown request
                 await self._store.decide(answers, actor="", tenant=self._tenant)
                 return None
             record_id = await self._store.put(interrupt, tenant=self._tenant, app=self._app, tool=self._tool)
@@ -225,14 +225,14 @@ class StoredRuns:
         )
 
     async def _raise_if_withdrawn(self, record_id: str) -> None:
-        """Raise `RecordWithdrawnError` for a run that was ended from outside; another has the outcome it came to."""
+        """Raise `RecordWithdrawnError` for a run that was ended from outside."""
         record = await self._store.record(record_id, tenant=self._tenant)
         outcome_fields = mapping_or_empty(None if record.outcome is None else record.outcome.value)
         if record.state == "withdrawn" or outcome_fields.get("code") in (ABORTED, SNAPSHOT_EXPIRED):
             raise RecordWithdrawnError("somebody has ended this run: no answer goes on with it")
 
     async def get_interrupt(self, record: Record) -> Interrupt | None:
-        """Return the newest interrupt of a record; None for one in which nothing is asked."""
+        """Return the newest interrupt of a record, or None if nothing was asked."""
         interrupt_ids = record.versions[-1].interrupt_ids if record.versions else ()
         return None if not interrupt_ids else await self._store.get(interrupt_ids[0], tenant=record.tenant)
 
@@ -257,24 +257,24 @@ def _record_id(run_id: str) -> str:
 
 
 def _is_undecided(record: Record) -> bool:
-    """Tell whether nothing of what a program asks was decided: waiting for that is no work of a model."""
+    """Return True if no request of a record is decided, so that a model need not wait for it."""
     return record.state == "pending" and all(request.state != "decided" for request in record.requests)
 
 
 def to_run_id(record_id: str) -> str:
-    """Return the id of the run that is kept in this record."""
+    """Return the run id of a record."""
     return f"{RUN_PREFIX}{record_id}"
 
 
 def get_scope(record: Record) -> str | None:
-    """Return the scope of the run of a record; None for a record that is none of a pair's."""
+    """Return the scope of a record, or None for a record of another surface."""
     payload = mapping_or_empty(record.payload)
     scope = payload.get(_SCOPE_KEY)
     return scope if payload.get(_SURFACE_KEY) == PROFILE_NAME and isinstance(scope, str) else None
 
 
 def get_ended_result(record: Record) -> Mapping[str, Any]:
-    """Return the result that a run has come to elsewhere. Raises `InvalidInputError` where it has none."""
+    """Return the result of an ended run. Raises `InvalidInputError` if it has none."""
     outcome = record.outcome
     if record.state == "expired":
         raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)
