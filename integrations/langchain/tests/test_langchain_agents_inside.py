@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from codemode_langchain import CodeModeMiddleware, pregel
-from codemode_langchain.pregel import Inside, UnknownVersionError, inside
+from codemode_langchain.pregel import NodeContext, UnknownVersionError, get_node_context
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
@@ -46,7 +46,7 @@ def nothing_done() -> None:
 class Looks(CodeModeMiddleware):
     """Keeps what is found inside, beside its work."""
 
-    found: list[Inside]
+    found: list[NodeContext]
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         self._keep()
@@ -65,7 +65,7 @@ class Looks(CodeModeMiddleware):
         return await super().awrap_tool_call(request, handler)
 
     def _keep(self) -> None:
-        node = inside(ensure_config())
+        node = get_node_context(ensure_config())
         assert node is not None
         assert {"messages", "code_mode_shown"} <= node.channels.keys()
         assert node.node is not None
@@ -107,9 +107,9 @@ def test_a_node_and_its_agent_are_known(is_async: bool):
     assert len(own.found) == 3
     for node in own.found:
         assert isinstance(node.loop.stack, ExitStack | AsyncExitStack)
-        assert node.place == (node.loop, node.loop.step)
-        _, agent_parts = node.agent_of(own)
-        listed = agent_parts.listed
+        assert node.step_id == (node.loop, node.loop.step)
+        _, agent_parts = node.find_agent(own)
+        listed = agent_parts.middleware
         assert list(listed[: len(before) + 3]) == [*before, own, *after]
         assert {id(one) for one in listed[len(before) + 3 :]} == {id(limit), id(beginning)}
         assert {one.name for one in agent_parts.tools} == {"codeMode", "note"}
@@ -127,9 +127,9 @@ def test_what_tasks_of_a_step_have_left_is_known():
 
     def node(_state: dict[str, Any]) -> dict[str, Any]:
         work().result()
-        here = inside(ensure_config())
+        here = get_node_context(ensure_config())
         assert here is not None
-        found.append(here.written_in_step())
+        found.append(here.get_step_results())
         return {}
 
     graph = StateGraph(dict)
@@ -150,7 +150,7 @@ def test_an_agent_that_is_gone_is_forgotten():
 
 
 def test_nothing_is_inside_outside():
-    assert inside({"configurable": {"thread_id": "1"}}) is None
+    assert get_node_context({"configurable": {"thread_id": "1"}}) is None
 
 
 # --- versions that look different ---
@@ -182,7 +182,7 @@ def test_a_node_that_looks_different_is_an_error(missing: str):
         config = ensure_config()
         configurable = {key: one for key, one in config.get("configurable", {}).items() if key != missing}
         with pytest.raises(UnknownVersionError, match="a running node looks different"):
-            inside({**config, "configurable": configurable})
+            get_node_context({**config, "configurable": configurable})
         configs.append(config)
         return {}
 
@@ -196,19 +196,19 @@ def test_a_node_that_looks_different_is_an_error(missing: str):
 def test_a_version_that_nobody_has_tried_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setitem(pregel.KNOWN, "langgraph", ((0, 1), (0, 2)))
-    pregel.tell_untried.cache_clear()
+    monkeypatch.setitem(pregel.TESTED_VERSIONS, "langgraph", ((0, 1), (0, 2)))
+    pregel.warn_about_untested_versions.cache_clear()
     try:
         with caplog.at_level(logging.WARNING, "codemode.tools"):
             for _ in range(2):
                 assert content(Session(agent([NOTE], [note], CodeModeMiddleware())).start()) == "1"
     finally:
-        pregel.tell_untried.cache_clear()
+        pregel.warn_about_untested_versions.cache_clear()
     (told,) = [one.getMessage() for one in caplog.records if "is not tried" in one.getMessage()]
     assert "langgraph>=0.1,<0.2" in told
 
 
 def test_the_installed_versions_are_known(caplog: pytest.LogCaptureFixture):
-    pregel.tell_untried.cache_clear()
-    pregel.tell_untried()
+    pregel.warn_about_untested_versions.cache_clear()
+    pregel.warn_about_untested_versions()
     assert not caplog.records

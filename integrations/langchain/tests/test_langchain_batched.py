@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, create_code_mode_tool
-from codemode_langchain.stored_pauses import asked_by, resume_values
+from codemode_langchain.stored_pauses import collect_requests, make_resume_values
 from langchain_core.tools import tool
 from langgraph.types import Command, Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
@@ -193,13 +193,13 @@ def test_scripts_of_code_call_are_asked_about_together():
 
 def test_for_a_store_each_call_is_a_request_of_its_own():
     (waiting,) = Session(Till().agent(ALL, drop=True)).start()["__interrupt__"]
-    asked = asked_by([waiting])
+    asked = collect_requests([waiting])
     assert [(one.tool_name, one.input) for one in asked.requests] == [
         ("pay", {"to": "a", "cents": 1 << 60}),
         ("pay", {"to": "b", "cents": 5}),
         ("drop", {"id": "c"}),
     ]
-    forms = {name: set(form.input_json_schema["properties"]) for name, form in asked.catalog.items()}
+    forms = {name: set(form.input_json_schema["properties"]) for name, form in asked.tool_forms.items()}
     assert forms == {"pay": {"to", "cents"}, "drop": {"id"}}
     stored = [
         StoredRequest(
@@ -212,8 +212,8 @@ def test_for_a_store_each_call_is_a_request_of_its_own():
         for one in asked.requests
     ]
     answers = {one.interrupt_id: {"approved": True} for one in asked.requests}
-    assert resume_values(stored, asked.parts, answers) == {waiting.id: {"decisions": [APPROVE] * 3}}
-    assert resume_values(stored, asked.parts, dict([*answers.items()][:2])) == {}
+    assert make_resume_values(stored, asked.parts, answers) == {waiting.id: {"decisions": [APPROVE] * 3}}
+    assert make_resume_values(stored, asked.parts, dict([*answers.items()][:2])) == {}
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,8 @@ def test_each_call_of_a_name_has_the_review_of_its_place(reviews: Any, allowed: 
     """Where reviews do not stand as the calls do, a call is allowed what all of its name allow."""
     actions = [{"name": "pay", "args": {"to": to}} for to in "ab"]
     configs = [{"action_name": name, "allowed_decisions": may} for name, may in reviews]
-    asked = asked_by([Interrupt({"action_requests": actions, "review_configs": configs}, id="one")])
-    assert [asked.parts[one.interrupt_id].allowed for one in asked.requests] == allowed
+    asked = collect_requests([Interrupt({"action_requests": actions, "review_configs": configs}, id="one")])
+    assert [asked.parts[one.interrupt_id].allowed_decisions for one in asked.requests] == allowed
 
 
 @each_row(

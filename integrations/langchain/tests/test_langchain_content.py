@@ -8,7 +8,7 @@ from base64 import b64encode
 from typing import Any
 
 from codemode_langchain import CodeModeMiddleware, ExecWaitMiddleware, create_code_mode_tool
-from codemode_langchain.content import block_of, content_of
+from codemode_langchain.content import from_media_content, to_media_content
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -121,9 +121,9 @@ def test_a_tool_outside_an_agent_gives_them_in_their_places():
     ],
 )
 def test_each_form_of_a_block_comes_back_as_it_was(block: dict[str, Any]):
-    part = content_of(block)
+    part = to_media_content(block)
     assert part is not None
-    assert (part.data, block_of(part)) == (DATA, block)
+    assert (part.data, from_media_content(part)) == (DATA, block)
 
 
 @each_row(
@@ -140,4 +140,4 @@ def test_each_form_of_a_block_comes_back_as_it_was(block: dict[str, Any]):
     ],
 )
 def test_what_is_no_block_of_bytes_is_data(value: Any):
-    assert content_of(value) is None
+    assert to_media_content(value) is None

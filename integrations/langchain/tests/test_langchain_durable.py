@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from codemode_langchain import CodeModeMiddleware, create_code_mode_tool, durable_continuation
-from codemode_langchain.durable import store_of
+from codemode_langchain.durable import open_store_of
 from langchain.agents.middleware import ToolCallLimitMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -53,18 +53,18 @@ def test_the_file_of_a_checkpointer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     with SqliteSaver.from_conn_string("one.sqlite") as saver:
         saver.setup()
-        asyncio.run(opened(store_of(saver)))
+        asyncio.run(opened(open_store_of(saver)))
     assert {"checkpoints", "codemode_journals"} <= tables(tmp_path / "one.sqlite")
 
     async def main() -> None:
         async with AsyncSqliteSaver.from_conn_string("two.sqlite") as saver:
             await saver.setup()
-            await opened(store_of(saver))
+            await opened(open_store_of(saver))
 
     asyncio.run(main())
     assert {"checkpoints", "codemode_journals"} <= tables(tmp_path / "two.sqlite")
     for where in ("three.sqlite", Path("three.sqlite")):
-        asyncio.run(opened(store_of(where)))
+        asyncio.run(opened(open_store_of(where)))
         assert "codemode_journals" in tables(tmp_path / "three.sqlite")
 
 
@@ -108,7 +108,7 @@ def test_a_connection_that_is_another_thread_s(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as other:
         connection = other.submit(sqlite3.connect, tmp_path / "one.sqlite").result()
         with pytest.raises(ValueError, match="name the database"):
-            store_of(SqliteSaver(connection))
+            open_store_of(SqliteSaver(connection))
         other.submit(connection.close).result()
 
 

@@ -302,7 +302,12 @@ def test_begun_without_blocking_and_gone_on_with_in_a_thread(held: Held, own: An
 
 
 def alive(own: ExecWaitMiddleware, thread: str = "thread") -> list[str]:
-    return [info.state for pair in own._pairs() for info in pair.runs(thread) if info.state in ("running", "waiting")]
+    return [
+        info.state
+        for pair in own._list_exec_wait_tools()
+        for info in pair.runs(thread)
+        if info.state in ("running", "waiting")
+    ]
 
 
 ENDINGS = ["success", "error", "limit", "pause"]

@@ -107,7 +107,7 @@ class World:
     def waiting(self, thread: str) -> list[str]:
         """The programs of a thread that wait."""
         assert self.own is not None
-        pairs = self.own._pairs()
+        pairs = self.own._list_exec_wait_tools()
         return [one.run_id for pair in pairs for one in pair.runs(thread) if one.state == "waiting"]
 
     async def run(self, *steps: Step, thread: str | None = None, **settings: Any) -> tuple[DirectedModel, list[Any]]:

@@ -431,7 +431,7 @@ def test_called_by_a_node_of_ones_own(till: Till, is_async: bool):
 
 
 def test_a_graph_without_a_checkpointer_is_told_that_nobody_can_answer(till: Till, caplog: pytest.LogCaptureFixture):
-    checkpoints._warn_of_no_checkpointer.cache_clear()
+    checkpoints._warn_about_missing_checkpointer.cache_clear()
     config: Any = {"configurable": {"thread_id": "1"}}
     gated = CodeModeMiddleware(approve={"refund": True})
     for saver in (InMemorySaver(), None, None):
@@ -446,7 +446,7 @@ def test_a_graph_without_a_checkpointer_is_told_that_nobody_can_answer(till: Til
 def test_a_graph_in_another_that_keeps_where_it_stands_needs_no_checkpointer(
     till: Till, caplog: pytest.LogCaptureFixture
 ):
-    checkpoints._warn_of_no_checkpointer.cache_clear()
+    checkpoints._warn_about_missing_checkpointer.cache_clear()
     inner = agent(
         ["return await tools.refund({ order: 'a' })"],
         till.tools,

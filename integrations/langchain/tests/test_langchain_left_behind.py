@@ -107,7 +107,7 @@ def test_no_agent_leaves_anything_behind(
     end: str,
 ) -> None:
     caplog.set_level(logging.CRITICAL, "codemode.tools")  # what is logged is kept for the report, with its traceback
-    monkeypatch.setattr(faces, "_MAX_FACES", 1)  # which are kept on purpose, with the tools that they are over
+    monkeypatch.setattr(faces, "_MAX_SURFACES", 1)  # which are kept on purpose, with the tools that they are over
     shared = [made(), *([] if made is ExecWaitMiddleware else [ToolCallLimitMiddleware(run_limit=50)])]
     program = PROGRAMS.get(end, 'return await tools.refund({ order: "a" });')
     left = left_by_each(
@@ -118,10 +118,10 @@ def test_no_agent_leaves_anything_behind(
 
 @pytest.mark.parametrize(("most_tools", "kept"), [(8, 4), (5, 2), (1, 1)])
 def test_surfaces_are_kept_up_to_a_number_of_tools(monkeypatch: pytest.MonkeyPatch, most_tools: int, kept: int) -> None:
-    monkeypatch.setattr(faces, "_MAX_FACES", 4)
+    monkeypatch.setattr(faces, "_MAX_SURFACES", 4)
     monkeypatch.setattr(faces, "_MAX_TOOLS", most_tools)
-    known = faces.KnownFaces(lambda tools: SimpleNamespace(given=tools))
+    known = faces.SurfaceCache(lambda tools: SimpleNamespace(all_tools=tools))
     keys = [(number,) for number in range(6)]
     for key in keys:
-        known.of(key, ["one", "two"])
+        known.get(key, ["one", "two"])
     assert [key for key in keys if key in known] == keys[-kept:]

@@ -22,7 +22,7 @@ from codemode_langchain import (
     create_code_call_tools,
     create_code_mode_tool,
 )
-from codemode_langchain.conversion import annotations_of, convert, may_destroy
+from codemode_langchain.conversion import convert_tool, get_annotations, is_destructive
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
@@ -165,12 +165,12 @@ HINTS = {"readOnlyHint": True, "idempotentHint": True, "title": "One"}
     ],
 )
 def test_annotations_are_those_of_either_adapter(metadata: dict[str, Any]):
-    assert convert(answered(metadata=metadata), print).annotations == HINTS
+    assert convert_tool(answered(metadata=metadata), print).annotations == HINTS
 
 
 @pytest.mark.parametrize("metadata", [{"mcp": 5}, {"mcp": {"tool": "x"}}, {"mcp": {"tool": {"annotations": [1]}}}])
 def test_annotations_of_another_shape_say_nothing(metadata: dict[str, Any]):
-    assert annotations_of(answered(metadata=metadata)) == {}
+    assert get_annotations(answered(metadata=metadata)) == {}
 
 
 @each_row(
@@ -188,7 +188,7 @@ def test_annotations_of_another_shape_say_nothing(metadata: dict[str, Any]):
 )
 def test_what_is_declared_destructive_or_not_at_all_waits(hints: dict[str, Any], waits: bool):
     made = answered(text("done"), metadata=hints)
-    assert may_destroy(annotations_of(made)) is waits
+    assert is_destructive(get_annotations(made)) is waits
     output = asyncio.run(
         agent(["return await tools.one({})"], [made], CodeModeMiddleware(approve="destructive")).ainvoke(START, CONFIG)
     )

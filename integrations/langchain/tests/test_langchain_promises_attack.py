@@ -318,6 +318,6 @@ def test_tools_of_one_name_made_for_each_step_are_those_of_that_step(got: list[A
         return StructuredTool.from_function(lambda: name, name=name, description=name)
 
     for number in range(100):
-        middleware._face([made("pay"), registered])
+        middleware._get_surface([made("pay"), registered])
         fresh = made(f"fresh_{number}")
-        assert set(middleware._face([fresh, registered]).tools) == {fresh.name, "pay"}
+        assert set(middleware._get_surface([fresh, registered]).tools) == {fresh.name, "pay"}

@@ -133,10 +133,10 @@ def test_a_run_that_was_lost_before_its_first_call_runs(is_async: bool):
     lost = [True]
 
     class Losing(CodeModeMiddleware):
-        def _bound(self, request: Any, handler: Any) -> Any:
+        def _bind_surface_tool(self, request: Any, handler: Any) -> Any:
             if lost.pop() if lost else False:
                 raise Dies
-            return super()._bound(request, handler)
+            return super()._bind_surface_tool(request, handler)
 
     session = Session(agent(["return await tools.write({ text: 'a' })"], tools.tools, Losing()), is_async)
     with pytest.raises(BaseException, match=ENDS):

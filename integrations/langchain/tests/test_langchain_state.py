@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 from codemode_langchain import CodeModeMiddleware
-from codemode_langchain.graph_state import left_by, merged, place_in
+from codemode_langchain.graph_state import make_state_backend, make_state_commands, merge_values
 from langchain.agents import AgentState, create_agent
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
@@ -85,17 +85,17 @@ def test_a_place_of_the_hosts_own_stands_in_for_it_and_false_turns_it_off():
 
 
 def test_the_channel_takes_one_key_at_a_time():
-    assert merged({"a": "1", "b": "2", "__proto__": "3"}, {"a": "4", "b": None}) == {"a": "4", "__proto__": "3"}
+    assert merge_values({"a": "1", "b": "2", "__proto__": "3"}, {"a": "4", "b": None}) == {"a": "4", "__proto__": "3"}
 
 
 def test_only_texts_of_the_state_are_read():
     asked = AIMessage("", tool_calls=[{"name": "codeMode", "args": {}, "id": one} for one in ("x", "y")])
-    place = place_in({"code_mode_state": {"a": "1", "b": 5, "c": None}, "messages": [asked]}, "y")
+    place = make_state_backend({"code_mode_state": {"a": "1", "b": 5, "c": None}, "messages": [asked]}, "y")
     assert asyncio.run(place.keys()) == ["a"]
     assert place.ahead == 1
-    assert left_by(SimpleNamespace(place=place)) == left_by(object()) == ()
+    assert make_state_commands(SimpleNamespace(place=place)) == make_state_commands(object()) == ()
     for state in (None, [], {"messages": None, "code_mode_state": None}):
-        assert asyncio.run(place_in(state, "x").keys()) == []
+        assert asyncio.run(make_state_backend(state, "x").keys()) == []
 
 
 class Levels(AgentState[Any]):

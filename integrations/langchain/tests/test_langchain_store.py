@@ -27,12 +27,12 @@ def test_every_surface_takes_the_url_of_a_store(tmp_path: Path, monkeypatch: pyt
     made: Any = create_code_mode_tool([refund], approve={"refund": True}, store=url)
     for continuation in (
         CodeModeMiddleware(store=url)._options.continuation,
-        CodeCallMiddleware(store=url)._core.options.settings.continuation,
-        made._face.core.options.continuation,
+        CodeCallMiddleware(store=url)._empty_toolset.options.settings.continuation,
+        made._surface.core.options.continuation,
     ):
         assert type(continuation.guard) is type(SqliteInterruptStore(tmp_path / "other").guard)
         assert continuation.keys == (KEY.encode(),)
-    kept = ExecWaitMiddleware(store=url)._rules._more["store"]
+    kept = ExecWaitMiddleware(store=url)._config._create_options["store"]
     assert isinstance(kept, SqliteInterruptStore)
 
 

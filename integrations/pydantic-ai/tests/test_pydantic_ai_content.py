@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from codemode_pydantic_ai import CodeMode, ExecWait
-from codemode_pydantic_ai.content import content_of, object_of, with_content_schemas
+from codemode_pydantic_ai.content import from_media_content, to_media_content, with_content_schemas
 from pydantic import TypeAdapter
 from pydantic_ai import Agent, BinaryContent, DeferredToolRequests, DeferredToolResults, ImageUrl, ToolReturn
 from pydantic_ai.messages import MultiModalContent, ToolReturnPart, UserPromptPart
@@ -124,13 +124,13 @@ def test_each_object_comes_back_as_it_was():
         ImageUrl("https://example.org/a.png", force_download=True),
     ]
     for one in ones:
-        part = content_of(one)
+        part = to_media_content(one)
         assert part is not None
-        again = object_of(part)
+        again = from_media_content(part)
         assert (again, again.identifier) == (one, one.identifier)
         _ = one.identifier  # which the framework makes of the bytes when it is asked, and keeps
-        assert content_of(again) == content_of(one) == part
-    assert content_of({"kind": "binary"}) is None
+        assert to_media_content(again) == to_media_content(one) == part
+    assert to_media_content({"kind": "binary"}) is None
 
 
 def test_a_union_of_the_frameworks_classes_is_one_type():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import codemode_pydantic_ai
-from codemode_pydantic_ai.framework_internals import mark_questions
+from codemode_pydantic_ai.framework_internals import mark_as_questions
 from pydantic_ai import DeferredToolRequests
 from pydantic_ai.messages import ToolCallPart
 from suite import each_row
@@ -43,9 +43,9 @@ def test_private_names_of_others_are_in_one_file(path: Path) -> None:
 
 def test_a_framework_that_keeps_questions_otherwise_has_none() -> None:
     requests = DeferredToolRequests(calls=[ToolCallPart("ask", tool_call_id="a")])
-    mark_questions(requests, ["a"])
+    mark_as_questions(requests, ["a"])
     assert not hasattr(requests, "kind") or requests.kind("a") == "question"
     other = DeferredToolRequests(calls=[ToolCallPart("ask", tool_call_id="a")])
     vars(other)["_kinds"] = None
-    mark_questions(other, ["a"])
+    mark_as_questions(other, ["a"])
     assert vars(other)["_kinds"] is None

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from codemode_pydantic_ai import CodeMode
-from codemode_pydantic_ai.nested import is_repeated
+from codemode_pydantic_ai.nested import is_durable_run
 from pydantic_ai import Agent, DeferredToolRequests, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse
@@ -248,9 +248,9 @@ def test_a_run_that_an_engine_repeats_is_recognised() -> None:
     class Idle(AbstractCapability[Any]):
         in_durable_context = False
 
-    assert is_repeated(Engine())
-    assert not is_repeated(Idle())
-    assert not is_repeated(None)
+    assert is_durable_run(Engine())
+    assert not is_durable_run(Idle())
+    assert not is_durable_run(None)
 
 
 def test_calls_of_a_repeated_run_go_one_by_one_and_time_stands_still() -> None:

@@ -26,7 +26,7 @@ class Context:
 
 
 def kept(states, context):
-    return states.of(context, {})
+    return states.get_backend(context, {})
 
 
 def test_a_conversation_is_known_by_a_call_of_its_history():
@@ -89,7 +89,7 @@ def test_calls_of_one_response_share_and_arguments_that_are_no_json_harm_nobody(
     states, known = ConversationStates("codeMode", "js"), {}
     context = Context("c", ("1", "a"))
     context.messages[-1].parts.append(ToolCallPart("codeMode", "{broken", tool_call_id="2"))
-    assert states.of(context, known) is states.of(context, known)
+    assert states.get_backend(context, known) is states.get_backend(context, known)
 
 
 def test_the_conversations_used_last_are_kept(monkeypatch):
@@ -102,7 +102,7 @@ def test_the_conversations_used_last_are_kept(monkeypatch):
 
 
 def test_what_is_kept_is_bounded_in_all(monkeypatch):
-    monkeypatch.setattr(conversation_state, "MAX_BYTES", 1000)
+    monkeypatch.setattr(conversation_state, "MAX_TOTAL_BYTES", 1000)
     states = ConversationStates("codeMode", "js")
     first, second = Context("1", ("1", "a")), Context("2", ("1", "a"))
     place = kept(states, first)

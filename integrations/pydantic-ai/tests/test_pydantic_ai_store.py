@@ -19,8 +19,8 @@ def test_every_capability_takes_the_url_of_a_store(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("CODEMODE_SIGNING_KEY", KEY)
     url = f"sqlite:///{tmp_path}/pauses.db"
     capabilities = CodeMode(store=url), CodeCall(store=url), ExecWait(store=url)
-    faces = [one.made_face for one in capabilities]
-    faces.append(CodeModeToolset(FunctionToolset(), store=url).face)
+    faces = [one.surface for one in capabilities]
+    faces.append(CodeModeToolset(FunctionToolset(), store=url).surface)
     for face in faces:
         assert face is not None
         continuation = face.settings.continuation
@@ -41,7 +41,7 @@ def test_an_open_store_is_the_one_whose_guard_is_used_and_a_missing_key_is_named
     monkeypatch.delenv("CODEMODE_SIGNING_KEY", raising=False)
     monkeypatch.setattr(keys, "_configured_keys", None)
     store = MemoryInterruptStore()
-    face = CodeMode(store=store).made_face
+    face = CodeMode(store=store).surface
     assert face is not None
     assert face.settings.continuation.guard is store.guard
     with pytest.raises(ValueError, match="CODEMODE_SIGNING_KEY"):

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from codemode_pydantic_ai.pauses import KeptPauses, Pause
-from codemode_pydantic_ai.turns import CallBudget, Turns
+from codemode_pydantic_ai.pauses import Pause, PauseCache
+from codemode_pydantic_ai.turns import CallBudget, CallScheduler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai import RunContext, UsageLimits
@@ -24,8 +24,8 @@ def test_alone_means_alone_in_order_whoever_is_cancelled(calls: list[tuple[bool,
     begun: list[int] = []
     running: set[int] = set()
 
-    async def call(turns: Turns, number: int, alone: bool) -> None:
-        async with turns.take(alone=alone):
+    async def call(turns: CallScheduler, number: int, alone: bool) -> None:
+        async with turns.acquire(is_sequential=alone):
             begun.append(number)
             assert not any(calls[other][0] for other in running)
             assert not (alone and running)
@@ -36,7 +36,7 @@ def test_alone_means_alone_in_order_whoever_is_cancelled(calls: list[tuple[bool,
                 running.remove(number)
 
     async def main() -> None:
-        turns = Turns()
+        turns = CallScheduler()
         tasks = [asyncio.create_task(call(turns, number, alone)) for number, (alone, _) in enumerate(calls)]
         await asyncio.sleep(0)
         for task, (_, is_cancelled) in zip(tasks, calls, strict=True):
@@ -44,7 +44,7 @@ def test_alone_means_alone_in_order_whoever_is_cancelled(calls: list[tuple[bool,
                 task.cancel()
         ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
         assert not [one for one in ended if isinstance(one, AssertionError)]
-        async with turns.take(alone=True):
+        async with turns.acquire(is_sequential=True):
             assert turns.running == 1
 
     asyncio.run(main())
@@ -76,7 +76,7 @@ def pause(number: int, size: int) -> Pause:
 
 
 def test_kept_pauses_have_a_bound() -> None:
-    kept = KeptPauses(max_bytes=100)
+    kept = PauseCache(max_bytes=100)
     pauses = [pause(number, 40) for number in range(4)]
     for one in pauses:
         kept.put(one)

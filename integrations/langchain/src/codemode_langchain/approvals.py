@@ -17,8 +17,8 @@ from codemode import CodeModeToolError, Interrupt, PendingRequest, ToolCallConte
 from codemode import Tool as ProgramTool
 from codemode.plugins import PreparedTool, ToolSelection, copy_json, protect_integers, restore_integers
 
-from .arguments import Arguments, difference
-from .conversion import NeedsApproval, may_destroy, tool_call
+from .arguments import Arguments, find_difference
+from .conversion import NeedsApproval, is_destructive, tool_call
 
 
 class CallLimits(Protocol):
@@ -28,20 +28,20 @@ class CallLimits(Protocol):
         """Count a call that is about to be made; raise for one that is too much."""
         ...
 
-    def recall(self, calls: Mapping[str, str]) -> None:
+    def restore(self, calls: Mapping[str, str]) -> None:
         """Count calls that a process has made which ended in the middle: their tools, by their ids."""
         ...
 
     @property
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """What a part of the program keeps of its calls."""
         ...
 
-    def end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
+    def find_end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
         """Return what answers a program that was stopped for good, and a command; None for one that waits."""
         ...
 
-    def counted(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
+    def make_count_commands(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
         """Return the commands that tell the graph what all parts of a program have called."""
         ...
 
@@ -54,7 +54,7 @@ class Caller(Protocol):
         """None where nothing does."""
         ...
 
-    def may_be_answered(self) -> bool:
+    def may_be_intercepted(self) -> bool:
         """Tell whether something else may answer a call in the place of its tool."""
         ...
 
@@ -72,7 +72,7 @@ class DirectCaller:
 
     limits = None
 
-    def may_be_answered(self) -> bool:
+    def may_be_intercepted(self) -> bool:
         """See `Caller.may_be_answered`."""
         return False
 
@@ -112,54 +112,60 @@ class RespondDecision(TypedDict):
     message: str
 
 
-def decision_type(
-    name: str, allowed: tuple[DecisionType, ...], tool: PreparedTool | None = None, shown: Any = None
+def make_decision_type(
+    name: str, allowed_decisions: tuple[DecisionType, ...], tool: PreparedTool | None = None, displayed: Any = None
 ) -> Any:
     """Return the type that LangGraph checks an answer against before it is saved."""
     types: dict[str, Any] = {"approve": ApproveDecision, "reject": RejectDecision, "respond": RespondDecision}
-    if "edit" in allowed:
-        types["edit"] = _edit_decision(name, tool, shown)
-    members = tuple(types[one] for one in dict.fromkeys(allowed))
+    if "edit" in allowed_decisions:
+        types["edit"] = _make_edit_decision_type(name, tool, displayed)
+    members = tuple(types[decision] for decision in dict.fromkeys(allowed_decisions))
     union: Any = members[0] if len(members) == 1 else Annotated[Union[members], Discriminator("type")]  # noqa: UP007
-    return Annotated[union, BeforeValidator(_single_decision), AfterValidator(_plain_decision)]
+    return Annotated[union, BeforeValidator(_unwrap_single_decision), AfterValidator(_decision_to_dict)]
 
 
-def _edit_decision(name: str, tool: PreparedTool | None, shown: Any) -> Any:
-    schema = {"type": "object"} if tool is None else _without_references(tool.input_json_schema)
-    args = Annotated[dict[str, Any], AfterValidator(_fits(tool, shown)), WithJsonSchema(cast("Any", schema))]
+def _make_edit_decision_type(name: str, tool: PreparedTool | None, displayed: Any) -> Any:
+    schema = {"type": "object"} if tool is None else _inline_references(tool.input_json_schema)
+    args = Annotated[
+        dict[str, Any], AfterValidator(_make_edit_check(tool, displayed)), WithJsonSchema(cast("Any", schema))
+    ]
     action = create_model("EditedAction", name=(cast("Any", Literal)[name], ...), args=(args, ...))
     return create_model("EditDecision", type=(Literal["edit"], ...), edited_action=(action, ...))
 
 
-def _without_references(schema: Any) -> Any:
+def _inline_references(schema: Any) -> Any:
     """Write out what a schema refers to, for its place in another schema: anything where it is too much or endless."""
-    left = _MAX_SCHEMA_PARTS
+    remaining_parts = _MAX_SCHEMA_PARTS
 
-    def written(part: Any, inside: tuple[str, ...]) -> Any:
-        nonlocal left
-        left -= 1
-        if isinstance(part, list):
-            return [written(one, inside) for one in cast("list[Any]", part)]
-        if not isinstance(part, dict):
-            return part
-        found = cast("dict[str, Any]", part)
-        target = found.get("$ref")
+    def expand(schema_part: Any, enclosing: tuple[str, ...]) -> Any:
+        nonlocal remaining_parts
+        remaining_parts -= 1
+        if isinstance(schema_part, list):
+            return [expand(value, enclosing) for value in cast("list[Any]", schema_part)]
+        if not isinstance(schema_part, dict):
+            return schema_part
+        fields = cast("dict[str, Any]", schema_part)
+        target = fields.get("$ref")
         if isinstance(target, str):
-            if target in inside or left < 0:
+            if target in enclosing or remaining_parts < 0:
                 return {}
-            rest = {key: one for key, one in found.items() if key != "$ref"}
-            meant: Any = written(PreparedTool.resolve_reference({"$ref": target}, schema) or {}, (*inside, target))
-            return {**cast("dict[str, Any]", meant), **rest} if isinstance(meant, dict) else meant
-        return {key: written(one, inside) for key, one in found.items() if key not in ("$defs", "definitions")}
+            rest = {key: value for key, value in fields.items() if key != "$ref"}
+            target_schema: Any = expand(
+                PreparedTool.resolve_reference({"$ref": target}, schema) or {}, (*enclosing, target)
+            )
+            return (
+                {**cast("dict[str, Any]", target_schema), **rest} if isinstance(target_schema, dict) else target_schema
+            )
+        return {key: expand(value, enclosing) for key, value in fields.items() if key not in ("$defs", "definitions")}
 
-    return written(schema, ())
+    return expand(schema, ())
 
 
-def _fits(tool: PreparedTool | None, shown: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _make_edit_check(tool: PreparedTool | None, displayed: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def check(args: dict[str, Any]) -> dict[str, Any]:
         if tool is not None:
             try:
-                _require_kept(tool, restore_integers(args, shown))
+                _require_unchanged(tool, restore_integers(args, displayed))
             except CodeModeToolError as error:
                 raise ValueError(error.message) from error
         return args
@@ -167,36 +173,40 @@ def _fits(tool: PreparedTool | None, shown: Any) -> Callable[[dict[str, Any]], d
     return check
 
 
-def _require_kept(tool: PreparedTool, args: dict[str, Any]) -> None:
+def _require_unchanged(tool: PreparedTool, args: dict[str, Any]) -> None:
     """Raise `ValueError` when the tool would not run with just what a person has written, completed by defaults."""
-    found = tool.validate_input(args).json_value
-    place = difference(args, found) or difference(found, tool.validate_input(found).json_value)
-    if place is not None:
-        raise ValueError(f"{place} would change: tool {tool.name!r} makes something else of it, and that would run")
+    validated = tool.validate_input(args).json_value
+    changed_path = find_difference(args, validated) or find_difference(
+        validated, tool.validate_input(validated).json_value
+    )
+    if changed_path is not None:
+        raise ValueError(
+            f"{changed_path} would change: tool {tool.name!r} makes something else of it, and that would run"
+        )
 
 
-def _plain_decision(decision: Any) -> Any:
+def _decision_to_dict(decision: Any) -> Any:
     return decision.model_dump(mode="json") if isinstance(decision, BaseModel) else decision
 
 
-def _single_decision(answer: Any) -> Any:
+def _unwrap_single_decision(answer: Any) -> Any:
     """Take ``{"decisions": [decision]}`` too, as answers to the batched shape are written."""
     if isinstance(answer, dict) and set(cast("dict[str, Any]", answer)) == {"decisions"}:
         decisions = cast("dict[str, Any]", answer)["decisions"]
         if isinstance(decisions, list) and len(cast("list[Any]", decisions)) == 1:
-            return _of_inbox(cast("list[Any]", decisions)[0])
+            return _normalize_inbox_decision(cast("list[Any]", decisions)[0])
     if not isinstance(answer, Mapping | BaseModel):
         raise ValueError('an answer is a decision, such as {"type": "approve"}')  # noqa: TRY004 - pydantic reports those
-    return _of_inbox(answer)
+    return _normalize_inbox_decision(answer)
 
 
-def _of_inbox(decision: Any) -> Any:
+def _normalize_inbox_decision(decision: Any) -> Any:
     """Take what the agent inbox sends too: the text or the edited call as ``args``."""
     match decision:
         case {"type": "edit", "args": {"action": name, "args": args}, **rest} if not rest:
             return {"type": "edit", "edited_action": {"name": name, "args": args}}
-        case {"type": "reject" | "respond" as kind, "args": str(said), **rest} if not rest:
-            return {"type": kind, "message": said}
+        case {"type": "reject" | "respond" as kind, "args": str(message), **rest} if not rest:
+            return {"type": kind, "message": message}
         case _:
             return decision
 
@@ -231,7 +241,7 @@ class ReviewRule:
 
 ApprovalRule: TypeAlias = bool | ApprovalCheck | ApprovalConfig
 ApprovalRules: TypeAlias = Mapping[str, ApprovalRule] | Callable[[str, dict[str, Any]], bool] | Literal["destructive"]
-_NOTHING_DECLARED: Mapping[str, Any] = {}
+_NO_ANNOTATIONS: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,22 +260,24 @@ class Question:
     members: tuple[Question, ...] = ()
 
 
-class Approvals:
+class ApprovalPolicy:
     """The rules of one set of tools, and how people are asked. Raises `ValueError` for a malformed rule or mode."""
 
     def __init__(self, rules: ApprovalRules | None, interrupt_mode: InterruptMode | None = "per_call") -> None:
         if interrupt_mode not in (None, *INTERRUPT_MODES):
             raise ValueError(f"interrupt_mode must be one of {', '.join(INTERRUPT_MODES)}, got {interrupt_mode!r}")
         self._mode = interrupt_mode
-        self._adopted: dict[str, ReviewRule] = {}
-        self._reviewed: frozenset[str] | None = None  # of every agent; None before the first
-        self.are_declared = rules == DESTRUCTIVE  # by the tools themselves
-        if not (rules is None or self.are_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)):
+        self._adopted_rules: dict[str, ReviewRule] = {}
+        self._reviewed_names: frozenset[str] | None = None  # of every agent; None before the first
+        self.uses_declared_hints = rules == DESTRUCTIVE  # by the tools themselves
+        if not (
+            rules is None or self.uses_declared_hints or callable(rules) or isinstance(cast("Any", rules), Mapping)
+        ):
             raise ValueError(
                 'approve must map names of tools to rules, such as {"delete_file": True}, or be a function,'
                 f" {DESTRUCTIVE!r} (what tools declare of themselves) or None, got {rules!r}"
             )
-        self._ask_all = rules if callable(rules) else None
+        self._rule_function = rules if callable(rules) else None
         self._rules: dict[str, ApprovalRule] = dict(cast("Any", rules)) if isinstance(rules, Mapping) else {}
         for name, rule in self._rules.items():
             _check_rule(name, rule)
@@ -274,7 +286,7 @@ class Approvals:
     def is_batched(self) -> bool:
         """True where all calls that wait are one question: by ``interrupt_mode``, else as an adopted review asks."""
         if self._mode is None:
-            return any(rule.is_batched for rule in self._adopted.values())
+            return any(rule.is_batched for rule in self._adopted_rules.values())
         return self._mode == "batched"
 
     @property
@@ -283,67 +295,72 @@ class Approvals:
         return self._mode is None and self.is_batched
 
     @property
-    def names(self) -> frozenset[str]:
+    def rule_names(self) -> frozenset[str]:
         """The names that there are rules for."""
         return frozenset(self._rules)
 
-    def unknown(self, there: Collection[str], may_be: Callable[[str], bool] | None = None) -> list[str]:
+    def describe_unknown_rules(
+        self, known_names: Collection[str], may_exist: Callable[[str], bool] | None = None
+    ) -> list[str]:
         """Return what is said of each rule about a tool that is not there: its name may be misspelt.
 
         ``may_be`` tells names that nobody knows yet.
         """
-        missing = sorted(self.names.difference(there))
+        missing = sorted(self.rule_names.difference(known_names))
         return [
-            ToolSelection.describe_unknown_name("approve", one, there)
-            for one in missing
-            if may_be is None or not may_be(one)
+            ToolSelection.describe_unknown_name("approve", name, known_names)
+            for name in missing
+            if may_exist is None or not may_exist(name)
         ]
 
-    def require_known(self, there: Collection[str], may_be: Callable[[str], bool] | None = None) -> None:
+    def require_known(self, known_names: Collection[str], may_exist: Callable[[str], bool] | None = None) -> None:
         """Raise `ValueError` for a rule about a tool that is not there."""
-        for said in self.unknown(there, may_be):
-            raise ValueError(said)
+        for message in self.describe_unknown_rules(known_names, may_exist):
+            raise ValueError(message)
 
-    def refuse_kept(
+    def reject_kept(
         self,
-        kept: Collection[str],
-        is_own: Callable[[str], bool],
+        kept_names: Collection[str],
+        is_surface_tool: Callable[[str], bool],
         is_callable: Callable[[str], bool] = ProgramTool.is_callable_name,
-        keep: str = "keep",
+        keep_option: str = "keep",
     ) -> None:
         """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked.
 
         ``is_own`` tells the names of the tools that run programs, ``is_callable`` those that programs can call.
         """
-        gated = [name for name, rule in self._rules.items() if rule is not False]
-        for name in gated:
-            if is_own(name):
+        gated_names = [name for name, rule in self._rules.items() if rule is not False]
+        for name in gated_names:
+            if is_surface_tool(name):
                 raise ValueError(
                     f"approve names {name!r}, and is for the calls of its programs: list a HumanInTheLoopMiddleware for"
                     " a review of whole programs"
                 )
             if not is_callable(name):
                 raise ValueError(f"approve names {name!r}, which no program can call and the model calls by itself")
-        overlap = sorted(set(gated) & set(kept))
+        overlap = sorted(set(gated_names) & set(kept_names))
         if overlap:
             raise ValueError(
-                f"{overlap[0]!r} is in both {keep} and approve: only calls from programs wait for a person, so a tool"
+                f"{overlap[0]!r} is in both {keep_option} and approve: only calls from programs wait for a person, so"
+                " a tool"
                 " that needs approval cannot be kept"
             )
 
-    def refuse_direct(self, names: Collection[str]) -> None:
+    def reject_direct(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked."""
-        if gated := sorted(name for name in names if self._rules.get(name, False) is not False):
+        if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
-                f"approve names {gated[0]!r}, which tools and keep leave to the model to call by itself: only calls"
+                f"approve names {gated_names[0]!r}, which tools and keep leave to the model to call by itself: only"
+                " calls"
                 " from programs wait for a person"
             )
 
-    def refuse_alone(self, names: Collection[str]) -> None:
+    def reject_unindexed(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a tool that is in no index: there is nobody to wait for a person."""
-        if gated := sorted(name for name in names if self._rules.get(name, False) is not False):
+        if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
-                f"approve names {gated[0]!r}, which CodeCall leaves out and the model calls by itself: only calls from"
+                f"approve names {gated_names[0]!r}, which CodeCall leaves out and the model calls by itself: only"
+                " calls from"
                 " scripts, and direct calls, wait for a person"
             )
 
@@ -356,73 +373,81 @@ class Approvals:
             if self._rules.get(name) is False:
                 raise ValueError(f"approve says that nobody is asked about {name!r}, which other middleware reviews")
         # A bare True says nothing of the decisions that a review allows.
-        own = {name for name, rule in self._rules.items() if rule is not True and self._when(name) is True}
-        new = {name: rule for name, rule in rules.items() if name not in self._adopted and name not in own}
-        self._adopted.update(new)
-        found = frozenset(name for name in rules if name in self._adopted)
-        self._reviewed = found if self._reviewed is None else self._reviewed & found
-        return bool(new)
+        own_names = {
+            name for name, rule in self._rules.items() if rule is not True and self._get_condition(name) is True
+        }
+        new_rules = {
+            name: rule for name, rule in rules.items() if name not in self._adopted_rules and name not in own_names
+        }
+        self._adopted_rules.update(new_rules)
+        adopted_names = frozenset(name for name in rules if name in self._adopted_rules)
+        self._reviewed_names = adopted_names if self._reviewed_names is None else self._reviewed_names & adopted_names
+        return bool(new_rules)
 
     def is_reviewed(self, name: str) -> bool:
         """Tell whether other middleware asks about the model's own calls of a tool, in each agent that has these."""
-        return name in (self._reviewed or ())
+        return name in (self._reviewed_names or ())
 
-    def may_ask(self, name: str, annotations: Mapping[str, Any] = _NOTHING_DECLARED) -> bool:
+    def may_need_approval(self, name: str, annotations: Mapping[str, Any] = _NO_ANNOTATIONS) -> bool:
         """Tell whether calls of a tool that declares this of itself may need a person."""
-        if name in self._adopted:
+        if name in self._adopted_rules:
             return True
-        if self.are_declared:
-            return may_destroy(annotations)
-        return self._ask_all is not None or self._rules.get(name, False) is not False
+        if self.uses_declared_hints:
+            return is_destructive(annotations)
+        return self._rule_function is not None or self._rules.get(name, False) is not False
 
-    def asks_about(
-        self, name: str, arguments: dict[str, Any], annotations: Mapping[str, Any] = _NOTHING_DECLARED
+    def call_needs_approval(
+        self, name: str, arguments: dict[str, Any], annotations: Mapping[str, Any] = _NO_ANNOTATIONS
     ) -> bool:
         """Tell whether one call with validated arguments needs a person."""
-        if name in self._adopted:
+        if name in self._adopted_rules:
             return True
-        if self.are_declared:
-            return may_destroy(annotations)
-        if self._ask_all is not None:
-            return bool(self._ask_all(name, arguments))
-        when = self._when(name)
+        if self.uses_declared_hints:
+            return is_destructive(annotations)
+        if self._rule_function is not None:
+            return bool(self._rule_function(name, arguments))
+        when = self._get_condition(name)
         return when if isinstance(when, bool) else bool(when(arguments))
 
-    def needs_approval(self, name: str, declared: Callable[[], Mapping[str, Any]]) -> NeedsApproval:
+    def make_approval_check(self, name: str, get_declared: Callable[[], Mapping[str, Any]]) -> NeedsApproval:
         """Return what the core asks about calls of a tool; ``declared`` returns what that says of itself by now."""
-        if (review := self._adopted.get(name)) is not None:
-            return True if review.when is None else partial(_review_asks, review.when, name)
-        if self.are_declared:
-            return partial(_destroys, declared)
-        if self._ask_all is not None:
-            return partial(_asks_all, self._ask_all, name)
-        when = self._when(name)
-        return when if isinstance(when, bool) else partial(_asks, when)
+        if (review := self._adopted_rules.get(name)) is not None:
+            return True if review.when is None else partial(_check_review, review.when, name)
+        if self.uses_declared_hints:
+            return partial(_check_destructive, get_declared)
+        if self._rule_function is not None:
+            return partial(_check_all, self._rule_function, name)
+        when = self._get_condition(name)
+        return when if isinstance(when, bool) else partial(_check_condition, when)
 
-    def _when(self, name: str) -> bool | ApprovalCheck:
+    def _get_condition(self, name: str) -> bool | ApprovalCheck:
         rule = self._rules.get(name, False)
         return rule if isinstance(rule, bool) or callable(rule) else rule.get("when", True)
 
-    def rule_for(self, *names: str) -> str:
+    def find_rule_name(self, *names: str) -> str:
         """Return that of a tool's names by which there is a rule about it; the last where there is none."""
-        return next((one for one in names if one in self._rules or one in self._adopted), names[-1])
+        return next((name for name in names if name in self._rules or name in self._adopted_rules), names[-1])
 
-    def question(
+    def make_question(
         self, request: PendingRequest, tool: PreparedTool | None, name: str, caller: Caller | None = None
     ) -> Question:
         """Return what a person is asked about one call of a tool that people know by this name."""
-        named = self.rule_for(request.tool_name, name)
-        review, rule = self._adopted.get(named), self._rules.get(named)
+        rule_name = self.find_rule_name(request.tool_name, name)
+        review, rule = self._adopted_rules.get(rule_name), self._rules.get(rule_name)
         prefix = "Tool execution requires approval"
         if review is not None:
-            allowed, description, prefix = review.allowed_decisions, review.description, review.description_prefix
+            allowed_decisions, description, prefix = (
+                review.allowed_decisions,
+                review.description,
+                review.description_prefix,
+            )
             if callable(description):
                 call = tool_call(name, copy_json(request.input), request.tool_call_id)
-                reviewed = cast("Any", caller).request_of(call)
-                description = description(call, reviewed.state, reviewed.runtime)
+                review_request = cast("Any", caller).make_review_request(call)
+                description = description(call, review_request.state, review_request.runtime)
         else:
             config: ApprovalConfig = cast("ApprovalConfig", rule) if isinstance(rule, Mapping) else {}
-            allowed = tuple(config.get("allowed_decisions", ALL_DECISIONS))
+            allowed_decisions = tuple(config.get("allowed_decisions", ALL_DECISIONS))
             description = config.get("description")
             if callable(description):
                 description = description(name, request.input)
@@ -435,15 +460,15 @@ class Approvals:
             "tool_call_id": request.tool_call_id,
             **action,
             "action_requests": [action],
-            "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
+            "review_configs": [{"action_name": name, "allowed_decisions": list(allowed_decisions)}],
         }
-        schema = decision_type(name, allowed, tool, request.input)
+        schema = make_decision_type(name, allowed_decisions, tool, request.input)
         # Neither a browser nor the checkpoint holds every integer.
-        shown = protect_integers(value)
-        return Question(key=request.interrupt_id, request=request, value=shown, response_schema=schema)
+        displayed = protect_integers(value)
+        return Question(key=request.interrupt_id, request=request, value=displayed, response_schema=schema)
 
 
-def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:
+def to_resolution(decision: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the core takes for a decision. A response counts as approved: it is given in the tool's place."""
     kind, message = decision["type"], decision.get("message")
     if kind == "reject":
@@ -453,31 +478,33 @@ def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:
     return {"approved": True, **({"reason": f"respond: {message}"} if kind == "respond" else {})}
 
 
-def _destroys(declared: Callable[[], Mapping[str, Any]], _arguments: Arguments) -> bool:
-    return may_destroy(declared())
+def _check_destructive(get_declared: Callable[[], Mapping[str, Any]], _arguments: Arguments) -> bool:
+    return is_destructive(get_declared())
 
 
-def _review_asks(when: Callable[[Any], bool], name: str, arguments: Arguments, context: ToolCallContext) -> bool:
+def _check_review(when: Callable[[Any], bool], name: str, arguments: Arguments, context: ToolCallContext) -> bool:
     run = context.context
-    return bool(when(run.caller.request_of(tool_call(name, arguments.copy(), context.tool_call_id), run.config)))
+    return bool(
+        when(run.caller.make_review_request(tool_call(name, arguments.copy(), context.tool_call_id), run.config))
+    )
 
 
-def _asks_all(ask: Callable[[str, dict[str, Any]], bool], name: str, arguments: Arguments) -> bool:
-    return ask(name, arguments.copy())
+def _check_all(rule_function: Callable[[str, dict[str, Any]], bool], name: str, arguments: Arguments) -> bool:
+    return rule_function(name, arguments.copy())
 
 
-def _asks(when: ApprovalCheck, arguments: Arguments) -> bool:
+def _check_condition(when: ApprovalCheck, arguments: Arguments) -> bool:
     return when(arguments.copy())
 
 
 def _check_rule(name: Any, rule: Any) -> None:
     if not isinstance(name, str):
-        known = getattr(name, "name", None) or getattr(name, "__name__", None) or "delete_file"
-        raise ValueError(f"approve names tools by text, got {name!r}: write {{{known!r}: ...}}")  # noqa: TRY004 - as below
+        example_name = getattr(name, "name", None) or getattr(name, "__name__", None) or "delete_file"
+        raise ValueError(f"approve names tools by text, got {name!r}: write {{{example_name!r}: ...}}")  # noqa: TRY004 - as below
     if isinstance(rule, bool) or callable(rule):
         return
     if not isinstance(rule, Mapping) or not set(cast("Any", rule)) <= {"allowed_decisions", "description", "when"}:
         raise ValueError(f"approve[{name!r}] must be True, False, a function or an ApprovalConfig, got {rule!r}")
-    allowed = cast("Any", rule).get("allowed_decisions", ALL_DECISIONS)
-    if not allowed or not set(allowed) <= set(ALL_DECISIONS):
+    allowed_decisions = cast("Any", rule).get("allowed_decisions", ALL_DECISIONS)
+    if not allowed_decisions or not set(allowed_decisions) <= set(ALL_DECISIONS):
         raise ValueError(f"approve[{name!r}]['allowed_decisions'] must name some of {', '.join(ALL_DECISIONS)}")

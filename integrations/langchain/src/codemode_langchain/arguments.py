@@ -18,10 +18,10 @@ from pydantic.fields import FieldInfo
 from codemode import CodeModeToolError
 from codemode.plugins import CompiledSchema, SchemaMismatch, ValidatedInput, copy_json
 
-from .content import shown, shown_fields, with_blocks
+from .content import display_fields, restore_media, to_displayed
 
-Parse = Callable[[Any, str | None], Any]
-_VARIADIC = ("args", "kwargs")  # fields that LangChain makes of *args and **kwargs
+ParseInput = Callable[[Any, str | None], Any]
+_VARIADIC_FIELDS = ("args", "kwargs")  # fields that LangChain makes of *args and **kwargs
 
 
 @dataclass(eq=False)
@@ -29,195 +29,209 @@ class Arguments:
     """The validated arguments of one call: ``shown`` is plain JSON, ``values`` what the tool gets, once."""
 
     schema: ArgumentsSchema
-    shown: dict[str, Any]
-    given: Any
+    displayed: dict[str, Any]
+    source: Any
     values: dict[str, Any] | None = None
 
     def copy(self) -> dict[str, Any]:
         """Return them as the plain arguments of a tool call."""
-        return copy_json(self.shown)
+        return copy_json(self.displayed)
 
 
-def _shown_schema(schema: Any) -> Any:
+def _without_title(schema: Any) -> Any:
     """Return a JSON Schema without the name and the text of the whole, which are said of the tool itself."""
     if not isinstance(schema, dict):
         return schema
-    said = cast("dict[str, Any]", schema)
-    return {key: one for key, one in said.items() if key not in ("title", "description")}
+    fields = cast("dict[str, Any]", schema)
+    return {key: value for key, value in fields.items() if key not in ("title", "description")}
 
 
 class ArgumentsSchema:
     """The input of one LangChain tool. ``described`` is what the model sees of it, without injected arguments."""
 
-    def __init__(self, tool: BaseTool, described: CompiledSchema, compiled: Callable[[Any], Any]) -> None:
+    def __init__(self, tool: BaseTool, compiled_schema: CompiledSchema, compile_schema: Callable[[Any], Any]) -> None:
         self._name = tool.name
-        self._described = described
-        self.json_schema = _shown_schema(described.json_schema) if tool.description else described.json_schema
-        self._injected = Injected(tool)
-        schema = _model_of(tool)
+        self._compiled_schema = compiled_schema
+        self.json_schema = (
+            _without_title(compiled_schema.json_schema) if tool.description else compiled_schema.json_schema
+        )
+        self._injected = InjectedArguments(tool)
+        schema = _get_validation_model(tool)
         # Only the whole schema has its validators and settings. Code of a tool's own that reads arguments goes on
         # reading them, and has to come to the same.
-        self._whole: Any = None if schema is None else compiled(self._injected.left_out_of(schema))
-        self._defaults = Defaults(tool) if schema is None else None
-        self._parses_itself = _parses_itself(tool)
+        self._model_schema: Any = None if schema is None else compile_schema(self._injected.exclude_from(schema))
+        self._defaults = SchemaDefaults(tool) if schema is None else None
+        self._parses_itself = _overrides_parse_input(tool)
         fields = {} if schema is None else schema.model_fields
         self._names = [name for name, field in fields.items() if name not in self._injected.names and not field.exclude]
 
     @property
     def varies(self) -> bool:
         """Whether one input may give two values."""
-        return self._described.varies if self._whole is None else self._whole.varies
+        return self._compiled_schema.varies if self._model_schema is None else self._model_schema.varies
 
     @property
     def conversion(self) -> str:
         """What becomes of other scalars and names."""
-        return getattr(self._whole or self._described, "conversion", "unknown")
+        return getattr(self._model_schema or self._compiled_schema, "conversion", "unknown")
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check, coerce, fill defaults. Raises `SchemaMismatch`."""
-        given = copy_json(value)
+        source = copy_json(value)
         if isinstance(value, dict):
-            value = {key: one for key, one in cast("dict[str, Any]", value).items() if key not in self._injected.names}
-        arguments = self._validated(value, given)
+            value = {
+                key: item for key, item in cast("dict[str, Any]", value).items() if key not in self._injected.names
+            }
+        arguments = self._validate(value, source)
         return ValidatedInput(arguments, arguments.copy)
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Refuse: arguments describe no output."""
         raise NotImplementedError(what)
 
-    def _validated(self, value: Any, given: Any) -> Arguments:
-        if self._whole is None:
-            validated = self._described.validate_input(value).value
-            plain = cast("dict[str, Any]", shown(validated, given)) or {}
-            return Arguments(self, plain if self._defaults is None else self._defaults.completed(plain), given)
-        model: BaseModel = self._whole.instance_of(value)
-        names = [name for name in self._names if name not in _VARIADIC or name in model.model_fields_set]
-        plain = shown_fields(model, names, given)
+    def _validate(self, value: Any, source: Any) -> Arguments:
+        if self._model_schema is None:
+            validated = self._compiled_schema.validate_input(value).value
+            displayed = cast("dict[str, Any]", to_displayed(validated, source)) or {}
+            return Arguments(self, displayed if self._defaults is None else self._defaults.fill_in(displayed), source)
+        model: BaseModel = self._model_schema.instance_of(value)
+        names = [name for name in self._names if name not in _VARIADIC_FIELDS or name in model.model_fields_set]
+        displayed = display_fields(model, names, source)
         values = {name: getattr(model, name) for name in names} | (model.model_extra or {})
-        return Arguments(self, plain, given, values)
+        return Arguments(self, displayed, source, values)
 
     # --- in the place of LangChain's own validation ---
 
-    def parsed(self, arguments: Arguments, tool_input: Any, tool_call_id: str | None, parse: Parse) -> Any:
+    def parse_input(self, arguments: Arguments, tool_input: Any, tool_call_id: str | None, parse: ParseInput) -> Any:
         """Return what the tool is called with. ``parse`` is LangChain's own way. Raises `CodeModeToolError`."""
         if not isinstance(tool_input, dict):
             return parse(tool_input, tool_call_id)
-        whole = cast("dict[str, Any]", tool_input)
-        given = self._injected.taken_out_of(whole)
-        if self._whole is None:
+        all_arguments = cast("dict[str, Any]", tool_input)
+        own_arguments = self._injected.remove_from(all_arguments)
+        if self._model_schema is None:
             # Before the tool's own code can change it in its place.
-            before = shown(given) if self._parses_itself else given
-            result = parse(whole, tool_call_id)
-            if self._parses_itself or result is not whole:
-                self._require_all(before, result)
-            return with_blocks(result)
+            displayed_before = to_displayed(own_arguments) if self._parses_itself else own_arguments
+            result = parse(all_arguments, tool_call_id)
+            if self._parses_itself or result is not all_arguments:
+                self._require_same_parse(displayed_before, result)
+            return restore_media(result)
         # Middleware, or a person it asked, may have changed what was allowed.
-        is_same = given == arguments.shown
-        values = self._once(arguments) if is_same else self._changed(given, whole, tool_call_id, parse)
-        return {**with_blocks(values), **self._injected.given_in(whole, tool_call_id)}
+        is_unchanged = own_arguments == arguments.displayed
+        values = (
+            self._take_values(arguments)
+            if is_unchanged
+            else self._revalidate_changed(own_arguments, all_arguments, tool_call_id, parse)
+        )
+        return {**restore_media(values), **self._injected.collect_from(all_arguments, tool_call_id)}
 
-    def _once(self, arguments: Arguments) -> dict[str, Any]:
+    def _take_values(self, arguments: Arguments) -> dict[str, Any]:
         """Return the validated values. A tool that is called again, after it may have changed them, gets new ones."""
         if (values := arguments.values) is not None:
             arguments.values = None
             return values
-        given = arguments.given
-        for source in (given, ValidatedInput.fill_defaults(given, arguments.shown), arguments.shown):
-            again: Arguments = self.validate_input(copy_json(source)).value
-            if again.shown == arguments.shown and again.values is not None:
-                return again.values
-        raise self._different("its schema makes something new of it each time")
+        original = arguments.source
+        for source in (original, ValidatedInput.fill_defaults(original, arguments.displayed), arguments.displayed):
+            revalidated: Arguments = self.validate_input(copy_json(source)).value
+            if revalidated.displayed == arguments.displayed and revalidated.values is not None:
+                return revalidated.values
+        raise self._changed_input_error("its schema makes something new of it each time")
 
-    def _changed(
-        self, given: dict[str, Any], tool_input: dict[str, Any], tool_call_id: str | None, parse: Parse
+    def _revalidate_changed(
+        self, changed_arguments: dict[str, Any], tool_input: dict[str, Any], tool_call_id: str | None, parse: ParseInput
     ) -> dict[str, Any]:
         try:
-            validated: Arguments = self.validate_input(copy_json(given)).value
+            revalidated: Arguments = self.validate_input(copy_json(changed_arguments)).value
         except SchemaMismatch as mismatch:
             parse(tool_input, tool_call_id)  # LangChain words it for the model
-            raise self._different("it does not fit the schema") from mismatch
-        self._require_same(given, validated.shown)
-        return cast("dict[str, Any]", validated.values)
+            raise self._changed_input_error("it does not fit the schema") from mismatch
+        self._require_same(changed_arguments, revalidated.displayed)
+        return cast("dict[str, Any]", revalidated.values)
 
-    def _require_all(self, given: dict[str, Any], result: Any) -> None:
+    def _require_same_parse(self, displayed_before: dict[str, Any], result: Any) -> None:
         """Refuse what a tool reads otherwise, or adds, but for defaults."""
         if not isinstance(result, dict):
-            raise self._different("it is read as something else than its arguments")
-        found = shown(self._injected.taken_out_of(cast("dict[str, Any]", result)))
-        self._require_same(given, found)
-        self._require_same({key: found[key] for key in given}, given)
-        for key in found.keys() - given.keys():
-            if self._defaults is None or not self._defaults.is_default(key, found[key]):
-                raise self._different(f"{key} is added")
+            raise self._changed_input_error("it is read as something else than its arguments")
+        displayed_after = to_displayed(self._injected.remove_from(cast("dict[str, Any]", result)))
+        self._require_same(displayed_before, displayed_after)
+        self._require_same({key: displayed_after[key] for key in displayed_before}, displayed_before)
+        for key in displayed_after.keys() - displayed_before.keys():
+            if self._defaults is None or not self._defaults.is_default(key, displayed_after[key]):
+                raise self._changed_input_error(f"{key} is added")
 
-    def _require_same(self, given: Any, found: Any) -> None:
-        if (place := difference(given, found)) is not None:
-            raise self._different(f"{place} changes")
+    def _require_same(self, before: Any, after: Any) -> None:
+        if (path := find_difference(before, after)) is not None:
+            raise self._changed_input_error(f"{path} changes")
 
-    def _different(self, why: str) -> CodeModeToolError:
+    def _changed_input_error(self, reason: str) -> CodeModeToolError:
         return CodeModeToolError(
-            f"the input of tool {self._name!r} comes out differently when it is validated again: {why}",
+            f"the input of tool {self._name!r} comes out differently when it is validated again: {reason}",
             details={"tool_name": self._name},
         )
 
 
-def difference(given: Any, found: Any, place: str = "value") -> str | None:
+def find_difference(before: Any, after: Any, path: str = "value") -> str | None:
     """Return where validation made something else of a plain value than a completed copy; None when it did not."""
-    if isinstance(given, dict) and isinstance(found, dict):
-        values = cast("dict[str, Any]", found)
-        for key, one in cast("dict[str, Any]", given).items():
-            inner = f"{place}.{key}" if place != "value" else key
+    if isinstance(before, dict) and isinstance(after, dict):
+        values = cast("dict[str, Any]", after)
+        for key, item in cast("dict[str, Any]", before).items():
+            inner_path = f"{path}.{key}" if path != "value" else key
             if key not in values:
-                return inner
-            if (deeper := difference(one, values[key], inner)) is not None:
-                return deeper
+                return inner_path
+            if (inner_difference := find_difference(item, values[key], inner_path)) is not None:
+                return inner_difference
         return None
-    if isinstance(given, list) and isinstance(found, list):
-        pairs = list(zip(cast("list[Any]", given), cast("list[Any]", found), strict=False))
-        if len(cast("list[Any]", given)) != len(cast("list[Any]", found)):
-            return place
-        places = (difference(one, other, f"{place}[{number}]") for number, (one, other) in enumerate(pairs))
-        return next((one for one in places if one is not None), None)
-    is_same = given == found and isinstance(given, bool) == isinstance(found, bool)
-    return None if is_same else place
+    if isinstance(before, list) and isinstance(after, list):
+        pairs = list(zip(cast("list[Any]", before), cast("list[Any]", after), strict=False))
+        if len(cast("list[Any]", before)) != len(cast("list[Any]", after)):
+            return path
+        paths = (
+            find_difference(item, after_item, f"{path}[{index}]") for index, (item, after_item) in enumerate(pairs)
+        )
+        return next((item for item in paths if item is not None), None)
+    is_equal = before == after and isinstance(before, bool) == isinstance(after, bool)
+    return None if is_equal else path
 
 
-class Defaults:
+class SchemaDefaults:
     """The defaults of a schema that only LangChain, or the tool itself, validates with."""
 
     def __init__(self, tool: BaseTool) -> None:
         schema: Any = tool.args_schema
-        self._of_v1: dict[str, Any] = getattr(schema, "__fields__", {}) if not hasattr(schema, "model_fields") else {}
-        self._fields: dict[str, Any] = self._of_v1 or getattr(schema, "model_fields", {})
+        self._v1_fields: dict[str, Any] = (
+            getattr(schema, "__fields__", {}) if not hasattr(schema, "model_fields") else {}
+        )
+        self._fields: dict[str, Any] = self._v1_fields or getattr(schema, "model_fields", {})
 
-    def completed(self, plain: dict[str, Any]) -> dict[str, Any]:
+    def fill_in(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with the defaults that a factory makes, which no JSON Schema tells."""
-        made = {
+        defaults = {
             name: value
-            for name, field in self._of_v1.items()
+            for name, field in self._v1_fields.items()
             if field.default_factory is not None and not {name, field.alias} & plain.keys()
-            if shown(value := field.get_default()) == value
+            if to_displayed(value := field.get_default()) == value
         }
-        return {**plain, **made}
+        return {**plain, **defaults}
 
     def is_default(self, name: str, value: Any) -> bool:
         """Tell whether a value, as it is shown, is that of a field that was not given."""
         field = self._fields.get(name)
         if field is None:
             return False
-        settings: dict[str, Any] = {} if name in self._of_v1 else {"call_default_factory": True, "validated_data": {}}
-        return bool(shown(field.get_default(**settings)) == value)
+        settings: dict[str, Any] = (
+            {} if name in self._v1_fields else {"call_default_factory": True, "validated_data": {}}
+        )
+        return bool(to_displayed(field.get_default(**settings)) == value)
 
 
-class _Named(BaseModel):
+class _ByNameModel(BaseModel):
     model_config = ConfigDict(populate_by_name=True)
 
 
-class Injected:
+class InjectedArguments:
     """The arguments of one tool that its graph gives, and no model."""
 
     def __init__(self, tool: BaseTool) -> None:
-        self._keys: frozenset[str] = frozenset(getattr(tool, "_injected_args_keys", ())) | _settings_of(tool)
+        self._keys: frozenset[str] = frozenset(getattr(tool, "_injected_args_keys", ())) | _run_setting_names(tool)
         schema = tool.args_schema
         fields: Mapping[str, FieldInfo] = getattr(schema, "model_fields", {})
         visible: Any = tool.tool_call_schema
@@ -225,52 +239,54 @@ class Injected:
             name: field for name, field in fields.items() if name not in getattr(visible, "model_fields", fields)
         }
         self.names = self._keys | self._fields.keys()
-        self._call_ids = call_ids(self._fields)
+        self._call_ids = find_call_id_fields(self._fields)
         self._model: Any = None
         if self._fields:
-            settings = ConfigDict(arbitrary_types_allowed=True)
-            described: Any = {name: (field.annotation, field) for name, field in self._fields.items()}
-            self._model = create_model("Injected", __config__=settings, **described)
+            model_config = ConfigDict(arbitrary_types_allowed=True)
+            model_fields: Any = {name: (field.annotation, field) for name, field in self._fields.items()}
+            self._model = create_model("Injected", __config__=model_config, **model_fields)
 
-    def left_out_of(self, schema: type[BaseModel]) -> type[BaseModel]:
+    def exclude_from(self, schema: type[BaseModel]) -> type[BaseModel]:
         """Return a schema that takes the other arguments alone, by their names or their aliases."""
         has_aliases = any(field.validation_alias is not None for field in schema.model_fields.values())
         if not self._fields and not has_aliases:
             return schema
         missing: Any = dict.fromkeys(self._fields, (Any, None))
-        return create_model(schema.__name__, __base__=(schema, _Named), __module__=schema.__module__, **missing)
+        return create_model(schema.__name__, __base__=(schema, _ByNameModel), __module__=schema.__module__, **missing)
 
-    def taken_out_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def remove_from(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the other arguments."""
         return {name: value for name, value in values.items() if name not in self.names}
 
-    def given_in(self, tool_input: Mapping[str, Any], tool_call_id: str | None) -> dict[str, Any]:
+    def collect_from(self, tool_input: Mapping[str, Any], tool_call_id: str | None) -> dict[str, Any]:
         """Return the injected arguments of a call, validated as LangChain does it."""
-        found: dict[str, Any] = {}
+        injected: dict[str, Any] = {}
         if self._model is not None:
             values = {name: tool_input[name] for name in self._fields if name in tool_input}
             values |= dict.fromkeys(self._call_ids, tool_call_id)
             model = self._model.model_validate(values)
-            found = {name: getattr(model, name) for name in self._fields}
+            injected = {name: getattr(model, name) for name in self._fields}
         for name in self._keys:
             if name in tool_input:
-                found[name] = tool_input[name]
+                injected[name] = tool_input[name]
             elif name == "tool_call_id":
-                found[name] = tool_call_id
-        return found
+                injected[name] = tool_call_id
+        return injected
 
 
-def without_settings(tool: BaseTool) -> Any:
+def make_input_schema(tool: BaseTool) -> Any:
     """Return what a model is shown of a tool's input, without the settings of a run that LangChain gives it."""
     schema: Any = tool.tool_call_schema
-    hidden = _settings_of(tool)
-    if not hidden or not isinstance(schema, type) or not issubclass(schema, BaseModel):
+    run_setting_names = _run_setting_names(tool)
+    if not run_setting_names or not isinstance(schema, type) or not issubclass(schema, BaseModel):
         return cast("Any", schema)
-    fields: Any = {name: (one.annotation, one) for name, one in schema.model_fields.items() if name not in hidden}
+    fields: Any = {
+        name: (field.annotation, field) for name, field in schema.model_fields.items() if name not in run_setting_names
+    }
     return create_model(schema.__name__, __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
 
-def _settings_of(tool: BaseTool) -> frozenset[str]:
+def _run_setting_names(tool: BaseTool) -> frozenset[str]:
     """Return the arguments that get the settings of a run, where LangChain reads a schema off the method itself."""
     if tool.args_schema is not None:
         return frozenset()
@@ -280,21 +296,23 @@ def _settings_of(tool: BaseTool) -> frozenset[str]:
     return frozenset(name for name, hint in hints.items() if hint is RunnableConfig)
 
 
-def call_ids(fields: Mapping[str, Any]) -> set[str]:
+def find_call_id_fields(fields: Mapping[str, Any]) -> set[str]:
     """Return the arguments that every call brings along."""
-    kinds = (InjectedToolCallId,)
+    marker_types = (InjectedToolCallId,)
     return {
-        name for name, info in fields.items() if any(isinstance(one, kinds) or one in kinds for one in info.metadata)
+        name
+        for name, field in fields.items()
+        if any(isinstance(annotation, marker_types) or annotation in marker_types for annotation in field.metadata)
     }
 
 
-def _model_of(tool: BaseTool) -> type[BaseModel] | None:
+def _get_validation_model(tool: BaseTool) -> type[BaseModel] | None:
     """Return the model that LangChain validates with, None when it does not or when the tool does it itself."""
     schema: Any = tool.args_schema
     is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
-    return cast("type[BaseModel]", schema) if is_model and not _parses_itself(tool) else None
+    return cast("type[BaseModel]", schema) if is_model and not _overrides_parse_input(tool) else None
 
 
-def _parses_itself(tool: BaseTool) -> bool:
-    own: Any = type(tool)
-    return own._parse_input is not cast("Any", BaseTool)._parse_input  # noqa: SLF001 - the method to stand in for
+def _overrides_parse_input(tool: BaseTool) -> bool:
+    tool_class: Any = type(tool)
+    return tool_class._parse_input is not cast("Any", BaseTool)._parse_input  # noqa: SLF001 - the method to stand in for

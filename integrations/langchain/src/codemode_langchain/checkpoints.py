@@ -18,13 +18,23 @@ from langchain_core.runnables.config import ensure_config
 
 from codemode.plugins import forkable_lock
 
-from .graph import binding_in_node, start_task
-from .pregel import CHECKPOINTER, CHECKPOINTS, INTERRUPT, NAMESPACE, RESUME, RETURN, RUN, TASK_ID, inside
+from .graph import find_node_binding, start_task
+from .pregel import (
+    CHECKPOINTER,
+    CHECKPOINTS,
+    INTERRUPT,
+    NAMESPACE,
+    RESUME,
+    RETURN,
+    RUN_TASK_ID,
+    TASK_ID,
+    get_node_context,
+)
 
 _log = logging.getLogger("codemode.approvals")
 
 # Checkpoints are named by UUIDs of version 6, which count ticks of 100 ns from 1582.
-_UUID_WITH_TIME = 6
+_TIME_UUID_VERSION = 6
 _UUID_EPOCH = 0x01B21DD213814000
 
 
@@ -32,11 +42,11 @@ def warn_if_unanswerable(config: RunnableConfig) -> None:
     """Log a warning, once in a process, where a person is asked in a graph that LangGraph cannot go on with."""
     # A graph inside of another has that one's here, also where it was made with none of its own.
     if config.get("configurable", {}).get(CHECKPOINTER) is None:
-        _warn_of_no_checkpointer()
+        _warn_about_missing_checkpointer()
 
 
 @cache
-def _warn_of_no_checkpointer() -> None:
+def _warn_about_missing_checkpointer() -> None:
     _log.warning(
         "a person is asked in a graph without a checkpointer: the answer cannot be given, for LangGraph keeps nothing"
         " to go on with. Add one, create_agent(..., checkpointer=InMemorySaver()) or one of a database, and call the"
@@ -44,136 +54,147 @@ def _warn_of_no_checkpointer() -> None:
     )
 
 
-def time_of_step_ms(config: RunnableConfig) -> int | None:
+def get_step_time_ms(config: RunnableConfig) -> int | None:
     """Return when the step of the graph was recorded that the node belongs to, the same when it runs again."""
-    _, checkpoint = _checkpoint_of(config)
+    _, checkpoint = _find_checkpoint(config)
     try:
-        own = UUID(checkpoint)
+        checkpoint_uuid = UUID(checkpoint)
     except (ValueError, TypeError, AttributeError):
         return None
-    if own.version != _UUID_WITH_TIME:
+    if checkpoint_uuid.version != _TIME_UUID_VERSION:
         return None
-    ticks = int(own.hex[:12] + own.hex[13:16], 16) - _UUID_EPOCH
+    ticks = int(checkpoint_uuid.hex[:12] + checkpoint_uuid.hex[13:16], 16) - _UUID_EPOCH
     return ticks // 10_000
 
 
-def checkpoint_being_saved(config: RunnableConfig) -> Any:
+def get_checkpoint_write(config: RunnableConfig) -> Any:
     """Return the future of the write of the node's own checkpoint, which LangGraph does in the background; or None."""
-    node = inside(config)
+    node = get_node_context(config)
     return None if node is None else getattr(node.loop, "_put_checkpoint_fut", None)
 
 
-def save_now(config: RunnableConfig, result: Any) -> None:
+def save_result(config: RunnableConfig, result: Any) -> None:
     """Write the result of the task that runs with this configuration at once: LangGraph writes it in the background."""
-    saver, task_id, place = _place_of_result(config)
+    saver, task_id, checkpoint_config = _result_location(config)
     if saver is not None:
-        saver.put_writes(place, [(RETURN, result)], task_id)
+        saver.put_writes(checkpoint_config, [(RETURN, result)], task_id)
 
 
-async def save_now_async(config: RunnableConfig, result: Any) -> None:
+async def save_result_async(config: RunnableConfig, result: Any) -> None:
     """Do what `save_now` does without blocking."""
-    saver, task_id, place = _place_of_result(config)
+    saver, task_id, checkpoint_config = _result_location(config)
     if saver is not None:
-        await saver.aput_writes(place, [(RETURN, result)], task_id)
+        await saver.aput_writes(checkpoint_config, [(RETURN, result)], task_id)
 
 
-def save_beside(config: RunnableConfig, name: str, value: Any) -> None:
+def save_extra_write(config: RunnableConfig, name: str, value: Any) -> None:
     """Write a value beside the checkpoint at once, under a name that is no task's: LangGraph passes over it."""
-    saver, place = _place(config)
+    saver, checkpoint_config = _checkpoint_location(config)
     if saver is not None:
-        saver.put_writes(place, [(RETURN, value)], name)
+        saver.put_writes(checkpoint_config, [(RETURN, value)], name)
 
 
-async def save_beside_async(config: RunnableConfig, name: str, value: Any) -> None:
+async def save_extra_write_async(config: RunnableConfig, name: str, value: Any) -> None:
     """Do what `save_beside` does without blocking."""
-    saver, place = _place(config)
+    saver, checkpoint_config = _checkpoint_location(config)
     if saver is not None:
-        await saver.aput_writes(place, [(RETURN, value)], name)
+        await saver.aput_writes(checkpoint_config, [(RETURN, value)], name)
 
 
-def forget_interrupt(config: RunnableConfig) -> None:
+def clear_interrupt(config: RunnableConfig) -> None:
     """Let a node wait for no answer: LangGraph keeps what it asked last, until it asks something else or ends."""
-    saver, task_id, place = _place_of_result(config)
+    saver, task_id, checkpoint_config = _result_location(config)
     if saver is not None:
-        saver.put_writes(place, [(INTERRUPT, ())], task_id)
+        saver.put_writes(checkpoint_config, [(INTERRUPT, ())], task_id)
 
 
-async def forget_interrupt_async(config: RunnableConfig) -> None:
+async def clear_interrupt_async(config: RunnableConfig) -> None:
     """Do what `forget_interrupt` does without blocking."""
-    saver, task_id, place = _place_of_result(config)
+    saver, task_id, checkpoint_config = _result_location(config)
     if saver is not None:
-        await saver.aput_writes(place, [(INTERRUPT, ())], task_id)
+        await saver.aput_writes(checkpoint_config, [(INTERRUPT, ())], task_id)
 
 
-def forget_plain_answer(loop: Any) -> None:
+def clear_plain_answer(loop: Any) -> None:
     """Let no later run find the plain answer that a run of a graph was given."""
-    loop.checkpointer.put_writes(_place_of_loop(loop), [(RESUME, None)], RUN)
+    loop.checkpointer.put_writes(_loop_checkpoint_config(loop), [(RESUME, None)], RUN_TASK_ID)
 
 
-async def forget_plain_answer_async(loop: Any) -> None:
+async def clear_plain_answer_async(loop: Any) -> None:
     """Do what `forget_plain_answer` does without blocking."""
-    await loop.checkpointer.aput_writes(_place_of_loop(loop), [(RESUME, None)], RUN)
+    await loop.checkpointer.aput_writes(_loop_checkpoint_config(loop), [(RESUME, None)], RUN_TASK_ID)
 
 
 def read_writes(config: RunnableConfig) -> list[Any]:
     """Return all values that were written beside the checkpoint as results."""
-    saver, place = _place(config)
-    return _results(None if saver is None else saver.get_tuple(place))
+    saver, checkpoint_config = _checkpoint_location(config)
+    return _result_values(None if saver is None else saver.get_tuple(checkpoint_config))
 
 
 async def read_writes_async(config: RunnableConfig) -> list[Any]:
     """Do what `read_writes` does without blocking."""
-    saver, place = _place(config)
-    return _results(None if saver is None else await saver.aget_tuple(place))
+    saver, checkpoint_config = _checkpoint_location(config)
+    return _result_values(None if saver is None else await saver.aget_tuple(checkpoint_config))
 
 
-def _results(found: Any) -> list[Any]:
+def _result_values(checkpoint_tuple: Any) -> list[Any]:
     # There is nothing while the checkpoint itself is being written.
-    return [] if found is None else [value for _, channel, value in found.pending_writes or () if channel == RETURN]
+    return (
+        []
+        if checkpoint_tuple is None
+        else [value for _, channel, value in checkpoint_tuple.pending_writes or () if channel == RETURN]
+    )
 
 
-def _place_of_result(config: RunnableConfig) -> tuple[Any, str, dict[str, Any]]:
-    saver, place = _place(config)
-    return saver, config.get("configurable", {}).get(TASK_ID, ""), place
+def _result_location(config: RunnableConfig) -> tuple[Any, str, dict[str, Any]]:
+    saver, checkpoint_config = _checkpoint_location(config)
+    return saver, config.get("configurable", {}).get(TASK_ID, ""), checkpoint_config
 
 
-def _place_of_loop(loop: Any) -> dict[str, Any]:
+def _loop_checkpoint_config(loop: Any) -> dict[str, Any]:
     configurable = loop.checkpoint_config["configurable"]
-    named = {NAMESPACE: loop.config["configurable"].get(NAMESPACE, ""), "checkpoint_id": loop.checkpoint["id"]}
-    return {"configurable": {**configurable, **named}}
+    checkpoint_fields = {
+        NAMESPACE: loop.config["configurable"].get(NAMESPACE, ""),
+        "checkpoint_id": loop.checkpoint["id"],
+    }
+    return {"configurable": {**configurable, **checkpoint_fields}}
 
 
-def _place(config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
+def _checkpoint_location(config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
     """Return the checkpointer, and what names the checkpoint for it."""
     configurable = config.get("configurable", {})
-    namespace, checkpoint = _checkpoint_of(config)
-    place = {"thread_id": str(configurable.get("thread_id")), NAMESPACE: namespace, "checkpoint_id": checkpoint}
-    return configurable.get(CHECKPOINTER), {"configurable": place}
+    namespace, checkpoint_id = _find_checkpoint(config)
+    checkpoint_fields = {
+        "thread_id": str(configurable.get("thread_id")),
+        NAMESPACE: namespace,
+        "checkpoint_id": checkpoint_id,
+    }
+    return configurable.get(CHECKPOINTER), {"configurable": checkpoint_fields}
 
 
-def _checkpoint_of(config: RunnableConfig) -> tuple[str, Any]:
+def _find_checkpoint(config: RunnableConfig) -> tuple[str, Any]:
     """Return the namespace of the graph that a node or task belongs to, and the id of its checkpoint."""
     configurable = config.get("configurable", {})
     checkpoints: Mapping[str, Any] = configurable.get(CHECKPOINTS) or {}
-    place = str(configurable.get(NAMESPACE, ""))
-    while place:
-        place, _, _ = place.rpartition("|")
-        if place in checkpoints:
+    namespace = str(configurable.get(NAMESPACE, ""))
+    while namespace:
+        namespace, _, _ = namespace.rpartition("|")
+        if namespace in checkpoints:
             break
-    checkpoint = checkpoints.get(place)
+    checkpoint_id = checkpoints.get(namespace)
     # A task is named within the node that started it, which is listed with the checkpoint of its graph.
-    same = [one for one, other in checkpoints.items() if other == checkpoint]
-    return min(same, key=len, default=""), checkpoint
+    namespaces = [name for name, other_id in checkpoints.items() if other_id == checkpoint_id]
+    return min(namespaces, key=len, default=""), checkpoint_id
 
 
 # With a journal a part goes on in another process, where its finished calls do not run again. What they wrote into the
 # graph's state, and what those that wait have asked, is then found here.
 
-_KEY = "codemode"
+_OUTER_CALL_KEY = "codemode"
 
 
 @dataclass(kw_only=True)
-class Left:
+class CallOutput:
     """What one nested call left: commands for the graph's state, an artifact, and what it asks while it waits.
 
     ``counted`` is its tool, where something limits calls and it was made.
@@ -188,75 +209,86 @@ class Left:
         return bool(self.commands or self.artifact is not None or self.asked is not None or self.counted)
 
 
-class Leavings:
+class SavedCallOutputs:
     """All that is kept for one outer call, by the numbers of its parts. Nothing is found before `recall`."""
 
     def __init__(self, config: RunnableConfig, outer_tool_call_id: str) -> None:
         self._config = config
         self._outer_id = outer_tool_call_id
-        self._left: dict[int, dict[str, Left]] = {}
+        self._outputs: dict[int, dict[str, CallOutput]] = {}
         self._answers: dict[int, Mapping[str, Any]] = {}
         self._order = itertools.count()
 
-    def recall(self) -> None:
+    def load(self) -> None:
         """Find what other processes, and earlier runs of this one, have kept."""
         self._read(read_writes(self._config))
 
-    async def arecall(self) -> None:
+    async def aload(self) -> None:
         """Do what `recall` does without blocking."""
         self._read(await read_writes_async(self._config))
 
-    def of(self, step: int) -> dict[str, Left]:
+    def get_outputs(self, step: int) -> dict[str, CallOutput]:
         """Return what calls of a part had left when it was recalled, by their ids, the oldest first."""
-        return dict(self._left.get(step, {}))
+        return dict(self._outputs.get(step, {}))
 
-    def answers(self, step: int) -> Mapping[str, Any] | None:
+    def get_answers(self, step: int) -> Mapping[str, Any] | None:
         """Return the answers that a part had been given, by the keys of their questions; None when it had not begun."""
         return self._answers.get(step)
 
-    def keep(self, step: int, call_id: str, left: Left) -> None:
+    def save(self, step: int, call_id: str, output: CallOutput) -> None:
         """Keep what a call left."""
-        save_beside(self._config, _name(), self._of_call(step, call_id, left))
+        save_extra_write(self._config, _new_write_name(), self._make_output_entry(step, call_id, output))
 
-    async def akeep(self, step: int, call_id: str, left: Left) -> None:
+    async def asave(self, step: int, call_id: str, output: CallOutput) -> None:
         """Do what `keep` does without blocking."""
-        await save_beside_async(self._config, _name(), self._of_call(step, call_id, left))
+        await save_extra_write_async(self._config, _new_write_name(), self._make_output_entry(step, call_id, output))
 
-    def begin(self, step: int, answers: Mapping[str, Any]) -> None:
+    def save_answers(self, step: int, answers: Mapping[str, Any]) -> None:
         """Keep what a part is given, before it begins: it goes on with the same, whatever has been answered since."""
         if answers and step not in self._answers:
-            save_beside(self._config, _name(), self._of_part(step, answers))
+            save_extra_write(self._config, _new_write_name(), self._make_answers_entry(step, answers))
 
-    async def abegin(self, step: int, answers: Mapping[str, Any]) -> None:
+    async def asave_answers(self, step: int, answers: Mapping[str, Any]) -> None:
         """Do what `begin` does without blocking."""
         if answers and step not in self._answers:
-            await save_beside_async(self._config, _name(), self._of_part(step, answers))
+            await save_extra_write_async(self._config, _new_write_name(), self._make_answers_entry(step, answers))
 
-    def _of_call(self, step: int, call_id: str, left: Left) -> dict[str, Any]:
-        plain = {"commands": left.commands, "artifact": left.artifact, "asked": left.asked, "counted": left.counted}
-        return {_KEY: self._outer_id, "step": step, "order": next(self._order), "call": call_id, "left": plain}
+    def _make_output_entry(self, step: int, call_id: str, output: CallOutput) -> dict[str, Any]:
+        output_fields = {
+            "commands": output.commands,
+            "artifact": output.artifact,
+            "asked": output.asked,
+            "counted": output.counted,
+        }
+        return {
+            _OUTER_CALL_KEY: self._outer_id,
+            "step": step,
+            "order": next(self._order),
+            "call": call_id,
+            "left": output_fields,
+        }
 
-    def _of_part(self, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
-        return {_KEY: self._outer_id, "step": step, "order": next(self._order), "answers": dict(answers)}
+    def _make_answers_entry(self, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
+        return {_OUTER_CALL_KEY: self._outer_id, "step": step, "order": next(self._order), "answers": dict(answers)}
 
     def _read(self, values: Iterable[Any]) -> None:
-        mine: list[dict[str, Any]] = [one for one in values if _is_of(one, self._outer_id)]
+        own_entries: list[dict[str, Any]] = [entry for entry in values if _belongs_to_call(entry, self._outer_id)]
         # A call that was made again has left something twice: the newest counts.
-        for one in sorted(mine, key=lambda one: one["order"]):
-            if "answers" in one:
-                self._answers.setdefault(one["step"], one["answers"])
+        for entry in sorted(own_entries, key=lambda entry: entry["order"]):
+            if "answers" in entry:
+                self._answers.setdefault(entry["step"], entry["answers"])
                 continue
-            left = self._left.setdefault(one["step"], {})
-            left.pop(one["call"], None)
-            left[one["call"]] = Left(**one["left"])
-        self._order = itertools.count(1 + max((one["order"] for one in mine), default=-1))
+            outputs = self._outputs.setdefault(entry["step"], {})
+            outputs.pop(entry["call"], None)
+            outputs[entry["call"]] = CallOutput(**entry["left"])
+        self._order = itertools.count(1 + max((entry["order"] for entry in own_entries), default=-1))
 
 
-def _is_of(value: Any, outer_tool_call_id: str) -> bool:
-    return isinstance(value, dict) and cast("dict[str, Any]", value).get(_KEY) == outer_tool_call_id
+def _belongs_to_call(value: Any, outer_tool_call_id: str) -> bool:
+    return isinstance(value, dict) and cast("dict[str, Any]", value).get(_OUTER_CALL_KEY) == outer_tool_call_id
 
 
-def _name() -> str:
+def _new_write_name() -> str:
     # LangGraph keeps what was written under a name for the first time.
     return f"codemode-{secrets.token_hex(16)}"
 
@@ -264,11 +296,11 @@ def _name() -> str:
 # A part whose process died in the middle has no result there. Which of its calls had happened nobody knows, unless they
 # are in a journal.
 
-_NAME = "begun"
-_JOURNALED = "journal:"
+_START_TASK_NAME = "begun"
+_JOURNALED_PREFIX = "journal:"
 
 
-class Beginning:
+class StartMarker:
     """The beginning of one part of a program, noted before its first call and no later than that is made.
 
     ``is_journaled``: the journal knows what became of its calls, if whoever began it had one too.
@@ -278,53 +310,53 @@ class Beginning:
         self._config = config
         self._number = number
         self._is_journaled = is_journaled
-        self._own = f"{_JOURNALED if is_journaled else ''}{secrets.token_hex(8)}"
+        self._marker_id = f"{_JOURNALED_PREFIX if is_journaled else ''}{secrets.token_hex(8)}"
         self._lock = forkable_lock()
-        self._is_kept = binding_in_node(config) is not None
-        self._noted: bool | None = None
-        self._work: asyncio.Task[bool] | None = None
+        self._has_checkpoint = find_node_binding(config) is not None
+        self._is_first_start: bool | None = None
+        self._start_task: asyncio.Task[bool] | None = None
 
     @property
-    def is_noted(self) -> bool:
+    def was_checked(self) -> bool:
         """True once it was looked for here."""
-        return self._noted is not None or self._work is not None
+        return self._is_first_start is not None or self._start_task is not None
 
     def is_first(self) -> bool:
         """Note it. False when somebody has begun this part before, and nobody knows how far that one came."""
-        if not self._is_kept:
+        if not self._has_checkpoint:
             return True
         with self._lock:
-            if self._noted is None:
-                self._noted = self._is_known(self._start(self._note).result())
-            return self._noted
+            if self._is_first_start is None:
+                self._is_first_start = self._is_own_or_journaled(self._run_task(self._record).result())
+            return self._is_first_start
 
     async def ais_first(self) -> bool:
         """Do what `is_first` does without blocking."""
-        if not self._is_kept:
+        if not self._has_checkpoint:
             return True
-        if self._work is None:
-            self._work = asyncio.create_task(self._anoted())
-        return await asyncio.shield(self._work)
+        if self._start_task is None:
+            self._start_task = asyncio.create_task(self._acheck())
+        return await asyncio.shield(self._start_task)
 
-    async def _anoted(self) -> bool:
-        return self._is_known(await self._start(self._anote))
+    async def _acheck(self) -> bool:
+        return self._is_own_or_journaled(await self._run_task(self._arecord))
 
-    def _is_known(self, noted: str) -> bool:
-        return noted == self._own or (self._is_journaled and noted.startswith(_JOURNALED))
+    def _is_own_or_journaled(self, recorded_id: str) -> bool:
+        return recorded_id == self._marker_id or (self._is_journaled and recorded_id.startswith(_JOURNALED_PREFIX))
 
-    def _start(self, function: Callable[[], Any]) -> Any:
-        return start_task(self._config, self._number, function, _NAME)
+    def _run_task(self, function: Callable[[], Any]) -> Any:
+        return start_task(self._config, self._number, function, _START_TASK_NAME)
 
     # LangGraph writes in the background, and the first call may be the last thing that this process does.
 
-    def _note(self) -> str:
-        if (writing := checkpoint_being_saved(self._config)) is not None:
-            wait([writing])
-        save_now(ensure_config(), self._own)
-        return self._own
+    def _record(self) -> str:
+        if (checkpoint_write := get_checkpoint_write(self._config)) is not None:
+            wait([checkpoint_write])
+        save_result(ensure_config(), self._marker_id)
+        return self._marker_id
 
-    async def _anote(self) -> str:
-        if (writing := checkpoint_being_saved(self._config)) is not None:
-            await asyncio.wait([writing])
-        await save_now_async(ensure_config(), self._own)
-        return self._own
+    async def _arecord(self) -> str:
+        if (checkpoint_write := get_checkpoint_write(self._config)) is not None:
+            await asyncio.wait([checkpoint_write])
+        await save_result_async(ensure_config(), self._marker_id)
+        return self._marker_id

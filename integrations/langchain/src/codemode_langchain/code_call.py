@@ -23,77 +23,79 @@ from codemode import (
 from codemode.plugins import PreparedTool
 from codemode.stores import StoreLike
 
-from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
-from .conversion import annotations_of
-from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
-from .segments import Outcome, as_text, failure_of
+from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
+from .conversion import get_annotations
+from .faces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
+from .segments import Outcome, make_failure_fields, to_text
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
 """Makes what scripts read as ``codecallContext`` of a tool's configuration, or of an agent's ``ToolRuntime``."""
 
 
-class CodeCallFace(Face):
+class CodeCallSurface(Surface):
     """A set of tools as CodeCall sees it, with the options of ``core``; what ``before`` has too is not made again."""
 
     def __init__(
         self,
         tools: Iterable[BaseTool],
         core: CodeCallToolset,
-        approvals: Approvals,
-        before: CodeCallFace | None = None,
+        approvals: ApprovalPolicy,
+        previous: CodeCallSurface | None = None,
     ) -> None:
-        super().__init__(tools, approvals, before)
-        self.awaiting = (core if before is None else before.awaiting).over(self._for_awaiting)
-        self._visible = frozenset(one.name for one in self.awaiting.list_tools()) & self.tools.keys()
-        self._blocking: CodeCallToolset | None = None
-        self._converted_by_name = {one.name: one for one in self._for_awaiting}
+        super().__init__(tools, approvals, previous)
+        self.async_core = (core if previous is None else previous.async_core).over(self._async_tools)
+        self._visible_names = frozenset(tool.name for tool in self.async_core.list_tools()) & self.tools.keys()
+        self._sync_core: CodeCallToolset | None = None
+        self._tools_by_name = {tool.name: tool for tool in self._async_tools}
 
     @property
-    def blocking(self) -> CodeCallToolset:
+    def sync_core(self) -> CodeCallToolset:
         """The same, for callers that block."""
-        if self._blocking is None:
-            self._blocking = self.awaiting.over(self._for_blocking)
-        return self._blocking
+        if self._sync_core is None:
+            self._sync_core = self.async_core.over(self._sync_tools)
+        return self._sync_core
 
     @property
     def core(self) -> CodeCallToolset:
         """See `Face.core`."""
-        return self.awaiting
+        return self.async_core
 
-    def offered(self) -> tuple[OuterTool, ...]:
+    def build_tools(self) -> tuple[SurfaceTool, ...]:
         """See `Face.offered`."""
-        return tuple(CodeCallTool(self, one) for one in self.awaiting.tools)
+        return tuple(CodeCallTool(self, tool) for tool in self.async_core.tools)
 
-    def visible(self) -> frozenset[str]:
+    def visible_names(self) -> frozenset[str]:
         """See `Face.visible`."""
-        return self._visible
+        return self._visible_names
 
-    def tool_named(self, name: str) -> PreparedTool | None:
+    def find_tool(self, name: str) -> PreparedTool | None:
         """Return one of the tools, made ready."""
-        found = self._converted_by_name.get(name)
-        return None if found is None else PreparedTool.of(found)
+        tool = self._tools_by_name.get(name)
+        return None if tool is None else PreparedTool.of(tool)
 
-    def own_tool(self, name: str, caller: Caller, script_context: Callable[[], Mapping[str, Any]] | None) -> BaseTool:
+    def make_meta_tool(
+        self, name: str, caller: Caller, script_context: Callable[[], Mapping[str, Any]] | None
+    ) -> BaseTool:
         """Return a meta-tool whose inner calls ``caller`` makes."""
-        described = next(one for one in self.awaiting.tools if one.name == name)
-        return CodeCallTool(self, described, caller, script_context)
+        core_tool = next(tool for tool in self.async_core.tools if tool.name == name)
+        return CodeCallTool(self, core_tool, caller, script_context)
 
 
-class MetaCall:
+class MetaToolCall:
     """One call of a meta-tool."""
 
-    goes_on = False
+    continues_program = False
 
     def __init__(
         self,
         core: CodeCallToolset,
-        face: CodeCallFace,
+        surface: CodeCallSurface,
         name: str,
         arguments: Mapping[str, Any],
         script_context: Callable[[], Mapping[str, Any]] | None,
     ) -> None:
         self._core = core
-        self._face = face
+        self._surface = surface
         self._script_context = script_context
         self.name = name
         self.arguments = arguments
@@ -103,32 +105,32 @@ class MetaCall:
     def program(self) -> str:
         return str(self.arguments.get("script", ""))
 
-    def tool_named(self, name: str) -> PreparedTool | None:
-        return self._face.tool_named(name)
+    def find_tool(self, name: str) -> PreparedTool | None:
+        return self._surface.find_tool(name)
 
-    def shown_name(self, name: str) -> str:
+    def display_name(self, name: str) -> str:
         return name
 
     def start(self, call: CallContext) -> Any:
-        return self._core.call_sync(self.name, self.arguments, call, script_context=self._hosts_context())
+        return self._core.call_sync(self.name, self.arguments, call, script_context=self._make_script_context())
 
     async def astart(self, call: CallContext) -> Any:
-        return await self._core.call(self.name, self.arguments, call, script_context=self._hosts_context())
+        return await self._core.call(self.name, self.arguments, call, script_context=self._make_script_context())
 
-    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+    def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         return self._core.resume_sync(interrupt, call=call, resolutions=answers)
 
-    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+    async def aresume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         return await self._core.resume(interrupt, call=call, resolutions=answers)
 
-    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:  # noqa: ARG002 - as other surfaces have it
-        return answer, []
+    def to_model_parts(self, result: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:  # noqa: ARG002 - as other surfaces have it
+        return result, []
 
-    def _hosts_context(self) -> Mapping[str, Any] | None:
+    def _make_script_context(self) -> Mapping[str, Any] | None:
         return None if self._script_context is None else self._script_context()
 
 
-class CodeCallTool(OuterTool):
+class CodeCallTool(SurfaceTool):
     """One of the meta-tools over other tools. Make them with `create_code_call_tools`."""
 
     name: str = ""
@@ -138,45 +140,45 @@ class CodeCallTool(OuterTool):
 
     def __init__(
         self,
-        face: CodeCallFace,
-        described: codemode.Tool,
+        surface: CodeCallSurface,
+        core_tool: codemode.Tool,
         caller: Caller | None = None,
         script_context: Callable[[], Mapping[str, Any]] | None = None,
         **fields: Any,
     ) -> None:
-        fields |= {"name": described.name, "description": described.description, "args_schema": described.input_schema}
-        super().__init__(face, caller, **fields)
-        self._makes_calls = not described.annotations["readOnlyHint"]
+        fields |= {"name": core_tool.name, "description": core_tool.description, "args_schema": core_tool.input_schema}
+        super().__init__(surface, caller, **fields)
+        self._makes_calls = not core_tool.annotations["readOnlyHint"]
         self._script_context = script_context
 
     # What a model writes is read by the core: any of its keys, of these names too, is an argument.
 
     def _run(self, /, **arguments: Any) -> Any:
-        call = self._call(self._face.blocking, arguments)
+        call = self._make_call(self._surface.sync_core, arguments)
         if self._makes_calls:
-            return self._perform(call)
+            return self._run_outer_call(call)
         try:
-            return self._answer(call.start(CallContext()))
+            return self._to_answer(call.start(CallContext()))
         except CodeModeError as error:
-            return self._failed(error)
+            return self._to_failure(error)
 
     async def _arun(self, /, **arguments: Any) -> Any:
-        call = self._call(self._face.awaiting, arguments)
+        call = self._make_call(self._surface.async_core, arguments)
         if self._makes_calls:
-            return await self._aperform(call)
+            return await self._arun_outer_call(call)
         try:
-            return self._answer(await call.astart(CallContext()))
+            return self._to_answer(await call.astart(CallContext()))
         except CodeModeError as error:
-            return self._failed(error)
+            return self._to_failure(error)
 
-    def _call(self, core: CodeCallToolset, arguments: Mapping[str, Any]) -> MetaCall:
-        return MetaCall(core, self._face, self.name, arguments, self._script_context)
+    def _make_call(self, core: CodeCallToolset, arguments: Mapping[str, Any]) -> MetaToolCall:
+        return MetaToolCall(core, self._surface, self.name, arguments, self._script_context)
 
-    def _answer(self, answer: Any) -> Any:
-        return self._given(Outcome(value=answer, text=as_text(answer)), {})
+    def _to_answer(self, result: Any) -> Any:
+        return self._to_result(Outcome(value=result, text=to_text(result)), {})
 
-    def _failed(self, error: CodeModeError) -> Any:
-        return self._given(Outcome(failure=failure_of(error, ""), error=error), {})
+    def _to_failure(self, error: CodeModeError) -> Any:
+        return self._to_result(Outcome(failure=make_failure_fields(error, ""), error=error), {})
 
 
 def create_code_call_tools(
@@ -197,31 +199,36 @@ def create_code_call_tools(
     ``script_context`` makes a script's context of the `RunnableConfig`. Raises `ValueError` as that does, and for a
     rule about a tool that stays visible.
     """
-    approvals = Approvals(approve, interrupt_mode)
-    wrapped = tools_of(tools, approvals, "CodeCallMiddleware")
-    face = CodeCallFace(wrapped, no_tools(options, pool, store, library), approvals)
-    if ungated := sorted(one for one in face.visible() if approvals.may_ask(one, annotations_of(face.tools[one]))):
+    approvals = ApprovalPolicy(approve, interrupt_mode)
+    langchain_tools = to_callable_tools(tools, approvals, "CodeCallMiddleware")
+    surface = CodeCallSurface(langchain_tools, create_empty_toolset(options, pool, store, library), approvals)
+    if ungated_names := sorted(
+        tool
+        for tool in surface.visible_names()
+        if approvals.may_need_approval(tool, get_annotations(surface.tools[tool]))
+    ):
         raise ValueError(
-            f"{ungated[0]!r} stays visible to the model, and approve may ask about it: only calls from scripts and of"
+            f"{ungated_names[0]!r} stays visible to the model, and approve may ask about it: only calls from scripts"
+            " and of"
             " invoke wait for a person. Use CodeCallMiddleware in an agent, or do not let it be visible"
         )
-    shared = None if script_context is None else lambda: script_context(ensure_config())
-    own = [CodeCallTool(face, one, script_context=shared) for one in face.awaiting.tools]
-    return [*own, *(one for one in wrapped if one.name in face.visible())]
+    shared_context = None if script_context is None else lambda: script_context(ensure_config())
+    meta_tools = [CodeCallTool(surface, tool, script_context=shared_context) for tool in surface.async_core.tools]
+    return [*meta_tools, *(tool for tool in langchain_tools if tool.name in surface.visible_names())]
 
 
-def no_tools(
+def create_empty_toolset(
     options: CodeCallOptions | Mapping[str, Any] | None,
     pool: WorkerPool | None,
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> CodeCallToolset:
     """Return CodeCall over no tools, with an agent's defaults. Raises `ValueError` with the path of what is wrong."""
-    given = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
+    call_options = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
-    given = given.with_defaults(names="underscore")
-    settings = for_agents(given.settings, pool=pool, store=store)
-    return codemode.create_code_call_tools([], given.replaced(settings=settings), pool=pool, library=library)
+    call_options = call_options.with_defaults(names="underscore")
+    settings = make_options(call_options.settings, pool=pool, store=store)
+    return codemode.create_code_call_tools([], call_options.replaced(settings=settings), pool=pool, library=library)
 
 
 def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:

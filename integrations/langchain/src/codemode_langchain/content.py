@@ -21,14 +21,14 @@ from codemode import MediaContent
 from codemode.plugins import SchemaMismatch, replace_content, restore_content
 
 # Where the bytes stand in a block: those of LangChain, of its earlier versions, of Anthropic, of OpenAI, of MCP.
-_PLACES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+_DATA_PATHS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("base64",), ("mime_type",)),
     (("data",), ("mime_type",)),
     (("source", "data"), ("source", "media_type")),
     (("data",), ("mimeType",)),
     (("image_url", "url"), ()),
 )
-_KINDS: dict[str, Any] = {
+_MEDIA_KIND_BY_BLOCK_TYPE: dict[str, Any] = {
     "image": "image",
     "image_url": "image",
     "audio": "audio",
@@ -36,291 +36,313 @@ _KINDS: dict[str, Any] = {
     "file": "file",
     "document": "file",
 }
-_DATA_URL = "data:"
-_BASE64 = ";base64,"
+_DATA_URL_PREFIX = "data:"
+_BASE64_MARKER = ";base64,"
 
 
-def content_of(block: Any) -> MediaContent | None:
+def to_media_content(block: Any) -> MediaContent | None:
     """Return the content that a block holds the bytes of; None for any other value, such as one with an address."""
-    if type(block) is not dict or (kind := _KINDS.get(str(cast("dict[str, Any]", block).get("type")))) is None:
+    if (
+        type(block) is not dict
+        or (kind := _MEDIA_KIND_BY_BLOCK_TYPE.get(str(cast("dict[str, Any]", block).get("type")))) is None
+    ):
         return None
-    known = cast("dict[str, Any]", block)
-    for place, type_place in _PLACES:
-        text, mime_type = _at(known, place), _at(known, type_place)
-        if isinstance(text, str) and text.startswith(_DATA_URL) and _BASE64 in text:
-            mime_type, text = text[len(_DATA_URL) :].split(_BASE64, 1)
-        elif not type_place:
+    fields = cast("dict[str, Any]", block)
+    for data_path, mime_type_path in _DATA_PATHS:
+        text, mime_type = _get_at_path(fields, data_path), _get_at_path(fields, mime_type_path)
+        if isinstance(text, str) and text.startswith(_DATA_URL_PREFIX) and _BASE64_MARKER in text:
+            mime_type, text = text[len(_DATA_URL_PREFIX) :].split(_BASE64_MARKER, 1)
+        elif not mime_type_path:
             continue
         if isinstance(text, str) and isinstance(mime_type, str):
-            return _made(known, kind, place, mime_type, text)
+            return _make_media_content(fields, kind, data_path, mime_type, text)
     return None
 
 
-def _made(block: dict[str, Any], kind: Any, place: tuple[str, ...], mime_type: str, text: str) -> MediaContent | None:
-    is_url = str(_at(block, place)).startswith(_DATA_URL)
-    told = {"block": _with(block, place, None), "at": [*place], **({"url": True} if is_url else {})}
-    name = next((one for one in (block.get("filename"), block.get("name")) if isinstance(one, str)), None)
+def _make_media_content(
+    block: dict[str, Any], kind: Any, data_path: tuple[str, ...], mime_type: str, text: str
+) -> MediaContent | None:
+    is_url = str(_get_at_path(block, data_path)).startswith(_DATA_URL_PREFIX)
+    origin_fields = {
+        "block": _set_at_path(block, data_path, None),
+        "at": [*data_path],
+        **({"url": True} if is_url else {}),
+    }
+    name = next((value for value in (block.get("filename"), block.get("name")) if isinstance(value, str)), None)
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
-        origin = json.dumps(told, sort_keys=True)
+        origin = json.dumps(origin_fields, sort_keys=True)
         return MediaContent(data, mime_type, kind=kind, name=None if name is None else name[:256], origin=origin)
     except (ValueError, TypeError):  # it only looks like one
         return None
 
 
-def block_of(part: MediaContent) -> dict[str, Any]:
+def from_media_content(part: MediaContent) -> dict[str, Any]:
     """Return a part as the block that it came as, or as LangChain writes one."""
     text = b64encode(part.data).decode()
     if part.origin is None:
-        named = {} if part.name is None else {"filename": part.name}
-        return {"type": part.kind, "base64": text, "mime_type": part.mime_type, **named}
-    told: dict[str, Any] = json.loads(part.origin)
-    text = f"{_DATA_URL}{part.mime_type}{_BASE64}{text}" if told.get("url") else text
-    return _with(told["block"], tuple(told["at"]), text)
+        name_field = {} if part.name is None else {"filename": part.name}
+        return {"type": part.kind, "base64": text, "mime_type": part.mime_type, **name_field}
+    origin_fields: dict[str, Any] = json.loads(part.origin)
+    text = f"{_DATA_URL_PREFIX}{part.mime_type}{_BASE64_MARKER}{text}" if origin_fields.get("url") else text
+    return _set_at_path(origin_fields["block"], tuple(origin_fields["at"]), text)
 
 
-def taken(value: Any) -> Any:
+def extract_media(value: Any) -> Any:
     """Return what a tool gave with what stands for it in place of each block with bytes."""
-    return replace_content(value, content_of)
+    return replace_content(value, to_media_content)
 
 
-def with_blocks(values: dict[str, Any]) -> dict[str, Any]:
+def restore_media(values: dict[str, Any]) -> dict[str, Any]:
     """Return arguments with blocks in the places of parts."""
-    return restore_content(values, block_of)
+    return restore_content(values, from_media_content)
 
 
-def place_of(value: Any) -> dict[str, Any] | None:
+def media_placeholder(value: Any) -> dict[str, Any] | None:
     """Return what stands for a part in what people are shown; None for any other value."""
-    place = replace_content(value) if isinstance(value, MediaContent) else value
-    return None if place is value else place
+    placeholder = replace_content(value) if isinstance(value, MediaContent) else value
+    return None if placeholder is value else placeholder
 
 
-def message_content(text: str, blocks: Sequence[Mapping[str, Any]]) -> Any:
+def make_message_content(text: str, blocks: Sequence[Mapping[str, Any]]) -> Any:
     """Return the content of a message that says this and has these blocks."""
     return [{"type": "text", "text": text}, *map(dict, blocks)] if blocks else text
 
 
-def shown_block(part: MediaContent) -> dict[str, Any]:
+def to_model_block(part: MediaContent) -> dict[str, Any]:
     """Return a part as a model is shown it: as the block that it came as, but for those of MCP."""
-    block = block_of(part)
+    block = from_media_content(part)
     if "mimeType" not in block:
         return block
-    return block_of(MediaContent(part.data, part.mime_type, kind=part.kind, name=part.name))
+    return from_media_content(MediaContent(part.data, part.mime_type, kind=part.kind, name=part.name))
 
 
-def _at(block: Mapping[str, Any], place: tuple[str, ...]) -> Any:
-    found: Any = block
-    for key in place:
-        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
-    return found
+def _get_at_path(block: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = block
+    for key in path:
+        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+    return value
 
 
-def _with(block: Mapping[str, Any], place: tuple[str, ...], text: str | None) -> dict[str, Any]:
-    key, *rest = place
-    return {**block, key: text if not rest else _with(block[key], tuple(rest), text)}
+def _set_at_path(block: Mapping[str, Any], path: tuple[str, ...], text: str | None) -> dict[str, Any]:
+    key, *rest = path
+    return {**block, key: text if not rest else _set_at_path(block[key], tuple(rest), text)}
 
 
 # What runs is shown whole, also what a model leaves out when it is serialised. A secret is shown as the program gave
 # it, and not at all where the host gave it.
 
-NOT_GIVEN: Any = object()
-LEFT_OUT: Any = object()
-_PLAIN = (str, bool, int, type(None))
+NO_SOURCE: Any = object()
+HIDDEN_SECRET: Any = object()
+_JSON_TYPES = (str, bool, int, type(None))
 
 
-class _Somewhere:
+class _ListSource:
     """Stands for what a value was made from, of which only the list that it stood in is known."""
 
-    def __init__(self, given: Any) -> None:
-        self._given = given
+    def __init__(self, source: Any) -> None:
+        self._source = source
         self._texts: set[str] | None = None
 
     @property
     def texts(self) -> set[str]:
         """All that is given in that list, as texts."""
         if self._texts is None:
-            self._texts = set(_texts(self._given))
+            self._texts = set(_iter_texts(self._source))
         return self._texts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Placed:
+class _ItemSource:
     """What a value was made from if nobody has moved it, and the list around it."""
 
-    given: Any
-    around: _Somewhere
+    source: Any
+    surrounding_list: _ListSource
 
 
-def _plain(given: Any) -> Any:
-    return given.given if isinstance(given, _Placed) else given
+def _source_value(source: Any) -> Any:
+    return source.source if isinstance(source, _ItemSource) else source
 
 
-def _part(given: Any, part: Any) -> Any:
+def _source_of_part(source: Any, part: Any) -> Any:
     """Return a part of what is given, in the same place."""
-    return _Placed(part, given.around) if isinstance(given, _Placed) else part
+    return _ItemSource(part, source.surrounding_list) if isinstance(source, _ItemSource) else part
 
 
-def _elsewhere(given: Any) -> Any:
+def _unplaced_source(source: Any) -> Any:
     """Return what is known of a value that was not given where it stands."""
-    if isinstance(given, _Placed):
-        return given.around
-    return given if isinstance(given, _Somewhere) else NOT_GIVEN
+    if isinstance(source, _ItemSource):
+        return source.surrounding_list
+    return source if isinstance(source, _ListSource) else NO_SOURCE
 
 
-def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
+def to_displayed(value: Any, source: Any = NO_SOURCE) -> Any:
     """Return a value as plain JSON, `LEFT_OUT` for a secret of the host; ``given`` is the JSON it was made from."""
-    if type(value) in _PLAIN:
+    if type(value) in _JSON_TYPES:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Enum):
-        return shown(value.value, given)
+        return to_displayed(value.value, source)
     if hasattr(value, "get_secret_value"):
-        return LEFT_OUT if given is NOT_GIVEN else _shown_secret(value, given)
+        return HIDDEN_SECRET if source is NO_SOURCE else _display_secret(value, source)
     if isinstance(value, RootModel):
-        return shown(cast("Any", value).root, given)
+        return to_displayed(cast("Any", value).root, source)
     if isinstance(value, BaseModel):
-        return _shown_model(value, given)
-    if (place := place_of(value)) is not None:
-        return place
+        return _display_model(value, source)
+    if (placeholder := media_placeholder(value)) is not None:
+        return placeholder
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-        return _shown_items(found.items(), given)
-    return _shown_container(value, given)
+        field_values = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return _display_items(field_values.items(), source)
+    return _display_container(value, source)
 
 
-def _shown_secret(value: Any, given: Any) -> Any:
-    given = _plain(given)
-    if isinstance(given, _Somewhere):
-        text = str(shown(value.get_secret_value()))
-        return text if text in given.texts else LEFT_OUT
+def _display_secret(value: Any, source: Any) -> Any:
+    source = _source_value(source)
+    if isinstance(source, _ListSource):
+        text = str(to_displayed(value.get_secret_value()))
+        return text if text in source.texts else HIDDEN_SECRET
     # What a validator has put in its place may be the host's, so that nobody can be shown what would run.
-    if str(shown(value.get_secret_value())) != str(given):
-        raise _unshowable("a secret comes out differently from what was given")
-    return given
+    if str(to_displayed(value.get_secret_value())) != str(source):
+        raise _display_error("a secret comes out differently from what was given")
+    return source
 
 
-def _unshowable(why: str) -> SchemaMismatch:
-    return SchemaMismatch([{"path": "", "message": why}])
+def _display_error(reason: str) -> SchemaMismatch:
+    return SchemaMismatch([{"path": "", "message": reason}])
 
 
-def shown_fields(model: BaseModel, names: Iterable[str], given: Any) -> dict[str, Any]:
+def display_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
     """Return fields of a model by their names, and what came beside them."""
-    return {**_shown_own(model, names, given), **_shown_items((model.model_extra or {}).items(), given)}
+    return {**_display_own_fields(model, names, source), **_display_items((model.model_extra or {}).items(), source)}
 
 
-def _shown_own(model: BaseModel, names: Iterable[str], given: Any) -> dict[str, Any]:
+def _display_own_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
     fields = type(model).model_fields
-    found = {name: shown(_settled(model, name), given_for(given, name, fields[name])) for name in names}
-    return {name: one for name, one in found.items() if one is not LEFT_OUT}
+    displayed = {
+        name: to_displayed(_read_field(model, name), find_source(source, name, fields[name])) for name in names
+    }
+    return {name: value for name, value in displayed.items() if value is not HIDDEN_SECRET}
 
 
-def _settled(model: BaseModel, name: str) -> Any:
+def _read_field(model: BaseModel, name: str) -> Any:
     """Return a field. Items that pydantic would validate while the tool takes them are validated now."""
     value = getattr(model, name)
     if isinstance(value, Iterator):
         try:
             value = vars(model)[name] = list(cast("Iterator[Any]", value))
         except ValidationError as error:
-            raise _unshowable(f"{name}: {error.errors()[0]['msg']}") from None
+            raise _display_error(f"{name}: {error.errors()[0]['msg']}") from None
     return value
 
 
-def _shown_model(model: BaseModel, given: Any) -> dict[str, Any]:
+def _display_model(model: BaseModel, source: Any) -> dict[str, Any]:
     fields = type(model).model_fields
-    own = {_keys(name, fields[name])[0]: one for name, one in _shown_own(model, fields, given).items()}
+    displayed_fields = {
+        _input_keys(name, fields[name])[0]: value for name, value in _display_own_fields(model, fields, source).items()
+    }
     # What came beside may have the name of a field that is given by another.
-    return {**_shown_items((model.model_extra or {}).items(), given), **own}
+    return {**_display_items((model.model_extra or {}).items(), source), **displayed_fields}
 
 
-def given_for(given: Any, name: str, field: FieldInfo) -> Any:
+def find_source(source: Any, name: str, field: FieldInfo) -> Any:
     """Return what a JSON object gives for a field of a model."""
-    plain = _plain(given)
-    if not isinstance(plain, dict):
-        return _elsewhere(given)
-    values = cast("dict[str, Any]", plain)
-    found = (_part(given, values[key]) for key in (*_keys(name, field), name) if key in values)
-    return next(found, _elsewhere(given))
+    source_value = _source_value(source)
+    if not isinstance(source_value, dict):
+        return _unplaced_source(source)
+    values = cast("dict[str, Any]", source_value)
+    matches = (_source_of_part(source, values[key]) for key in (*_input_keys(name, field), name) if key in values)
+    return next(matches, _unplaced_source(source))
 
 
-def _keys(name: str, field: FieldInfo) -> list[str]:
+def _input_keys(name: str, field: FieldInfo) -> list[str]:
     """Return the keys that a field is validated from, the usual one first."""
     alias = field.validation_alias
     aliases: Sequence[Any] = alias.choices if isinstance(alias, AliasChoices) else [alias]
-    return [one for one in aliases if isinstance(one, str)] or [name]
+    return [alias for alias in aliases if isinstance(alias, str)] or [name]
 
 
-def _shown_items(items: Iterable[tuple[Any, Any]], given: Any) -> dict[str, Any]:
-    plain = _plain(given)
-    values = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
-    elsewhere = _elsewhere(given)
-    found: dict[str, Any] = {}
+def _display_items(items: Iterable[tuple[Any, Any]], source: Any) -> dict[str, Any]:
+    source_value = _source_value(source)
+    values = cast("dict[str, Any]", source_value) if isinstance(source_value, dict) else {}
+    unplaced_source = _unplaced_source(source)
+    displayed: dict[str, Any] = {}
     for key, value in items:
-        name = _key(key)
-        if name in found:
-            raise _unshowable(f"two keys are both written {name!r}")
-        found[name] = shown(value, _part(given, values[name]) if name in values else elsewhere)
-    return {name: one for name, one in found.items() if one is not LEFT_OUT}
+        name = _key_text(key)
+        if name in displayed:
+            raise _display_error(f"two keys are both written {name!r}")
+        displayed[name] = to_displayed(
+            value, _source_of_part(source, values[name]) if name in values else unplaced_source
+        )
+    return {name: value for name, value in displayed.items() if value is not HIDDEN_SECRET}
 
 
-def _key(key: Any) -> str:
+def _key_text(key: Any) -> str:
     if isinstance(key, str) and not isinstance(key, Enum):
         return key
     return next(iter(cast("dict[str, Any]", to_jsonable_python({key: None}, fallback=repr))))
 
 
-def _shown_container(value: Any, given: Any) -> Any:
+def _display_container(value: Any, source: Any) -> Any:
     if isinstance(value, Mapping):
-        return _shown_items(cast("Mapping[Any, Any]", value).items(), given)
+        return _display_items(cast("Mapping[Any, Any]", value).items(), source)
     if isinstance(value, AbstractSet):
-        return sorted((_in_list(one) for one in cast("AbstractSet[Any]", value)), key=_text_of)
+        return sorted((_display_list_item(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
     if isinstance(value, list | tuple | deque):
         items = list(cast("Iterable[Any]", value))
-        return [_in_list(one, made_from) for one, made_from in zip(items, _givens(given, len(items)), strict=True)]
-    return _shown_leaf(value, given)
+        return [
+            _display_list_item(item, item_source)
+            for item, item_source in zip(items, _item_sources(source, len(items)), strict=True)
+        ]
+    return _display_leaf(value, source)
 
 
-def _text_of(value: Any) -> str:
+def _sort_key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _givens(given: Any, count: int) -> Iterable[Any]:
+def _item_sources(source: Any, count: int) -> Iterable[Any]:
     """Return what each of so many items was made from."""
-    plain = _plain(given)
-    if not isinstance(plain, list):
-        return [_elsewhere(given)] * count
-    some = cast("list[Any]", plain)
+    source_value = _source_value(source)
+    if not isinstance(source_value, list):
+        return [_unplaced_source(source)] * count
+    source_items = cast("list[Any]", source_value)
     # A validator may drop, double or move items: what the program gave one of them is no secret of the host.
-    around = given.around if isinstance(given, _Placed) else _Somewhere(some)
-    return [_Placed(one, around) for one in some] if len(some) == count else [around] * count
+    surrounding = source.surrounding_list if isinstance(source, _ItemSource) else _ListSource(source_items)
+    return (
+        [_ItemSource(item, surrounding) for item in source_items]
+        if len(source_items) == count
+        else [surrounding] * count
+    )
 
 
-def _texts(given: Any) -> Iterator[str]:
-    pending = [given]
+def _iter_texts(source: Any) -> Iterator[str]:
+    pending = [source]
     while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            pending += cast("dict[str, Any]", one).values()
-        elif isinstance(one, list):
-            pending += cast("list[Any]", one)
+        current = pending.pop()
+        if isinstance(current, dict):
+            pending += cast("dict[str, Any]", current).values()
+        elif isinstance(current, list):
+            pending += cast("list[Any]", current)
         else:
-            yield str(one)
+            yield str(current)
 
 
-def _in_list(value: Any, given: Any = NOT_GIVEN) -> Any:
+def _display_list_item(value: Any, source: Any = NO_SOURCE) -> Any:
     # None is no secret: where a secret was it does not validate again.
-    found = shown(value, given)
-    return None if found is LEFT_OUT else found
+    displayed = to_displayed(value, source)
+    return None if displayed is HIDDEN_SECRET else displayed
 
 
-def _shown_leaf(value: Any, given: Any) -> Any:
+def _display_leaf(value: Any, source: Any) -> Any:
     if isinstance(value, Iterator):
-        raise _unshowable("an iterator inside a list or a mapping cannot be shown")
+        raise _display_error("an iterator inside a list or a mapping cannot be shown")
     if isinstance(value, bytes | bytearray):
         return value.decode("utf-8", "backslashreplace")
     try:
         return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
     except (PydanticSerializationError, TypeError, ValueError):
         # An object of the tool author's own class: what it was made from says most about it.
-        given = _plain(given)
-        return f"<{type(value).__qualname__}>" if given is NOT_GIVEN or isinstance(given, _Somewhere) else given
+        source = _source_value(source)
+        return f"<{type(value).__qualname__}>" if source is NO_SOURCE or isinstance(source, _ListSource) else source

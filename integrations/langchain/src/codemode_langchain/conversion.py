@@ -19,181 +19,183 @@ from pydantic import BaseModel
 from codemode import CodeModeToolError, Tool, ToolCallContext, ToolResult
 from codemode.plugins import CompiledSchema, FrameworkSchema, InferredOutput
 
-from .arguments import Arguments, ArgumentsSchema, without_settings
-from .content import taken
+from .arguments import Arguments, ArgumentsSchema, make_input_schema
+from .content import extract_media
 
 # Imports neither of them, and no SDK. What such a tool is, says and gives came from a server.
 
-_STRUCTURED = "structured_content"
-_HINTS = {
+_STRUCTURED_CONTENT_KEY = "structured_content"
+_ANNOTATION_NAMES = {
     "read_only_hint": "readOnlyHint",
     "destructive_hint": "destructiveHint",
     "idempotent_hint": "idempotentHint",
     "open_world_hint": "openWorldHint",
 }
-_SCHEMAS = ("output_schema", "outputSchema")  # of the newer and the older SDK
+_SCHEMA_ATTRIBUTES = ("output_schema", "outputSchema")  # of the newer and the older SDK
 
 
-def is_of_server(tool: BaseTool) -> bool:
+def is_mcp_tool(tool: BaseTool) -> bool:
     """Tell whether a tool looks as adapters make those of servers: a schema as JSON, and blocks with an artifact."""
     return tool.response_format == "content_and_artifact" and isinstance(tool.args_schema, dict)
 
 
-def annotations_of(tool: BaseTool) -> dict[str, Any]:
+def get_annotations(tool: BaseTool) -> dict[str, Any]:
     """Return a tool's hints, in the protocol's spelling: those of its metadata before what its server says."""
-    given: Mapping[str, Any] = tool.metadata or {}
-    said = {**_mapping(_mapping(_mapping(given.get("mcp")).get("tool")).get("annotations")), **given}
-    named = {_HINTS.get(key, key): one for key, one in said.items()}
+    metadata: Mapping[str, Any] = tool.metadata or {}
+    raw_annotations = {**_mapping(_mapping(_mapping(metadata.get("mcp")).get("tool")).get("annotations")), **metadata}
+    annotations = {_ANNOTATION_NAMES.get(key, key): value for key, value in raw_annotations.items()}
     return {
-        key: one
-        for key, one in named.items()
-        if isinstance(one, bool if key.endswith("Hint") else str) and (key.endswith("Hint") or key == "title")
+        key: value
+        for key, value in annotations.items()
+        if isinstance(value, bool if key.endswith("Hint") else str) and (key.endswith("Hint") or key == "title")
     }
 
 
-def may_destroy(annotations: Mapping[str, Any]) -> bool:
+def is_destructive(annotations: Mapping[str, Any]) -> bool:
     """Tell whether a tool is declared destructive, or nothing is declared of it that says otherwise.
 
     By the protocol a tool that writes and says no more is destructive.
     """
-    destroys: Any = annotations.get("destructiveHint")
-    return destroys is True or (destroys is None and annotations.get("readOnlyHint") is not True)
+    is_destructive: Any = annotations.get("destructiveHint")
+    return is_destructive is True or (is_destructive is None and annotations.get("readOnlyHint") is not True)
 
 
-def declared_output(tool: BaseTool) -> dict[str, Any] | None:
+def get_server_output_schema(tool: BaseTool) -> dict[str, Any] | None:
     """Return the schema that a server declares for what its tool gives, None where there is none.
 
     Adapters pass it on nowhere: it is in what the tool's function holds of the server's own description.
     """
     for cell in getattr(getattr(tool, "coroutine", None), "__closure__", None) or ():
         try:
-            held = cell.cell_contents
+            cell_value = cell.cell_contents
         except ValueError:  # not filled yet
             continue
-        key = next((one for one in _SCHEMAS if hasattr(held, one)), None)
-        schema = None if key is None else getattr(held, key)
-        if isinstance(schema, dict) and isinstance(getattr(held, "name", None), str):
+        key = next((attribute for attribute in _SCHEMA_ATTRIBUTES if hasattr(cell_value, attribute)), None)
+        schema = None if key is None else getattr(cell_value, key)
+        if isinstance(schema, dict) and isinstance(getattr(cell_value, "name", None), str):
             return cast("dict[str, Any]", schema)
     return None
 
 
-def answer_of(content: Any, artifact: Any = None) -> Any:
+def to_server_value(content: Any, artifact: Any = None) -> Any:
     """Return what a program gets of a server's tool: structured content, else the text of a block, else all blocks.
 
     Those that hold bytes stay LangChain's, which are content in programs. What is no list of blocks stays as it is.
     """
     if not isinstance(content, list) or not all(map(_is_block, cast("list[Any]", content))):
         return cast("Any", content)
-    structured = _mapping(artifact).get(_STRUCTURED)
+    structured = _mapping(artifact).get(_STRUCTURED_CONTENT_KEY)
     if structured is not None:
         return structured
-    blocks = [_as_sent(one) for one in cast("list[dict[str, Any]]", content)]
+    blocks = [_to_protocol_block(block) for block in cast("list[dict[str, Any]]", content)]
     if len(blocks) == 1 and blocks[0]["type"] == "text" and isinstance(blocks[0].get("text"), str):
         return blocks[0]["text"]
     return {"content": blocks}
 
 
-def text_in(content: Sequence[Any]) -> str | None:
+def join_block_texts(content: Sequence[Any]) -> str | None:
     """Return the text of content blocks, None where they have none."""
-    said = [one if isinstance(one, str) else _mapping(one).get("text") for one in content]
-    return "\n".join(one for one in said if isinstance(one, str) and one) or None
+    texts = [block if isinstance(block, str) else _mapping(block).get("text") for block in content]
+    return "\n".join(block for block in texts if isinstance(block, str) and block) or None
 
 
-def _as_sent(block: dict[str, Any]) -> dict[str, Any]:
+def _to_protocol_block(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block without the id that LangChain makes up, a link in the words of the protocol."""
     if isinstance(url := block.get("url"), str) and block["type"] in ("image", "audio", "file"):
-        described = {"mimeType": block["mime_type"]} if isinstance(block.get("mime_type"), str) else {}
-        return {"type": "resource_link", "uri": url, **described}
-    return {key: one for key, one in block.items() if key != "id"}
+        mime_type_field = {"mimeType": block["mime_type"]} if isinstance(block.get("mime_type"), str) else {}
+        return {"type": "resource_link", "uri": url, **mime_type_field}
+    return {key: value for key, value in block.items() if key != "id"}
 
 
-def _is_block(given: Any) -> bool:
-    return isinstance(_mapping(given).get("type"), str)
+def _is_block(value: Any) -> bool:
+    return isinstance(_mapping(value).get("type"), str)
 
 
-def _mapping(given: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 # As LangChain itself describes it to a model.
-_SINGLE_INPUT = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
+_SINGLE_INPUT_SCHEMA = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
 
-_CODE_CALL = "codecall"
-_KIND = "toolKind"
+_CODE_CALL_KEY = "codecall"
+_TOOL_KIND_KEY = "toolKind"
 
 NeedsApproval = bool | Callable[..., Any]
 
 
-class LangChainTool(Tool):
+class FrameworkTool(Tool):
     """A tool that is validated as LangChain would, once."""
 
     is_foreign = True
 
-    def executed_by(self, execute: Callable[..., Any]) -> LangChainTool:
+    def with_execute(self, execute: Callable[..., Any]) -> FrameworkTool:
         """Give the same tool, executed in another way."""
         return replace(self, execute=execute)
 
 
-class _Input(FrameworkSchema):
+class _InputSchema(FrameworkSchema):
     """What a LangChain tool takes; made once for all that is made of the tool."""
 
     def __init__(self, tool: BaseTool) -> None:
         self._tool = tool
-        self._made: ArgumentsSchema | None = None
+        self._arguments_schema: ArgumentsSchema | None = None
 
     def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
-        if self._made is None and (described := compiled(_described(self._tool))) is not None:
-            self._made = ArgumentsSchema(self._tool, described, compiled)
-        return cast("CompiledSchema | None", self._made)  # of an input nothing asks to check an output
+        if self._arguments_schema is None and (compiled_schema := compiled(_describe_input(self._tool))) is not None:
+            self._arguments_schema = ArgumentsSchema(self._tool, compiled_schema, compiled)
+        return cast("CompiledSchema | None", self._arguments_schema)  # of an input nothing asks to check an output
 
 
-def convert(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> LangChainTool:
+def convert_tool(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> FrameworkTool:
     """Describe a LangChain tool; ``execute(arguments, context)`` is called with its `Arguments`."""
-    return LangChainTool(
+    return FrameworkTool(
         tool.name,
         execute=execute,
         description=tool.description,
-        input_schema=_Input(tool),
-        output_schema=_declared_output(tool),
+        input_schema=_InputSchema(tool),
+        output_schema=_get_output_schema(tool),
         needs_approval=needs_approval,
-        annotations=annotations_of(tool),
-        metadata=_metadata_of(tool),
+        annotations=get_annotations(tool),
+        metadata=_get_surface_metadata(tool),
         output_validation="warn",  # middleware may answer in place of the tool
     )
 
 
-def _metadata_of(tool: BaseTool) -> dict[str, Any]:
+def _get_surface_metadata(tool: BaseTool) -> dict[str, Any]:
     """Return what a tool says to CodeCall, in its metadata and with its tags, and of what kind it is."""
-    said: Any = (tool.metadata or {}).get(_CODE_CALL)
+    code_call_metadata: Any = (tool.metadata or {}).get(_CODE_CALL_KEY)
     tags = [one for one in tool.tags or () if one]
-    if tags and (said is None or isinstance(said, Mapping)):
-        given = cast("Mapping[str, Any]", said or {})
-        own: Any = given.get("tags", ())
-        if isinstance(own, list | tuple | set | frozenset):  # of another type it is wrong, and told of
-            said = {**given, "tags": [*cast("Iterable[Any]", own), *tags]}
-    kind = {_KIND: given_kind} if isinstance(given_kind := (tool.metadata or {}).get(_KIND), str) else {}
-    return kind if said is None else {**kind, _CODE_CALL: said}
+    if tags and (code_call_metadata is None or isinstance(code_call_metadata, Mapping)):
+        code_call_fields = cast("Mapping[str, Any]", code_call_metadata or {})
+        own_tags: Any = code_call_fields.get("tags", ())
+        if isinstance(own_tags, list | tuple | set | frozenset):  # of another type it is wrong, and told of
+            code_call_metadata = {**code_call_fields, "tags": [*cast("Iterable[Any]", own_tags), *tags]}
+    kind_field = (
+        {_TOOL_KIND_KEY: tool_kind} if isinstance(tool_kind := (tool.metadata or {}).get(_TOOL_KIND_KEY), str) else {}
+    )
+    return kind_field if code_call_metadata is None else {**kind_field, _CODE_CALL_KEY: code_call_metadata}
 
 
 def register(register_adapter: Callable[..., None]) -> None:
     """Entry point ``codemode.adapters``: `codemode.create_code_mode_tool` takes LangChain tools as they are."""
-    register_adapter(_is_tool, _adapted)
+    register_adapter(_is_tool, _convert_standalone)
 
 
 def _is_tool(value: Any) -> bool:
     return isinstance(value, BaseTool)
 
 
-def _adapted(tool: BaseTool) -> Tool:
+def _convert_standalone(tool: BaseTool) -> Tool:
     async def execute(arguments: Arguments, context: ToolCallContext) -> Any:
-        capture = Capture(tool, ensure_config(), arguments)
+        capture = CapturingTool(tool, ensure_config(), arguments)
         call = tool_call(tool.name, arguments.copy(), context.tool_call_id)
         try:
-            return guest_value(await capture.tool.ainvoke(call), capture)
+            return to_program_value(await capture.tool.ainvoke(call), capture)
         except ToolException as error:
-            raise told(error, tool.name) from error.__cause__
+            raise format_error(error, tool.name) from error.__cause__
 
-    return convert(tool, execute)
+    return convert_tool(tool, execute)
 
 
 def tool_call(name: str, args: dict[str, Any], tool_call_id: str) -> ToolCall:
@@ -202,31 +204,31 @@ def tool_call(name: str, args: dict[str, Any], tool_call_id: str) -> ToolCall:
 
 
 @dataclass
-class Capture:
+class CapturingTool:
     """A stand-in for a tool that runs it with one configuration and keeps what it gave before that became text."""
 
     original: BaseTool
     config: RunnableConfig
     arguments: Arguments
-    _given: list[Any] = field(default_factory=list[Any], init=False)
+    _outputs: list[Any] = field(default_factory=list[Any], init=False)
     tool: BaseTool = field(init=False)
     """The stand-in: of the same class, with the same fields."""
 
     def __post_init__(self) -> None:
         """Make the stand-in."""
-        self.tool = self._make()
+        self.tool = self._make_stand_in()
 
-    def _make(self) -> BaseTool:
+    def _make_stand_in(self) -> BaseTool:
         original, copy = self.original, self.original.model_copy()
         run, arun = cast("Any", original)._run, cast("Any", original)._arun  # noqa: SLF001 - the methods to override
 
         @wraps(run)
         def _run(*args: Any, **kwargs: Any) -> Any:
-            return self._keep(run(*args, **kwargs))
+            return self._record_output(run(*args, **kwargs))
 
         @wraps(arun)
         async def _arun(*args: Any, **kwargs: Any) -> Any:
-            return self._keep(await arun(*args, **kwargs))
+            return self._record_output(await arun(*args, **kwargs))
 
         def invoke(input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002, ARG001 - LangChain's names
             return type(original).invoke(copy, input, self.config, **kwargs)
@@ -236,46 +238,50 @@ class Capture:
 
         def _parse_input(tool_input: Any, tool_call_id: str | None) -> Any:
             parse = partial(cast("Any", type(original))._parse_input, copy)  # noqa: SLF001 - as above
-            return self.arguments.schema.parsed(self.arguments, tool_input, tool_call_id, parse)
+            return self.arguments.schema.parse_input(self.arguments, tool_input, tool_call_id, parse)
 
         methods = {"_run": _run, "_arun": _arun, "invoke": invoke, "ainvoke": ainvoke, "_parse_input": _parse_input}
         for name, method in methods.items():
             object.__setattr__(copy, name, method)
         return copy
 
-    def value_of(self, message: ToolMessage) -> Any:
+    def find_output(self, message: ToolMessage) -> Any:
         """Return what the tool gave when the message says just that, else the message's own content."""
-        for given in reversed(self._given):
-            content, artifact = given, None
-            if self.original.response_format == "content_and_artifact" and isinstance(given, tuple):
-                content, artifact = cast("tuple[Any, ...]", given)[0], cast("tuple[Any, ...]", given)[-1]
-            if _says(message, content):
-                return self._answer(content, artifact)
-        return self._answer(cast("Any", message).content)
+        for output in reversed(self._outputs):
+            content, artifact = output, None
+            if self.original.response_format == "content_and_artifact" and isinstance(output, tuple):
+                content, artifact = cast("tuple[Any, ...]", output)[0], cast("tuple[Any, ...]", output)[-1]
+            if _has_content(message, content):
+                return self._to_value(content, artifact)
+        return self._to_value(cast("Any", message).content)
 
-    def _answer(self, content: Any, artifact: Any = None) -> Any:
-        return answer_of(content, artifact) if is_of_server(self.original) else content
+    def _to_value(self, content: Any, artifact: Any = None) -> Any:
+        return to_server_value(content, artifact) if is_mcp_tool(self.original) else content
 
-    def _keep(self, given: Any) -> Any:
+    def _record_output(self, output: Any) -> Any:
         """Note what the tool gave. Raises `TypeError` for a coroutine, which LangChain would give as its text."""
-        if inspect.iscoroutine(given):
-            given.close()
+        if inspect.iscoroutine(output):
+            output.close()
             raise TypeError(f"tool {self.original.name!r} returned a coroutine: await it inside, in an async function")
-        self._given.append(given)
-        return given
+        self._outputs.append(output)
+        return output
 
 
-def guest_value(result: Any, capture: Capture) -> Any:
+def to_program_value(result: Any, capture: CapturingTool) -> Any:
     """Return what a program gets of a tool's result. Raises `CodeModeToolError` for a failed call."""
     if not isinstance(result, ToolMessage):
         return result
     if result.status == "error":
-        raise CodeModeToolError(_text(result.content), details={"tool_name": capture.original.name})
-    value: Any = taken(capture.value_of(result))
-    return value if isinstance(value, str | int | float | bool | None | ToolResult) else _json_or(value, result.content)
+        raise CodeModeToolError(_to_text(result.content), details={"tool_name": capture.original.name})
+    value: Any = extract_media(capture.find_output(result))
+    return (
+        value
+        if isinstance(value, str | int | float | bool | None | ToolResult)
+        else _json_or_text(value, result.content)
+    )
 
 
-def told(error: ToolException, tool_name: str) -> CodeModeToolError:
+def format_error(error: ToolException, tool_name: str) -> CodeModeToolError:
     """Return the error whose text reaches the program: what a tool says in a `ToolException` is meant for the model.
 
     Raise it from that exception's own cause, which nobody was told.
@@ -284,69 +290,69 @@ def told(error: ToolException, tool_name: str) -> CodeModeToolError:
     return CodeModeToolError(text, details={"tool_name": tool_name})
 
 
-ONLY_AWAITED = "tool {!r} is an async function, which a blocking call cannot run: use ainvoke or astream"
+ASYNC_ONLY_MESSAGE = "tool {!r} is an async function, which a blocking call cannot run: use ainvoke or astream"
 
 
-def is_only_awaited(tool: BaseTool) -> bool:
+def is_async_only(tool: BaseTool) -> bool:
     """Tell whether a tool is an async function and nothing else, which LangChain does not run in a blocking call."""
     fields: Any = tool
     return getattr(fields, "func", tool) is None and getattr(fields, "coroutine", None) is not None
 
 
-def _says(message: ToolMessage, content: Any) -> bool:
-    said: Any = cast("Any", message).content
-    if said == content or isinstance(content, str):
-        return bool(said == content)
+def _has_content(message: ToolMessage, content: Any) -> bool:
+    message_content: Any = cast("Any", message).content
+    if message_content == content or isinstance(content, str):
+        return bool(message_content == content)
     try:
-        return said == json.dumps(content, ensure_ascii=False)
+        return message_content == json.dumps(content, ensure_ascii=False)
     except (TypeError, ValueError):
-        return said == str(content)
+        return message_content == str(content)
 
 
-def _json_or(value: Any, otherwise: Any) -> Any:
+def _json_or_text(value: Any, otherwise: Any) -> Any:
     """Return the value if JSON can express it, at least in part, else the text that LangChain made of it."""
     if isinstance(value, Mapping | list | tuple | set | frozenset | bytes):
         return cast("Any", value)
     try:
-        json.dumps(_plain(value))
+        json.dumps(_to_plain(value))
     except (TypeError, ValueError, RecursionError):
         return otherwise
     return value
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, fallback=_refuse)
+    return to_jsonable_python(value, fallback=_raise_not_json)
 
 
-def _refuse(value: Any) -> Any:
+def _raise_not_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _text(content: Any) -> str:
-    said = text_in(cast("list[Any]", content)) if isinstance(content, list) else content
-    return said if isinstance(said, str) else json.dumps(content, default=str)
+def _to_text(content: Any) -> str:
+    text = join_block_texts(cast("list[Any]", content)) if isinstance(content, list) else content
+    return text if isinstance(text, str) else json.dumps(content, default=str)
 
 
-def _described(tool: BaseTool) -> Any:
+def _describe_input(tool: BaseTool) -> Any:
     """Return what a model is shown of a tool's input: a model, or else a JSON Schema."""
     if isinstance(tool, SingleInputTool) and tool.args_schema is None:
-        return _SINGLE_INPUT
-    schema: Any = without_settings(tool)
+        return _SINGLE_INPUT_SCHEMA
+    schema: Any = make_input_schema(tool)
     return schema if isinstance(schema, type) and issubclass(schema, BaseModel) else _without_title(schema)
 
 
 def _without_title(schema: Any) -> dict[str, Any]:
-    given = cast("dict[str, Any]", schema if isinstance(schema, dict) else schema.schema())
+    json_schema = cast("dict[str, Any]", schema if isinstance(schema, dict) else schema.schema())
     # The title and the text of the whole are those of the tool itself.
-    return {key: value for key, value in given.items() if key not in ("title", "description")}
+    return {key: value for key, value in json_schema.items() if key not in ("title", "description")}
 
 
-def _declared_output(tool: BaseTool) -> Any:
+def _get_output_schema(tool: BaseTool) -> Any:
     """Return the output schema of a server's tool, or the return type of the function behind a tool."""
-    if is_of_server(tool):
-        return declared_output(tool)
+    if is_mcp_tool(tool):
+        return get_server_output_schema(tool)
     annotated = _annotated_output(tool)
     return None if annotated is None else InferredOutput(annotated)
 

@@ -15,12 +15,14 @@ from codemode import ContinuationOptions
 if TYPE_CHECKING:
     from codemode.stores import InterruptStore
 
-_POSTGRES = ("postgres://", "postgresql://")
-_SAY = "name the database: durable_continuation('checkpoints.sqlite'), or with the connection string of Postgres"
+_POSTGRES_PREFIXES = ("postgres://", "postgresql://")
+_DATABASE_HINT = (
+    "name the database: durable_continuation('checkpoints.sqlite'), or with the connection string of Postgres"
+)
 
 
 def durable_continuation(
-    checkpoints: Any, *, keys: Any = None, tenant: str = "", app: str = "langgraph", **others: Any
+    checkpoints: Any, *, keys: Any = None, tenant: str = "", app: str = "langgraph", **more_options: Any
 ) -> ContinuationOptions:
     """Return options with which programs go on after the death of their process: what was done is in a journal.
 
@@ -31,31 +33,33 @@ def durable_continuation(
     those of `ContinuationOptions`.
     Raises `ValueError` for a checkpointer whose database outlives no process, or cannot be told.
     """
-    store = store_of(checkpoints)
+    store = open_store_of(checkpoints)
     journal = store.journal(tenant=tenant, app=app)
-    return ContinuationOptions(keys=keys, guard=store.guard, journal=journal, **others)
+    return ContinuationOptions(keys=keys, guard=store.guard, journal=journal, **more_options)
 
 
-def store_of(checkpoints: Any) -> InterruptStore:
+def open_store_of(checkpoints: Any) -> InterruptStore:
     """Return a store on the database of a checkpointer, or what `durable_continuation` takes in its place."""
     if hasattr(checkpoints, "guard") and hasattr(checkpoints, "journal"):
         return checkpoints
-    where = checkpoints if isinstance(checkpoints, str | Path) else _database_of(checkpoints)
-    if isinstance(where, str) and (where.startswith(_POSTGRES) or "=" in where):
+    location = checkpoints if isinstance(checkpoints, str | Path) else _find_database(checkpoints)
+    if isinstance(location, str) and (location.startswith(_POSTGRES_PREFIXES) or "=" in location):
         from codemode.stores import PostgresInterruptStore
 
-        return PostgresInterruptStore(where)
+        return PostgresInterruptStore(location)
     from codemode.stores import SqliteInterruptStore
 
-    return SqliteInterruptStore(where)
+    return SqliteInterruptStore(location)
 
 
-def _database_of(saver: Any) -> str:
+def _find_database(saver: Any) -> str:
     connection = getattr(saver, "conn", None)
-    found = _sqlite_file(connection) or _postgres_dsn(connection)
-    if found is None:
-        raise ValueError(f"{type(saver).__name__} does not tell which database it keeps checkpoints in: {_SAY}")
-    return found
+    location = _sqlite_file(connection) or _postgres_dsn(connection)
+    if location is None:
+        raise ValueError(
+            f"{type(saver).__name__} does not tell which database it keeps checkpoints in: {_DATABASE_HINT}"
+        )
+    return location
 
 
 def _sqlite_file(connection: Any) -> str | None:
@@ -63,27 +67,27 @@ def _sqlite_file(connection: Any) -> str | None:
 
     if isinstance(connection, sqlite3.Connection):
         try:
-            with closing(connection.execute("PRAGMA database_list")) as listed:
-                (path,) = [file for _, name, file in listed if name == "main"]
+            with closing(connection.execute("PRAGMA database_list")) as databases:
+                (path,) = [file for _, name, file in databases if name == "main"]
         except sqlite3.ProgrammingError:  # of another thread
             return None
-        return _outliving(path)
+        return _require_persistent(path)
     if not type(connection).__module__.startswith("aiosqlite"):
         return None
     # What it was connected with: asking the database takes its event loop.
-    given = inspect.getclosurevars(connection._connector).nonlocals.get("database")  # noqa: SLF001 - there is no public name
-    return None if given is None else _outliving(str(given))
+    database = inspect.getclosurevars(connection._connector).nonlocals.get("database")  # noqa: SLF001 - there is no public name
+    return None if database is None else _require_persistent(str(database))
 
 
-def _outliving(path: str) -> str:
+def _require_persistent(path: str) -> str:
     if path in ("", ":memory:"):
-        raise ValueError(f"checkpoints in memory end with their process: {_SAY}")
+        raise ValueError(f"checkpoints in memory end with their process: {_DATABASE_HINT}")
     return path
 
 
 def _postgres_dsn(connection: Any) -> str | None:
-    pooled, info = getattr(connection, "conninfo", None), getattr(connection, "info", None)
-    if pooled is None and not hasattr(info, "dsn"):
+    pool_conninfo, info = getattr(connection, "conninfo", None), getattr(connection, "info", None)
+    if pool_conninfo is None and not hasattr(info, "dsn"):
         return None
     from psycopg import pq
     from psycopg.conninfo import make_conninfo
@@ -91,8 +95,12 @@ def _postgres_dsn(connection: Any) -> str | None:
     if info is not None:
         # The connection keeps its password apart.
         return make_conninfo(info.dsn, **({"password": info.password} if info.password else {}))
-    known = {one.keyword.decode() for one in pq.Conninfo.get_defaults()}
-    kept: Any = connection.kwargs
-    given = cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
-    more = {name: value for name, value in given.items() if name in known}
-    return make_conninfo(pooled, **more) if isinstance(pooled, str) and (pooled or more) else None
+    known_keywords = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    pool_kwargs: Any = connection.kwargs
+    connection_kwargs = cast("dict[str, Any]", pool_kwargs) if isinstance(pool_kwargs, dict) else {}
+    conninfo_kwargs = {name: value for name, value in connection_kwargs.items() if name in known_keywords}
+    return (
+        make_conninfo(pool_conninfo, **conninfo_kwargs)
+        if isinstance(pool_conninfo, str) and (pool_conninfo or conninfo_kwargs)
+        else None
+    )

@@ -30,57 +30,57 @@ from codemode.errors import CodeModeConcurrencyError
 from codemode.plugins import PreparedTool, copy_json, same_json, split_content
 from codemode.stores import StoreLike, open_store
 
-from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
-from .conversion import LangChainTool, convert
-from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
-from .graph import digest
-from .nested import NestedRun
+from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
+from .conversion import FrameworkTool, convert_tool
+from .faces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
+from .graph import compute_digest
+from .nested import NestedCalls
 from .pregel import NAMESPACE, is_in_node
-from .running_programs import Program, WaitingPrograms, agent_run, program_of, scope_of
+from .running_programs import ExecProgram, WaitingPrograms, find_scope, get_graph_run, get_program
 
 if TYPE_CHECKING:
     from codemode import ExecWaitTools, MediaContent, NamespaceRegistry, ProgramLibrary
 
 
-INPUT = "input"  # the one argument of a call whose input is no object
+INPUT_KEY = "input"  # the one argument of a call whose input is no object
 
 
 @dataclass(eq=False)
-class ForeignArguments:
+class NonLangChainArguments:
     """The input of one call: ``value`` is what the tool gets, ``shown`` what everybody else does. See `Arguments`."""
 
     tool: PreparedTool
     value: Any
-    shown: dict[str, Any]
+    displayed: dict[str, Any]
 
     @classmethod
-    def of(cls, tool: PreparedTool, value: Any) -> ForeignArguments:
+    def of(cls, tool: PreparedTool, value: Any) -> NonLangChainArguments:
         """Return the arguments of a call with this validated input."""
         from pydantic_core import to_jsonable_python
 
-        plain: Any = to_jsonable_python(value, fallback=repr)
-        is_object = isinstance(plain, Mapping)
-        return cls(tool, value, dict(cast("Any", plain)) if is_object else {INPUT: plain})
+        plain_value: Any = to_jsonable_python(value, fallback=repr)
+        is_object = isinstance(plain_value, Mapping)
+        return cls(tool, value, dict(cast("Any", plain_value)) if is_object else {INPUT_KEY: plain_value})
 
     @property
-    def schema(self) -> ForeignArguments:
+    def schema(self) -> NonLangChainArguments:
         """What reads them."""
         return self
 
     def copy(self) -> dict[str, Any]:
         """Return them as the plain arguments of a tool call."""
-        return copy_json(self.shown)
+        return copy_json(self.displayed)
 
-    def parsed(self, _arguments: Any, given: Any, _tool_call_id: str | None, _parse: Any) -> Any:
+    def parse_input(self, _arguments: Any, tool_input: Any, _tool_call_id: str | None, _parse: Any) -> Any:
         """Return the input that the tool gets: middleware may have changed it. Raises `CodeModeToolError`."""
-        if not same_json(given, self.shown):
-            is_object = isinstance(self.value, Mapping) or INPUT not in self.shown
-            validated = self.tool.validate_input(given if is_object else given.get(INPUT))
+        if not same_json(tool_input, self.displayed):
+            is_object = isinstance(self.value, Mapping) or INPUT_KEY not in self.displayed
+            validated = self.tool.validate_input(tool_input if is_object else tool_input.get(INPUT_KEY))
             self.value = validated.value
-        return {INPUT: self.value}
+        return {INPUT_KEY: self.value}
 
 
-class ForeignTool(BaseTool):
+class NonLangChainTool(BaseTool):
     """One call of such a tool, as a tool of LangChain: it runs on ``loop``, where the program lives."""
 
     _tool: PreparedTool = PrivateAttr()
@@ -94,36 +94,36 @@ class ForeignTool(BaseTool):
         self._context = context
         self._loop = asyncio.get_running_loop()
 
-    def _run(self, /, **given: Any) -> Any:
+    def _run(self, /, **arguments: Any) -> Any:
         if self._tool.execute_kind in ("async", "async_iterator"):
-            return asyncio.run_coroutine_threadsafe(self._called(given[INPUT]), self._loop).result()
-        return self._tool.call(given[INPUT], self._context)
+            return asyncio.run_coroutine_threadsafe(self._call_and_await(arguments[INPUT_KEY]), self._loop).result()
+        return self._tool.call(arguments[INPUT_KEY], self._context)
 
-    async def _arun(self, /, **given: Any) -> Any:
+    async def _arun(self, /, **arguments: Any) -> Any:
         if self._tool.execute_kind in ("async", "async_iterator"):
-            return await self._called(given[INPUT])
-        found = await asyncio.to_thread(self._tool.call, given[INPUT], self._context)
-        return await found if inspect.isawaitable(found) else found
+            return await self._call_and_await(arguments[INPUT_KEY])
+        result = await asyncio.to_thread(self._tool.call, arguments[INPUT_KEY], self._context)
+        return await result if inspect.isawaitable(result) else result
 
-    async def _called(self, value: Any) -> Any:
-        found = self._tool.call(value, self._context)
-        if inspect.isawaitable(found):
-            return await found
-        last: Any = None
-        async for last in found:  # noqa: B007 - the last item is what is wanted
+    async def _call_and_await(self, value: Any) -> Any:
+        result = self._tool.call(value, self._context)
+        if inspect.isawaitable(result):
+            return await result
+        last_item: Any = None
+        async for last_item in result:  # noqa: B007 - the last item is what is wanted
             pass
-        return last
+        return last_item
 
 
-EXEC, WAIT = "exec", "wait"
-NAMES = (EXEC, WAIT)
-_MCP = "mcp"
+EXEC_NAME, WAIT_NAME = "exec", "wait"
+TOOL_NAMES = (EXEC_NAME, WAIT_NAME)
+_MCP_SOURCE = "mcp"
 _UNAVAILABLE = "runtime_unavailable"
-_PARK = "park"
-_LIVE = ("running", "waiting")
+_PARK_APPROVALS = "park"
+_LIVE_STATES = ("running", "waiting")
 
 
-class PairRules:
+class ExecWaitConfig:
     """What all pairs of one plugin have in common: options, further sources, and the programs that wait."""
 
     def __init__(
@@ -133,259 +133,296 @@ class PairRules:
         *,
         settings: CodeModeOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
-        **kept: Any,
+        **create_options: Any,
     ) -> None:
         self.options = ExecWaitOptions.of(options)
         self.sources = [sources] if isinstance(sources, ToolSource) else [*sources]
-        if wrong := [one for one in self.sources if not isinstance(cast("Any", one), ToolSource)]:
-            raise ValueError(f"sources must be ToolSource, got {wrong[0]!r}")
+        if invalid_sources := [source for source in self.sources if not isinstance(cast("Any", source), ToolSource)]:
+            raise ValueError(f"sources must be ToolSource, got {invalid_sources[0]!r}")
         self.waiting = WaitingPrograms()
-        self._settings = for_agents(settings, pool=pool, has_clock=False)
-        store: StoreLike | None = kept.get("store")
-        self._more: dict[str, Any] = {"pool": pool, **kept, "store": None if store is None else open_store(store)}
-        self._first: ExecWaitTools | None = None
+        self._settings = make_options(settings, pool=pool, has_clock=False)
+        store: StoreLike | None = create_options.get("store")
+        self._create_options: dict[str, Any] = {
+            "pool": pool,
+            **create_options,
+            "store": None if store is None else open_store(store),
+        }
+        self._first_tools: ExecWaitTools | None = None
 
     @property
     def is_journaled(self) -> bool:
         """True where there is a store, which brings a journal."""
-        return self._more.get("store") is not None or self._settings.continuation.journal is not None
+        return self._create_options.get("store") is not None or self._settings.continuation.journal is not None
 
-    def pair(self, sources: Sequence[ToolSource]) -> ExecWaitTools:
+    def create_tools(self, sources: Sequence[ToolSource]) -> ExecWaitTools:
         """Return a pair over tools. The first one has the loop on which programs of sync callers live."""
-        made = codemode.create_exec_wait_tools(sources, self.options, settings=self._settings, **self._more)
-        self._first = self._first or made
-        return made
+        exec_wait_tools = codemode.create_exec_wait_tools(
+            sources, self.options, settings=self._settings, **self._create_options
+        )
+        self._first_tools = self._first_tools or exec_wait_tools
+        return exec_wait_tools
 
     async def aclose(self) -> None:
         """End the loop of sync callers."""
-        if self._first is not None:
-            await self._first.aclose()
+        if self._first_tools is not None:
+            await self._first_tools.aclose()
 
-    def block(self, work: Any) -> Any:
+    def block(self, coroutine: Any) -> Any:
         """Wait for a coroutine in this thread."""
-        return cast("Any", self._first).run_sync(work)
+        return cast("Any", self._first_tools).run_sync(coroutine)
 
 
-class ExecWaitFace(Face):
+class ExecWaitSurface(Surface):
     """A set of tools as the pair sees it, with the tools of further sources."""
 
     def __init__(
-        self, tools: Iterable[BaseTool], rules: PairRules, approvals: Approvals, before: ExecWaitFace | None = None
+        self,
+        tools: Iterable[BaseTool],
+        rules: ExecWaitConfig,
+        approvals: ApprovalPolicy,
+        previous: ExecWaitSurface | None = None,
     ) -> None:
-        super().__init__(tools, approvals, before)
-        self.rules = rules
-        sources = [ToolSource(self._for_awaiting, adapt=self._adapted), *map(self._source, rules.sources)]
-        self.pair = rules.pair(sources)
+        super().__init__(tools, approvals, previous)
+        self.config = rules
+        sources = [ToolSource(self._async_tools, adapt=self._adapt_tool), *map(self._convert_source, rules.sources)]
+        self.exec_wait_tools = rules.create_tools(sources)
 
     @property
     def is_empty(self) -> bool:
         """True where there is nothing that a program could call."""
-        return not (len(self.pair.catalog) or self.pair.catalog.servers)
+        return not (len(self.exec_wait_tools.catalog) or self.exec_wait_tools.catalog.servers)
 
     @property
     def core(self) -> ExecWaitTools:
         """See `Face.core`."""
-        return self.pair
+        return self.exec_wait_tools
 
-    def offered(self) -> tuple[OuterTool, ...]:
+    def build_tools(self) -> tuple[SurfaceTool, ...]:
         """See `Face.offered`."""
-        return self.own_tool(EXEC, {}), self.own_tool(WAIT, {})
+        return self.make_exec_wait_tool(EXEC_NAME, {}), self.make_exec_wait_tool(WAIT_NAME, {})
 
-    def _can_be_called(self, name: str) -> bool:  # noqa: ARG002 - as other surfaces have it
+    def _is_callable_name(self, name: str) -> bool:  # noqa: ARG002 - as other surfaces have it
         return True  # by its id
 
-    def own_tool(self, name: str, arguments: Mapping[str, Any], caller: Caller | None = None) -> ExecWaitTool:
+    def make_exec_wait_tool(
+        self, name: str, arguments: Mapping[str, Any], caller: Caller | None = None
+    ) -> ExecWaitTool:
         """Return exec or wait, for a call with these arguments."""
-        core = self.pair.exec if name == EXEC else self.pair.wait
-        described: dict[str, Any] = {"name": name, "description": core.description, "args_schema": core.input_schema}
-        return cast("Any", ExecWaitTool)(self, caller, **described, metadata=core.metadata_of(arguments))
+        core = self.exec_wait_tools.exec if name == EXEC_NAME else self.exec_wait_tools.wait
+        tool_fields: dict[str, Any] = {"name": name, "description": core.description, "args_schema": core.input_schema}
+        return cast("Any", ExecWaitTool)(self, caller, **tool_fields, metadata=core.metadata_of(arguments))
 
-    def known_names(self) -> set[str]:
+    def list_rule_names(self) -> set[str]:
         """Return the names and ids by which rules may know a tool that is none of a server."""
-        entries = self.pair.catalog.entries
-        return {*(one.id for one in entries), *(one.name for one in entries)}
+        entries = self.exec_wait_tools.catalog.entries
+        return {*(entry.id for entry in entries), *(entry.name for entry in entries)}
 
-    def may_have(self, tool_id: str) -> bool:
+    def may_have_tool(self, tool_id: str) -> bool:
         """Tell whether an id may be that of a tool of a server: those are not known before they are asked for."""
-        return tool_id.startswith(tuple(f"{_MCP}:{one.owner}:" for one in self.pair.catalog.servers))
+        return tool_id.startswith(
+            tuple(f"{_MCP_SOURCE}:{server.owner}:" for server in self.exec_wait_tools.catalog.servers)
+        )
 
-    def shown_name(self, name: str) -> str:
+    def display_name(self, name: str) -> str:
         """Return what people know a tool by that programs call by this id."""
-        found = None if name.startswith(f"{_MCP}:") else self.pair.catalog.get(name)
-        return name if found is None else found.name
+        tool = None if name.startswith(f"{_MCP_SOURCE}:") else self.exec_wait_tools.catalog.get(name)
+        return name if tool is None else tool.name
 
-    def tool_named(self, name: str) -> PreparedTool | None:
+    def find_tool(self, name: str) -> PreparedTool | None:
         """Return a tool by its id or its name."""
-        catalog = self.pair.catalog
-        return catalog.get(name) or next((one.tool for one in catalog.entries if one.name == name), None)
+        catalog = self.exec_wait_tools.catalog
+        return catalog.get(name) or next((entry.tool for entry in catalog.entries if entry.name == name), None)
 
-    def _source(self, source: ToolSource) -> ToolSource:
-        if source.source == _MCP:
-            return dataclasses.replace(source, adapt=self._adapted)
-        given = source.tools
-        if isinstance(given, Toolkit):
-            given = given.get_tools()
-        if isinstance(given, Mapping):
-            named = cast("Mapping[str, Any]", given)
-            given = {name: self._made(one) for name, one in named.items()}
+    def _convert_source(self, source: ToolSource) -> ToolSource:
+        if source.source == _MCP_SOURCE:
+            return dataclasses.replace(source, adapt=self._adapt_tool)
+        tools = source.tools
+        if isinstance(tools, Toolkit):
+            tools = tools.get_tools()
+        if isinstance(tools, Mapping):
+            tools_by_name = cast("Mapping[str, Any]", tools)
+            tools = {name: self._convert_source_tool(source_tool) for name, source_tool in tools_by_name.items()}
         else:
-            given = [self._made(one) for one in (cast("Any", given) if isinstance(given, Iterable) else [given])]
-        return dataclasses.replace(source, tools=given, adapt=self._adapted)
+            tools = [
+                self._convert_source_tool(source_tool)
+                for source_tool in (cast("Any", tools) if isinstance(tools, Iterable) else [tools])
+            ]
+        return dataclasses.replace(source, tools=tools, adapt=self._adapt_tool)
 
-    def _made(self, one: Any) -> Any:
-        return self._converted(one)[0] if isinstance(one, BaseTool) else one
+    def _convert_source_tool(self, value: Any) -> Any:
+        return self._convert(value)[0] if isinstance(value, BaseTool) else value
 
-    def _converted(self, one: BaseTool) -> tuple[LangChainTool, LangChainTool]:
+    def _convert(self, langchain_tool: BaseTool) -> tuple[FrameworkTool, FrameworkTool]:
         async def run(arguments: Any, context: Any) -> Any:
-            program = program_of(context)
-            program.name(context.tool_call_id, one.name)
-            return await program.call(one, arguments, context)
+            program = get_program(context)
+            program.set_display_name(context.tool_call_id, langchain_tool.name)
+            return await program.call(langchain_tool, arguments, context)
 
-        made = convert(one, run)
-        return made, made
+        converted = convert_tool(langchain_tool, run)
+        return converted, converted
 
-    def _adapted(self, tool: Tool, tool_id: str) -> Tool:
+    def _adapt_tool(self, tool: Tool, tool_id: str) -> Tool:
         """Return what programs call of a tool: gated by the rules, and called through the agent's handlers."""
-        is_own = isinstance(tool, LangChainTool)
-        name = tool_id if tool_id.startswith(f"{_MCP}:") else tool.name
-        rule = self.approvals.rule_for(tool_id, name)
-        made = PreparedTool.of(tool)
-        made.compile()
-        asks = self.approvals.needs_approval(rule, lambda: tool.annotations or {})
+        is_langchain_tool = isinstance(tool, FrameworkTool)
+        name = tool_id if tool_id.startswith(f"{_MCP_SOURCE}:") else tool.name
+        rule_name = self.approvals.find_rule_name(tool_id, name)
+        prepared = PreparedTool.of(tool)
+        prepared.compile()
+        approval_check = self.approvals.make_approval_check(rule_name, lambda: tool.annotations or {})
 
-        async def foreign(value: Any, context: Any) -> Any:
-            program = program_of(context)
-            program.name(context.tool_call_id, rule)
+        async def execute(value: Any, context: Any) -> Any:
+            program = get_program(context)
+            program.set_display_name(context.tool_call_id, rule_name)
             return await program.call(
-                ForeignTool(made, name, context), cast("Any", ForeignArguments.of(made, value)), context
+                NonLangChainTool(prepared, name, context),
+                cast("Any", NonLangChainArguments.of(prepared, value)),
+                context,
             )
 
-        async def gate(value: Any, context: Any) -> bool:
-            program_of(context).name(context.tool_call_id, rule)
-            own = made.asks_approval(value, context)
-            if await own if inspect.isawaitable(own) else own:
+        async def needs_approval(value: Any, context: Any) -> bool:
+            get_program(context).set_display_name(context.tool_call_id, rule_name)
+            own_answer = prepared.asks_approval(value, context)
+            if await own_answer if inspect.isawaitable(own_answer) else own_answer:
                 return True
-            given = value if is_own else cast("Any", ForeignArguments.of(made, value))
-            return asks if isinstance(asks, bool) else bool(asks(given))
+            displayed_arguments = value if is_langchain_tool else cast("Any", NonLangChainArguments.of(prepared, value))
+            return approval_check if isinstance(approval_check, bool) else bool(approval_check(displayed_arguments))
 
-        gated = gate if asks is not False or tool.needs_approval is not False else False
+        approval = needs_approval if approval_check is not False or tool.needs_approval is not False else False
         return dataclasses.replace(
-            tool, needs_approval=gated, **({} if is_own or tool.execute is None else {"execute": foreign})
+            tool, needs_approval=approval, **({} if is_langchain_tool or tool.execute is None else {"execute": execute})
         )
 
 
-class PairCall:
+class ExecWaitCall:
     """One call of exec or wait. ``scope`` says whose programs are meant, ``run`` is that of the graph it is made in."""
 
-    def __init__(self, face: ExecWaitFace, name: str, arguments: Mapping[str, Any], config: RunnableConfig) -> None:
-        self._face = face
-        self._rules = face.rules
-        self._run = agent_run(config)
-        self._scope, self._stays = scope_of(config, self._run)
+    def __init__(
+        self, surface: ExecWaitSurface, name: str, arguments: Mapping[str, Any], config: RunnableConfig
+    ) -> None:
+        self._surface = surface
+        self._config = surface.config
+        self._graph_run = get_graph_run(config)
+        self._scope, self._outlives_run = find_scope(config, self._graph_run)
         # Models repeat the ids of calls: that of the step tells them apart, the same when the node runs again.
-        place = config.get("configurable", {}).get(NAMESPACE, "") if is_in_node(config) else secrets.token_hex(8)
-        self._place = digest([self._scope, place])[:8]
+        namespace = config.get("configurable", {}).get(NAMESPACE, "") if is_in_node(config) else secrets.token_hex(8)
+        self._step_id = compute_digest([self._scope, namespace])[:8]
         self.name = name
         self.arguments = arguments
-        self.goes_on = name == WAIT
-        self.is_journaled = face.rules.is_journaled
+        self.continues_program = name == WAIT_NAME
+        self.is_journaled = surface.config.is_journaled
 
     @property
     def program(self) -> str:
         return str(self.arguments.get("code") or self.arguments.get("command") or "")
 
-    def tool_named(self, name: str) -> PreparedTool | None:
-        return self._face.tool_named(name)
+    def find_tool(self, name: str) -> PreparedTool | None:
+        return self._surface.find_tool(name)
 
-    def shown_name(self, name: str) -> str:
-        return self._face.shown_name(name)
+    def display_name(self, name: str) -> str:
+        return self._surface.display_name(name)
 
-    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:  # noqa: ARG002 - as other surfaces have it
-        return split_content(answer)
+    def to_model_parts(self, result: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:  # noqa: ARG002 - as other surfaces have it
+        return split_content(result)
 
     def start(self, call: CallContext) -> Any:
-        return self._rules.block(self._started(call, None))
+        return self._config.block(self._start(call, None))
 
     async def astart(self, call: CallContext) -> Any:
-        return await self._started(call, asyncio.get_running_loop())
+        return await self._start(call, asyncio.get_running_loop())
 
-    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        return self._rules.block(self._gone_on(interrupt, answers, call.context, None))
+    def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return self._config.block(self._resume(interrupt, answers, call.context, None))
 
-    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        return await self._gone_on(interrupt, answers, call.context, asyncio.get_running_loop())
+    async def aresume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return await self._resume(interrupt, answers, call.context, asyncio.get_running_loop())
 
-    async def _started(self, call: CallContext, home: asyncio.AbstractEventLoop | None) -> Any:
-        run: NestedRun = call.context
-        run_id = (self.arguments.get("runId") or self.arguments.get("run_id")) if self.goes_on else None
-        known = self._rules.waiting.find(run_id, self._scope)
-        face, program = (self._face, Program()) if known is None else (known.face, known.program)
-        tool = face.pair.wait if self.goes_on else face.pair.exec
-        call_id = f"{call.tool_call_id}.{self._place}"
+    async def _start(self, call: CallContext, home_loop: asyncio.AbstractEventLoop | None) -> Any:
+        run: NestedCalls = call.context
+        run_id = (self.arguments.get("runId") or self.arguments.get("run_id")) if self.continues_program else None
+        waiting_program = self._config.waiting.find(run_id, self._scope)
+        surface, program = (
+            (self._surface, ExecProgram())
+            if waiting_program is None
+            else (waiting_program.surface, waiting_program.program)
+        )
+        tool = surface.exec_wait_tools.wait if self.continues_program else surface.exec_wait_tools.exec
+        call_id = f"{call.tool_call_id}.{self._step_id}"
 
-        def work(program: Program) -> Any:
-            return tool.execute(self.arguments, self._context(program, call_id))
+        def execute(program: ExecProgram) -> Any:
+            return tool.execute(self.arguments, self._make_context(program, call_id))
 
-        return await self._on(face, program, run, home, work, run_id)
+        return await self._run_part(surface, program, run, home_loop, execute, run_id)
 
-    async def _gone_on(
-        self, interrupt: Interrupt, answers: Mapping[str, Any], run: NestedRun, home: asyncio.AbstractEventLoop | None
+    async def _resume(
+        self,
+        interrupt: Interrupt,
+        answers: Mapping[str, Any],
+        run: NestedCalls,
+        home_loop: asyncio.AbstractEventLoop | None,
     ) -> Any:
-        def work(program: Program) -> Any:
-            return self._face.pair.resume(interrupt, call=self._context(program), resolutions=answers or None)
+        def resume_program(program: ExecProgram) -> Any:
+            return self._surface.exec_wait_tools.resume(
+                interrupt, call=self._make_context(program), resolutions=answers or None
+            )
 
-        result: Any = await self._on(self._face, Program(), run, home, work, None)
+        result: Any = await self._run_part(self._surface, ExecProgram(), run, home_loop, resume_program, None)
         if isinstance(result, dict) and cast("Any", result).get("code") == _UNAVAILABLE:
             # The answers stand, and the same can be tried again.
             raise CodeModeConcurrencyError(cast("Any", result)["error"])
         return cast("Any", result)
 
-    def _context(self, program: Program, call_id: str | None = None) -> CallContext:
+    def _make_context(self, program: ExecProgram, call_id: str | None = None) -> CallContext:
         return CallContext(tool_call_id=call_id, context=program, conversation_id=self._scope or None)
 
-    async def _on(
+    async def _run_part(
         self,
-        face: ExecWaitFace,
-        program: Program,
-        run: NestedRun,
-        home: asyncio.AbstractEventLoop | None,
-        work: Callable[[Program], Any],
+        surface: ExecWaitSurface,
+        program: ExecProgram,
+        run: NestedCalls,
+        home_loop: asyncio.AbstractEventLoop | None,
+        work: Callable[[ExecProgram], Any],
         run_id: Any,
     ) -> Any:
         """Do a part of a program whose inner calls this outer call makes, and note whether it waits after it."""
-        run.can_ask = self._rules.options.approvals != _PARK
-        is_mine = program.begin(run, home)
+        run.can_ask = self._config.options.approvals != _PARK_APPROVALS
+        is_started = program.attach(run, home_loop)
         try:
             result = await work(program)
         finally:
-            if is_mine:
-                program.end()
-        if is_mine:
-            await self._note(face, program, result, run_id)
+            if is_started:
+                program.detach()
+        if is_started:
+            await self._record_state(surface, program, result, run_id)
         return result
 
-    async def _note(self, face: ExecWaitFace, program: Program, result: Any, run_id: Any) -> None:
+    async def _record_state(self, surface: ExecWaitSurface, program: ExecProgram, result: Any, run_id: Any) -> None:
         """Note whether a program waits, for who goes on with it and for the end of the agent's run."""
-        waits = isinstance(result, dict) and cast("Any", result).get("status") == "waiting"
-        new_id = cast("Any", result)["runId"] if waits else None
-        is_live = any(one.run_id == run_id and one.state in _LIVE for one in face.pair.runs(self._scope))
-        if run_id != new_id and not is_live:
-            self._rules.waiting.forget(run_id, self._scope)
-            if self._run is not None:
-                self._run.take(run_id)
-        if new_id is None:
+        is_waiting = isinstance(result, dict) and cast("Any", result).get("status") == "waiting"
+        waiting_run_id = cast("Any", result)["runId"] if is_waiting else None
+        is_live = any(
+            run.run_id == run_id and run.state in _LIVE_STATES for run in surface.exec_wait_tools.runs(self._scope)
+        )
+        if run_id != waiting_run_id and not is_live:
+            self._config.waiting.remove(run_id, self._scope)
+            if self._graph_run is not None:
+                self._graph_run.remove_program(run_id)
+        if waiting_run_id is None:
             return
-        scope, pair, is_kept = self._scope, face.pair, self._stays
-        self._rules.waiting.keep(new_id, face, scope, program, self._rules.options.snapshot_ttl_seconds)
+        scope, exec_wait_tools, only_in_flight = self._scope, surface.exec_wait_tools, self._outlives_run
+        self._config.waiting.add(waiting_run_id, surface, scope, program, self._config.options.snapshot_ttl_seconds)
 
-        async def end() -> None:
-            await pair.abort(scope or None, run_id=new_id, reason="the agent's run has ended", only_in_flight=is_kept)
+        async def abort_program() -> None:
+            await exec_wait_tools.abort(
+                scope or None, run_id=waiting_run_id, reason="the agent's run has ended", only_in_flight=only_in_flight
+            )
 
-        if self._run is not None and not self._run.leave(new_id, end, self._rules.block):
-            await end()
+        if self._graph_run is not None and not self._graph_run.add_program(
+            waiting_run_id, abort_program, self._config.block
+        ):
+            await abort_program()
 
 
-class ExecWaitTool(OuterTool):
+class ExecWaitTool(SurfaceTool):
     """exec or wait over other tools. Make both with `create_exec_wait_tools`."""
 
     name: str = ""
@@ -394,18 +431,18 @@ class ExecWaitTool(OuterTool):
     @property
     def pair(self) -> ExecWaitTools:
         """The pair of codemode behind it: its runs, by thread, its telemetry, and `aclose`."""
-        return self._face.pair
+        return self._surface.exec_wait_tools
 
     # What a model writes is read by the core: any of its keys, of these names too, is an argument.
 
     def _run(self, /, **arguments: Any) -> Any:
-        return self._perform(self._call(arguments))
+        return self._run_outer_call(self._make_call(arguments))
 
     async def _arun(self, /, **arguments: Any) -> Any:
-        return await self._aperform(self._call(arguments))
+        return await self._arun_outer_call(self._make_call(arguments))
 
-    def _call(self, arguments: Mapping[str, Any]) -> PairCall:
-        return PairCall(self._face, self.name, arguments, ensure_config())
+    def _make_call(self, arguments: Mapping[str, Any]) -> ExecWaitCall:
+        return ExecWaitCall(self._surface, self.name, arguments, ensure_config())
 
 
 def create_exec_wait_tools(
@@ -430,9 +467,9 @@ def create_exec_wait_tools(
     LangGraph thread. Raises `ValueError` as both do, and for tools that need injected state: `ExecWaitMiddleware` is
     for those.
     """
-    kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
-    rules = PairRules(options, sources, settings=settings, pool=pool, **kept)
-    approvals = Approvals(approve, interrupt_mode)
-    face = ExecWaitFace(tools_of(tools, None, "ExecWaitMiddleware", str), rules, approvals)
-    approvals.require_known(face.known_names(), face.may_have)
-    return [*face.offered()]
+    create_options = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
+    rules = ExecWaitConfig(options, sources, settings=settings, pool=pool, **create_options)
+    approvals = ApprovalPolicy(approve, interrupt_mode)
+    surface = ExecWaitSurface(to_callable_tools(tools, None, "ExecWaitMiddleware", str), rules, approvals)
+    approvals.require_known(surface.list_rule_names(), surface.may_have_tool)
+    return [*surface.build_tools()]

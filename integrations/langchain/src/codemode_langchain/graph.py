@@ -19,31 +19,31 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
-from .pregel import CALL, HIDDEN, NAMESPACE, SCRATCHPAD, inside, is_in_node
+from .pregel import CALL, HIDDEN, NAMESPACE, SCRATCHPAD, get_node_context, is_in_node
 
-_NUMBER_BYTES = 6
+_TASK_NUMBER_BYTES = 6
 
 
-def number_of(*parts: str) -> int:
+def compute_task_number(*parts: str) -> int:
     """Return the number under which the checkpoint keeps a result: the same parts give the same number."""
     digest = hashlib.sha256("\0".join(parts).encode()).digest()
-    return int.from_bytes(digest[:_NUMBER_BYTES], "big") << 16
+    return int.from_bytes(digest[:_TASK_NUMBER_BYTES], "big") << 16
 
 
-def digest(value: Any) -> str:
+def compute_digest(value: Any) -> str:
     """Return what tells a value from another."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def name_in_node(config: RunnableConfig, what: str) -> str:
+def make_call_id(config: RunnableConfig, key: str) -> str:
     """Name a call that has no id by its digest: the same when the node runs again, another for each call in it."""
-    node = inside(config)
-    place = 0 if node is None else node.scratchpad.call_counter()
-    return f"code-mode-{place}-{what[:16]}"
+    node = get_node_context(config)
+    index = 0 if node is None else node.scratchpad.call_counter()
+    return f"code-mode-{index}-{key[:16]}"
 
 
-def binding_in_node(config: RunnableConfig) -> str | None:
+def find_node_binding(config: RunnableConfig) -> str | None:
     """Name the thread and the node that runs in it, the same when it runs again; None where nothing is kept."""
     configurable = config.get("configurable", {})
     thread = configurable.get("thread_id")
@@ -60,13 +60,16 @@ def start_task(config: RunnableConfig, number: int, function: Callable[[], Any],
     """
     from langgraph.func import task  # pyright: ignore[reportMissingTypeStubs]
 
-    own = {"configurable": renumbered(config, lambda: number, hide=True), "callbacks": _own(config.get("callbacks"))}
-    numbered = cast("RunnableConfig", {**config, **own})
-    with set_config_context(numbered) as context:
+    task_config = {
+        "configurable": number_tasks(config, lambda: number, hide=True),
+        "callbacks": _copy_callbacks(config.get("callbacks")),
+    }
+    config_with_task = cast("RunnableConfig", {**config, **task_config})
+    with set_config_context(config_with_task) as context:
         return context.run(cast("Any", task)(name=name)(function))
 
 
-def awaited(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+def to_coroutine_function(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
     """Return a coroutine function of its own, as tasks of LangGraph have to be."""
 
     async def run() -> Any:
@@ -75,12 +78,12 @@ def awaited(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
     return run
 
 
-def _own(callbacks: Any) -> Any:
+def _copy_callbacks(callbacks: Any) -> Any:
     """Return callbacks that are this task's alone: LangGraph writes a task's tags into those it is given."""
     return callbacks.copy() if callable(getattr(callbacks, "copy", None)) else callbacks
 
 
-def renumbered(
+def number_tasks(
     config: RunnableConfig,
     counter: Callable[[], int],
     *,
@@ -89,56 +92,58 @@ def renumbered(
 ) -> dict[str, Any]:
     """Return the configurable part with tasks numbered by ``counter``; unchanged where the node has ended."""
     configurable: dict[str, Any] = config.get("configurable", {})
-    found = inside(config)
-    if found is None or (node := found.node) is None:
+    node_context = get_node_context(config)
+    if node_context is None or (node := node_context.node) is None:
         return configurable
     scratchpad = replace(node.config["configurable"][SCRATCHPAD], call_counter=counter)
     tags = [*(node.config.get("tags") or ()), *([HIDDEN] if hide else ())]
     node_configurable = {**node.config["configurable"], SCRATCHPAD: scratchpad}
-    own = replace(node, config={**node.config, "tags": tags, "configurable": node_configurable})
-    start = found.start if wrap is None else _Wrapping(found.start, wrap)
-    renumbered = partial(start, weakref.ref(own), *found.rest, **_with_own_threads(found.settings))
-    renumbered.__dict__["node"] = own  # the reference above is weak
-    return {**configurable, CALL: renumbered}
+    numbered_node = replace(node, config={**node.config, "tags": tags, "configurable": node_configurable})
+    start = node_context.start if wrap is None else _WrappedStart(node_context.start, wrap)
+    start_numbered = partial(
+        start, weakref.ref(numbered_node), *node_context.call_args, **_use_own_threads(node_context.call_kwargs)
+    )
+    start_numbered.__dict__["node"] = numbered_node  # the reference above is weak
+    return {**configurable, CALL: start_numbered}
 
 
-def _with_own_threads(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _use_own_threads(call_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Let tasks that block run beside the threads of the graph: its nodes hold those while they wait for tasks."""
-    if "submit" not in settings or "loop" in settings:
-        return {**settings}
-    futures: Callable[[], Any] = settings["futures"]
-    return {**settings, "submit": lambda: on_own_thread, "futures": lambda: _Futures(futures())}
+    if "submit" not in call_kwargs or "loop" in call_kwargs:
+        return {**call_kwargs}
+    futures: Callable[[], Any] = call_kwargs["futures"]
+    return {**call_kwargs, "submit": lambda: run_in_own_thread, "futures": lambda: _SharedFutures(futures())}
 
 
 @dataclass(frozen=True)
-class _Futures:
+class _SharedFutures:
     """The tasks of a step of a graph, to which several threads add: LangGraph goes through them without a lock."""
 
-    of: Any
+    futures: Any
 
     def items(self) -> list[tuple[Any, Any]]:
         """Return all there are at one time."""
         while True:
             try:
-                return [*self.of.items()]
+                return [*self.futures.items()]
             except RuntimeError:  # one was added or taken away meanwhile
                 continue
 
     def __setitem__(self, future: Any, task: Any) -> None:
-        self.of[future] = task
+        self.futures[future] = task
 
 
-def on_own_thread(function: Callable[..., Any], *args: Any, **settings: Any) -> Future[Any]:
+def run_in_own_thread(function: Callable[..., Any], *args: Any, **all_kwargs: Any) -> Future[Any]:
     """Run a function in a thread that is its alone, with the context of the caller."""
     future: Future[Any] = Future()
-    variables = copy_context()
-    own = {name: value for name, value in settings.items() if not name.startswith("__")}
+    context = copy_context()
+    kwargs = {name: value for name, value in all_kwargs.items() if not name.startswith("__")}
 
     def run() -> None:
         if not future.set_running_or_notify_cancel():
             return
         try:
-            result = variables.run(function, *args, **own)
+            result = context.run(function, *args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - whoever waits gets it
             future.set_exception(error)
         else:
@@ -149,7 +154,7 @@ def on_own_thread(function: Callable[..., Any], *args: Any, **settings: Any) -> 
 
 
 @dataclass(frozen=True)
-class _Wrapping:
+class _WrappedStart:
     """Starts tasks as LangGraph does, their functions wrapped."""
 
     start: Callable[..., Any]

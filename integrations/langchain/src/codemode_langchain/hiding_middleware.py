@@ -31,56 +31,56 @@ from codemode import CodeModeToolError
 from codemode import Tool as ProgramTool
 from codemode.plugins import PreparedTool, forkable_lock
 
-from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
-from .conversion import Capture, annotations_of, convert, tool_call
-from .faces import Face, KnownFaces, OuterTool, as_tools
-from .graph_state import graph_state, state_now
-from .limits import END, Limit, Limits, end_in, limits_among, passed_on
-from .pregel import AgentParts, Inside, inside
+from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
+from .conversion import CapturingTool, convert_tool, get_annotations, tool_call
+from .faces import Surface, SurfaceCache, SurfaceTool, to_tools
+from .graph_state import get_current_state, get_graph_state
+from .limits import END_CHANNEL, Limit, NestedCallLimits, find_limits, get_end_message, make_count_update
+from .pregel import AgentParts, NodeContext, get_node_context
 from .tool_selection import (
-    Chosen,
+    AgentToolSelection,
     CodeModeState,
-    HidingWords,
-    InPrograms,
-    ShownTools,
-    name_of,
-    names_of,
-    refuse_second,
-    reviewed_by_neighbours,
-    warn_of_sub_agents,
+    ProgramToolSelector,
+    StepTools,
+    SurfaceMiddlewareSettings,
+    collect_review_rules,
+    get_tool_name,
+    list_tool_names,
+    reject_second_surface,
+    warn_about_sub_agents,
 )
 
-Unknown: TypeAlias = Callable[[Collection[str], Sequence[BaseTool]], list[str]]
+DescribeUnknownRules: TypeAlias = Callable[[Collection[str], Sequence[BaseTool]], list[str]]
 """Returns what is said of each rule about none of the tools of these names, of which programs call those given."""
 
 _log = logging.getLogger("codemode.tools")
 
 
-class RuleNames:
+class RuleNameChecker:
     """Looks whether the rules of a middleware are about tools that its agent has."""
 
-    def __init__(self, unknown: Unknown) -> None:
-        self._unknown = unknown
-        self._has_looked = False
+    def __init__(self, unknown: DescribeUnknownRules) -> None:
+        self._describe_unknown = unknown
+        self._has_warned = False
 
-    def require(self, there: Collection[str], in_programs: Sequence[BaseTool]) -> None:
+    def require(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Raise `ValueError` for a rule about none of these tools."""
-        for said in self._unknown(there, in_programs):
-            raise ValueError(said)
+        for message in self._describe_unknown(known_names, program_tools):
+            raise ValueError(message)
 
-    def warn(self, there: Collection[str], in_programs: Sequence[BaseTool]) -> None:
+    def warn(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Log in the first step alone which rules are about none of its tools: a later one may have others."""
-        if self._has_looked:
+        if self._has_warned:
             return
-        self._has_looked = True
-        for said in self._unknown(there, in_programs):
-            _log.warning("%s A program that begins while there is no such tool ends the run with this error.", said)
+        self._has_warned = True
+        for message in self._describe_unknown(known_names, program_tools):
+            _log.warning("%s A program that begins while there is no such tool ends the run with this error.", message)
 
 
 # Nothing that has to hold depends on it: who sees which calls is looked at in the running agent.
 
 
-class OfAnObject(property):
+class InstanceOnlyProperty(property):
     """The tools of a middleware; `create_agent` that is given its class goes through those of the class first."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -88,63 +88,65 @@ class OfAnObject(property):
         raise TypeError("an agent's middleware are objects: write CodeModeMiddleware() in place of CodeModeMiddleware")
 
 
-def tools_beside(own: object) -> list[Any] | None:
+def find_agent_tools(own: object) -> list[Any] | None:
     """Return the tools of the agent that is being built in this thread, but for those of its own middleware ``own``.
 
     None where nobody can tell.
     """
-    frame = _frame_with(own)
+    frame = _find_agent_frame(own)
     if frame is None:
         return None
-    given: Any = frame.f_locals.get("tools")
-    others = [
-        one
-        for middleware in listed_with(own)
+    agent_tools: Any = frame.f_locals.get("tools")
+    other_tools = [
+        item
+        for middleware in find_agent_middleware(own)
         if middleware is not own
-        for one in getattr(middleware, "tools", None) or ()
+        for item in getattr(middleware, "tools", None) or ()
     ]
-    return [*(cast("Collection[Any]", given) if isinstance(given, Collection) else ()), *others]
+    return [*(cast("Collection[Any]", agent_tools) if isinstance(agent_tools, Collection) else ()), *other_tools]
 
 
-def may_get_others(own: object) -> bool:
+def may_get_unknown_tools(own: object) -> bool:
     """Tell whether middleware of the agent may give its model tools that nobody knows while it is built."""
-    kinds: list[type] = [type(one) for one in listed_with(own)]
-    return any(_wraps_models(kind) and not _is_published(kind) for kind in kinds)
+    classes: list[type] = [type(item) for item in find_agent_middleware(own)]
+    return any(_wraps_model_calls(cls) and not _is_framework_class(cls) for cls in classes)
 
 
-def _wraps_models(kind: type) -> bool:
+def _wraps_model_calls(cls: type) -> bool:
     """Tell whether a class may change requests, in what it adds to the framework's own or to one of this package."""
     names = ("wrap_model_call", "awrap_model_call")
-    ours = __name__.partition(".")[0]
-    theirs = takewhile(lambda one: one is not AgentMiddleware and _package_of(one) != ours, kind.__mro__)
-    return any(name in vars(one) for one in theirs for name in names)
+    own_package = __name__.partition(".")[0]
+    other_classes = takewhile(
+        lambda base: base is not AgentMiddleware and _get_package(base) != own_package, cls.__mro__
+    )
+    return any(name in vars(base) for base in other_classes for name in names)
 
 
-def _package_of(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
+def _get_package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
-def _is_published(kind: type) -> bool:
+def _is_framework_class(cls: type) -> bool:
     """Tell whether it is one of LangChain's own, whose tools are registered; a decorated function is none."""
-    is_theirs = _package_of(kind) in ("langchain", "deepagents")
-    return is_theirs and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    is_framework_class = _get_package(cls) in ("langchain", "deepagents")
+    return is_framework_class and getattr(sys.modules.get(cls.__module__), cls.__name__, None) is cls
 
 
-def listed_with(own: object) -> Sequence[Any]:
+def find_agent_middleware(own: object) -> Sequence[Any]:
     """Return the middleware of the agent that is being built in this thread: `create_agent` tells them nothing.
 
     The innermost function with a ``middleware`` that holds our own: `create_agent` itself, whatever was put around it.
     """
-    frame = _frame_with(own)
+    frame = _find_agent_frame(own)
     return () if frame is None else tuple(frame.f_locals["middleware"])
 
 
-def _frame_with(own: object) -> FrameType | None:
+def _find_agent_frame(own: object) -> FrameType | None:
     frame = inspect.currentframe()
     while frame is not None:
-        listed: Any = frame.f_locals.get("middleware")
+        middleware: Any = frame.f_locals.get("middleware")
         # Any collection does for `create_agent`.
-        if isinstance(listed, Collection) and any(one is own for one in cast("Collection[Any]", listed)):
+        if isinstance(middleware, Collection) and any(item is own for item in cast("Collection[Any]", middleware)):
             return frame
         frame = frame.f_back
     return None
@@ -156,7 +158,7 @@ Result = ToolMessage | Command[Any]
 ResultT = TypeVar("ResultT")
 Handler = Callable[[ToolCallRequest], Any]
 
-_MAX_KNOWN = 32
+_MAX_PREPARED_TOOLS = 32
 
 
 class HandlerCaller:
@@ -166,321 +168,376 @@ class HandlerCaller:
         self,
         request: ToolCallRequest,
         handler: Handler,
-        limits: Limits | None = None,
+        limits: NestedCallLimits | None = None,
         may_be_answered: Callable[[], bool] = lambda: True,
     ) -> None:
         self._request = request
         self._handler = handler
         self.limits = limits
-        self.may_be_answered = may_be_answered
+        self.may_be_intercepted = may_be_answered
         self.runtime = cast("Any", request).runtime
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
         """See `Caller.call`."""
-        return self._handler(self._nested(tool, call, config))
+        return self._handler(self._make_nested_request(tool, call, config))
 
     async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
         """See `Caller.acall`."""
-        return await self._handler(self._nested(tool, call, config))
+        return await self._handler(self._make_nested_request(tool, call, config))
 
-    def request_of(self, call: ToolCall, config: RunnableConfig | None = None) -> ToolCallRequest:
+    def make_review_request(self, call: ToolCall, config: RunnableConfig | None = None) -> ToolCallRequest:
         """Return a nested call as a review of the model's calls is given one: without its tool."""
-        return self._nested(None, call, self.runtime.config if config is None else config)
+        return self._make_nested_request(None, call, self.runtime.config if config is None else config)
 
-    def _nested(self, tool: BaseTool | None, call: ToolCall, config: RunnableConfig) -> ToolCallRequest:
-        outer = cast("Any", self._request)
-        state = state_now(config, outer.state)
-        runtime = dataclasses.replace(outer.runtime, tool_call_id=call["id"], config=config, state=state)
-        return dataclasses.replace(outer, tool_call=call, tool=tool, state=state, runtime=runtime)
+    def _make_nested_request(self, tool: BaseTool | None, call: ToolCall, config: RunnableConfig) -> ToolCallRequest:
+        outer_request = cast("Any", self._request)
+        state = get_current_state(config, outer_request.state)
+        runtime = dataclasses.replace(outer_request.runtime, tool_call_id=call["id"], config=config, state=state)
+        return dataclasses.replace(outer_request, tool_call=call, tool=tool, state=state, runtime=runtime)
 
 
-class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
+class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     """Shows the model tools that run programs in place of the agent's own, except those that stay with it."""
 
     state_schema = CodeModeState
 
     def __init__(
         self,
-        words: HidingWords,
+        settings: SurfaceMiddlewareSettings,
         keep: Any,
         approve: ApprovalRules | None,
         interrupt_mode: InterruptMode | None,
-        programs: InPrograms | None = None,
+        program_tools: ProgramToolSelector | None = None,
     ) -> None:
         super().__init__()
-        self.words = words
-        self._chosen = Chosen(programs, keep, words)
-        self._approvals = Approvals(approve, interrupt_mode)
-        self._approvals.refuse_kept(self._chosen.kept_names, words.is_own, words.is_callable, words.keep)
-        self._shown_tools = ShownTools()
-        self._rule_names = RuleNames(self._unknown_rules)
-        self._faces = KnownFaces(self._made_face)
-        self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
+        self.settings = settings
+        self._selection = AgentToolSelection(program_tools, keep, settings)
+        self._approvals = ApprovalPolicy(approve, interrupt_mode)
+        self._approvals.reject_kept(
+            self._selection.kept_names, settings.is_surface_tool_name, settings.is_callable_name, settings.keep_option
+        )
+        self._step_tools = StepTools()
+        self._rule_names = RuleNameChecker(self._describe_unknown_rules)
+        self._surfaces = SurfaceCache(self._make_surface)
+        self._prepared_tools: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
         self._lock = forkable_lock()
-        self._look = forkable_lock()
+        self._inspection_lock = forkable_lock()
         # Of each agent, by the node of its tools. Nothing else of it is kept: its tools may know the agent, which
         # then would never go.
         self._limits: weakref.WeakKeyDictionary[Any, list[Limit]] = weakref.WeakKeyDictionary()
         # Known to the agent by their names; what they run depends on the agent's tools.
-        self._registered = {one.name: one for one in self._made_face([]).offered()}
+        self._surface_tools = {tool.name: tool for tool in self._make_surface([]).build_tools()}
 
     @abstractmethod
-    def _made_face(self, tools: Sequence[BaseTool]) -> Face:
+    def _make_surface(self, tools: Sequence[BaseTool]) -> Surface:
         """Return a surface over these tools."""
 
     @abstractmethod
-    def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:
+    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
         """Return the tool that is called, whose nested calls ``caller`` makes."""
 
     @abstractmethod
-    def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
+    def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         """Return what the model is told that calls a tool by itself which it may not; None where others serve it."""
 
-    def _seen_alone(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces leave none
+    def _list_visible_only(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces leave none
         """Return the names of those of an agent's tools that stay with the model alone. Raises `ValueError`."""
         return ()
 
-    def _called_alike(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces refuse them
+    def _list_same_named(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces refuse them
         """Return the names of tools for programs that are called as the surface's own."""
         return ()
 
-    @OfAnObject
+    @InstanceOnlyProperty
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The tools that the agent gets from here. Read while it is built: the moment for words about names."""
-        refuse_second([one.words for one in listed_with(self) if isinstance(one, HidingMiddleware)])
-        beside = tools_beside(self)
-        if beside is not None:
-            self._refuse_others_of_its_names(beside)
-            if not may_get_others(self):
-                self._chosen.require_known(names_of(beside))
-                self._rule_names.require(names_of(beside), self._hidden(as_tools(beside)))
-            self._only_direct(beside)
-            self._seen_alone(beside)
-        return [*self._registered.values()]
+        reject_second_surface(
+            [
+                middleware.settings
+                for middleware in find_agent_middleware(self)
+                if isinstance(middleware, SurfaceMiddleware)
+            ]
+        )
+        agent_tools = find_agent_tools(self)
+        if agent_tools is not None:
+            self._reject_name_conflicts(agent_tools)
+            if not may_get_unknown_tools(self):
+                self._selection.require_known(list_tool_names(agent_tools))
+                self._rule_names.require(
+                    list_tool_names(agent_tools), self._select_program_tools(to_tools(agent_tools))
+                )
+            self._list_direct_only(agent_tools)
+            self._list_visible_only(agent_tools)
+        return [*self._surface_tools.values()]
 
-    def _look_around(self, config: RunnableConfig) -> tuple[Sequence[BaseTool], Sequence[Limit]]:
+    def _inspect_agent(self, config: RunnableConfig) -> tuple[Sequence[BaseTool], Sequence[Limit]]:
         """Look at the agent that runs, once: what its other middleware reviews, and whether that sees nested calls.
 
         Returns its tools and its limits, none outside of an agent. Raises `ValueError` for middleware that does not see
         what it is there to see, and `UnknownVersionError` where nobody can tell.
         """
-        node = inside(config)
-        if node is None:
+        node_context = get_node_context(config)
+        if node_context is None:
             return (), ()
-        with self._look:
-            tool_node = next((one for one in node.tool_nodes() if one in self._limits), None)
+        with self._inspection_lock:
+            tool_node = next(
+                (candidate for candidate in node_context.find_tool_nodes() if candidate in self._limits), None
+            )
             if tool_node is None:
-                tool_node, agent = node.agent_of(self)
-                self._take_in(agent)
-                self._limits[tool_node] = limits_among(agent.listed)
+                tool_node, agent = node_context.find_agent(self)
+                self._adopt_agent(agent)
+                self._limits[tool_node] = find_limits(agent.middleware)
             return [*tool_node.tools_by_name.values()], self._limits[tool_node]
 
-    def _take_in(self, agent: AgentParts) -> None:
-        refuse_second([one.words for one in agent.listed if isinstance(one, HidingMiddleware)])
-        seen = {*self._registered, *self._only_direct(agent.tools), *self._seen_alone(agent.tools)}
-        seen.difference_update(self._called_alike(agent.tools))
-        if self._approvals.adopt(reviewed_by_neighbours(self, agent.listed, seen, self.words)):
-            self._faces.forget()  # they were made by other rules
-        warn_of_sub_agents(agent.listed, self._approvals.may_ask, self.words, HidingMiddleware)
+    def _adopt_agent(self, agent: AgentParts) -> None:
+        reject_second_surface(
+            [middleware.settings for middleware in agent.middleware if isinstance(middleware, SurfaceMiddleware)]
+        )
+        direct_names = {
+            *self._surface_tools,
+            *self._list_direct_only(agent.tools),
+            *self._list_visible_only(agent.tools),
+        }
+        direct_names.difference_update(self._list_same_named(agent.tools))
+        if self._approvals.adopt(collect_review_rules(self, agent.middleware, direct_names, self.settings)):
+            self._surfaces.clear()  # they were made by other rules
+        warn_about_sub_agents(agent.middleware, self._approvals.may_need_approval, self.settings, SurfaceMiddleware)
 
-    def _only_direct(self, beside: Sequence[Any]) -> Collection[str]:
+    def _list_direct_only(self, tools: Sequence[Any]) -> Collection[str]:
         """Return the names that only the model calls. Raises `ValueError` for rules about what nobody asks about."""
-        called = {one.name: self._chosen.places(one) for one in as_tools(beside) if not self._is_own(one)}
-        self._approvals.refuse_direct([name for name, one in called.items() if one.directly])
+        places_by_name = {
+            tool.name: self._selection.find_tool_places(tool)
+            for tool in to_tools(tools)
+            if not self._is_surface_tool(tool)
+        }
+        self._approvals.reject_direct([name for name, tool in places_by_name.items() if tool.directly])
         # Of a tool that is not known yet, its name must tell: a review of what programs call as well has to hold there.
-        return self._chosen.alone_names.union(called) - {name for name, one in called.items() if one.in_programs}
+        return self._selection.direct_only_names.union(places_by_name) - {
+            name for name, tool in places_by_name.items() if tool.in_programs
+        }
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Show the model one tool."""
-        shown, update, said = self._asked(request)
-        return _with_update(said or handler(shown), update)
+        model_request, update, end_message = self._prepare_model_call(request)
+        return _add_update(end_message or handler(model_request), update)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Show the model one tool."""
-        shown, update, said = await self._aside(request.tools, partial(self._asked, request))
-        return _with_update(said or await handler(shown), update)
+        model_request, update, end_message = await self._run_off_loop_if_slow(
+            request.tools, partial(self._prepare_model_call, request)
+        )
+        return _add_update(end_message or await handler(model_request), update)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; leave calls of kept tools alone, and refuse those of all others."""
-        judged = self._judged(request, handler)
-        return judged if isinstance(judged, ToolMessage) else handler(judged)
+        checked = self._check_tool_call(request, handler)
+        return checked if isinstance(checked, ToolMessage) else handler(checked)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; leave calls of kept tools alone, and refuse those of all others."""
-        judge = partial(self._judged, request, handler)
-        is_own = request.tool_call["name"] in self._registered
-        judged = await self._aside(self._called_from(request)[1], judge) if is_own else judge()
-        return judged if isinstance(judged, ToolMessage) else await handler(judged)
+        check_call = partial(self._check_tool_call, request, handler)
+        is_surface_tool = request.tool_call["name"] in self._surface_tools
+        checked = (
+            await self._run_off_loop_if_slow(self._find_step_tools(request)[1], check_call)
+            if is_surface_tool
+            else check_call()
+        )
+        return checked if isinstance(checked, ToolMessage) else await handler(checked)
 
-    async def _aside(self, tools: Iterable[Any], work: Callable[[], ResultT]) -> ResultT:
+    async def _run_off_loop_if_slow(self, tools: Iterable[Any], function: Callable[[], ResultT]) -> ResultT:
         """Do work on the event loop where a surface over these tools is made, else in a thread, for it takes its time.
 
         Some milliseconds for ten tools, and a second for a thousand.
         """
-        hidden = self._hidden(one for one in tools if isinstance(one, BaseTool))
-        return work() if self._key(hidden) in self._faces else await _run_in_own_thread(work)
+        program_tools = self._select_program_tools(tool for tool in tools if isinstance(tool, BaseTool))
+        return (
+            function()
+            if self._make_surface_key(program_tools) in self._surfaces
+            else await _run_in_own_thread(function)
+        )
 
-    def _asked(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
+    def _prepare_model_call(
+        self, request: ModelRequest[Any]
+    ) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
         """Return what the model is asked, an update of the state, and what is said in its place after a last call."""
         config = ensure_config()
-        registered, limits = self._look_around(config)
-        shown, update = self._shown(request, registered)
-        state = graph_state(config, request.state)
-        update = {**update, **passed_on(state, limits)}
-        if (said := end_in(state)) is None:
-            return shown, update, None
-        return shown, {**update, END: None}, AIMessage(said)
+        registered, limits = self._inspect_agent(config)
+        model_request, update = self._make_model_request(request, registered)
+        state = get_graph_state(config, request.state)
+        update = {**update, **make_count_update(state, limits)}
+        if (end_message := get_end_message(state)) is None:
+            return model_request, update, None
+        return model_request, {**update, END_CHANNEL: None}, AIMessage(end_message)
 
-    def _shown(
+    def _make_model_request(
         self, request: ModelRequest[Any], registered: Iterable[BaseTool]
     ) -> tuple[ModelRequest[Any], dict[str, Any]]:
-        self._refuse_others_of_its_names(request.tools)
-        hidden = self._hidden(one for one in request.tools if isinstance(one, BaseTool))
-        face = self._face(hidden)
-        self._rule_names.warn(names_of([*registered, *request.tools]), hidden)
-        native = [one for one in request.tools if not isinstance(one, BaseTool) or self._stays(one, face)]
-        shown = request.override(tools=[*native, *self._offered(face)])
-        known = {one.name for one in registered if not self._is_own(one)}
-        return shown, cast("Any", self._shown_tools.note(hidden, native, known))
+        self._reject_name_conflicts(request.tools)
+        program_tools = self._select_program_tools(tool for tool in request.tools if isinstance(tool, BaseTool))
+        surface = self._get_surface(program_tools)
+        self._rule_names.warn(list_tool_names([*registered, *request.tools]), program_tools)
+        direct_tools = [
+            tool for tool in request.tools if not isinstance(tool, BaseTool) or self._stays_with_model(tool, surface)
+        ]
+        model_request = request.override(tools=[*direct_tools, *self._build_tools(surface)])
+        registered_names = {tool.name for tool in registered if not self._is_surface_tool(tool)}
+        return model_request, cast("Any", self._step_tools.record_step(program_tools, direct_tools, registered_names))
 
-    def _bound(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
-        registered, hidden = self._called_from(request)
-        self._rule_names.require({*registered, *(one.name for one in hidden)}, hidden)
-        face, config = self._face(hidden), _config_of(request)
-        (_, listed), node = self._look_around(config), inside(config)
-        limits = Limits(listed, node, graph_state(config, request.state)) if node is not None and listed else None
-        caller = cast("Caller", HandlerCaller(request, handler, limits, partial(self._has_others_around, node)))
-        return request.override(tool=self._own_tool(face, request, caller))
+    def _bind_surface_tool(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
+        registered, program_tools = self._find_step_tools(request)
+        self._rule_names.require({*registered, *(tool.name for tool in program_tools)}, program_tools)
+        surface, config = self._get_surface(program_tools), _get_config(request)
+        (_, limit_middleware), node_context = self._inspect_agent(config), get_node_context(config)
+        limits = (
+            NestedCallLimits(limit_middleware, node_context, get_graph_state(config, request.state))
+            if node_context is not None and limit_middleware
+            else None
+        )
+        caller = cast(
+            "Caller", HandlerCaller(request, handler, limits, partial(self._has_other_interceptors, node_context))
+        )
+        return request.override(tool=self._make_surface_tool(surface, request, caller))
 
-    def _has_others_around(self, node: Inside | None) -> bool:
+    def _has_other_interceptors(self, node_context: NodeContext | None) -> bool:
         """Tell whether other middleware wraps calls of tools, and may answer them itself."""
-        if node is None:
+        if node_context is None:
             return True
-        usual: Any = getattr(AgentMiddleware, "wrap_tool_call", None)
-        others: Iterator[Any] = (one for one in node.agent_of(self)[1].listed if one is not self)
-        return any(getattr(cast("Any", type(one)), "wrap_tool_call", usual) is not usual for one in others)
+        default_wrap: Any = getattr(AgentMiddleware, "wrap_tool_call", None)
+        other_middleware: Iterator[Any] = (
+            item for item in node_context.find_agent(self)[1].middleware if item is not self
+        )
+        return any(
+            getattr(cast("Any", type(item)), "wrap_tool_call", default_wrap) is not default_wrap
+            for item in other_middleware
+        )
 
-    def _unknown_rules(self, there: Collection[str], hidden: Sequence[BaseTool]) -> list[str]:  # noqa: ARG002
+    def _describe_unknown_rules(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:  # noqa: ARG002
         """See `Unknown`."""
-        return self._approvals.unknown(there)
+        return self._approvals.describe_unknown_rules(known_names)
 
-    def _offered(self, face: Face) -> Sequence[BaseTool]:
+    def _build_tools(self, surface: Surface) -> Sequence[BaseTool]:
         """Return the tools that are shown in place of the others."""
-        return face.offered()
+        return surface.build_tools()
 
-    def _called_from(self, request: ToolCallRequest) -> tuple[dict[str, BaseTool], list[BaseTool]]:
+    def _find_step_tools(self, request: ToolCallRequest) -> tuple[dict[str, BaseTool], list[BaseTool]]:
         """Return the agent's tools, and those that the last step of it hid."""
-        registered = {one.name: one for one in cast("Any", request).runtime.tools if not self._is_own(one)}
-        return registered, self._hidden(self._shown_tools.callable_tools(request, registered))
+        registered = {tool.name: tool for tool in cast("Any", request).runtime.tools if not self._is_surface_tool(tool)}
+        return registered, self._select_program_tools(self._step_tools.callable_tools(request, registered))
 
-    def _hidden(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
-        return [one for one in tools if not self._is_own(one) and self._chosen.places(one).in_programs]
+    def _select_program_tools(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
+        return [
+            tool
+            for tool in tools
+            if not self._is_surface_tool(tool) and self._selection.find_tool_places(tool).in_programs
+        ]
 
-    def _is_own(self, one: Any) -> bool:
-        return isinstance(one, OuterTool) and any(map(one.is_like, self._registered.values()))
+    def _is_surface_tool(self, tool: Any) -> bool:
+        return isinstance(tool, SurfaceTool) and any(map(tool.is_same_tool, self._surface_tools.values()))
 
-    def _is_kept(self, name: str, request: ToolCallRequest) -> bool:
+    def _is_called_directly(self, name: str, request: ToolCallRequest) -> bool:
         """Tell whether the model may call a tool by itself, by what it is registered as, or comes as in this call."""
-        registered = next((one for one in cast("Any", request).runtime.tools if one.name == name), None)
-        called = request.tool if request.tool is not None and request.tool.name == name else None
-        return self._chosen.is_kept(name, registered or called)
+        registered = next((tool for tool in cast("Any", request).runtime.tools if tool.name == name), None)
+        request_tool = request.tool if request.tool is not None and request.tool.name == name else None
+        return self._selection.is_called_directly(name, registered or request_tool)
 
-    def _stays(self, one: BaseTool, face: Face) -> bool:
-        return self._chosen.places(one).directly or one.name in face.visible()
+    def _stays_with_model(self, tool: BaseTool, surface: Surface) -> bool:
+        return self._selection.find_tool_places(tool).directly or tool.name in surface.visible_names()
 
-    def _refuse_others_of_its_names(self, tools: Iterable[Any]) -> None:
-        for one in tools:
-            if not self._is_own(one) and self.words.is_own(name := name_of(one) or ""):
-                raise ValueError(self.words.taken.format(name=repr(name)))
+    def _reject_name_conflicts(self, tools: Iterable[Any]) -> None:
+        for tool in tools:
+            if not self._is_surface_tool(tool) and self.settings.is_surface_tool_name(
+                name := get_tool_name(tool) or ""
+            ):
+                raise ValueError(self.settings.name_conflict_message.format(name=repr(name)))
 
-    def _may_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
+    def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
         """Tell whether the model may call tools of these names by itself."""
-        return all(self._is_kept(name, request) for name in names)
+        return all(self._is_called_directly(name, request) for name in names)
 
-    def _judged(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
+    def _check_tool_call(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
         """Return the call that is made, or what the model is told instead of one that it may not make by itself."""
-        self._look_around(_config_of(request))
+        self._inspect_agent(_get_config(request))
         name, tool = request.tool_call["name"], request.tool
-        if name in self._registered:
-            return self._bound(request, handler)
+        if name in self._surface_tools:
+            return self._bind_surface_tool(request, handler)
         # Middleware listed before may have put another tool in its place.
         names = {name, name if tool is None else tool.name}
-        if self._may_call(names, request):
+        if self._may_model_call(names, request):
             if names == {name} and self._approvals.is_reviewed(name):
                 return request  # a tool that programs call too: this call was reviewed where the model made it
-            declared = {} if tool is None else annotations_of(tool)
-            may_ask = any(self._approvals.may_ask(one, declared) for one in names)
-            return self._allowed(request, names) if may_ask else request
-        return self._refused(request, names) or request
+            annotations = {} if tool is None else get_annotations(tool)
+            may_need_approval = any(self._approvals.may_need_approval(name, annotations) for name in names)
+            return self._check_direct_call(request, names) if may_need_approval else request
+        return self._make_refusal(request, names) or request
 
-    def _allowed(self, request: ToolCallRequest, names: Collection[str]) -> ToolCallRequest | ToolMessage:
+    def _check_direct_call(self, request: ToolCallRequest, names: Collection[str]) -> ToolCallRequest | ToolMessage:
         """Return a kept tool's call with the very values that the function was asked about."""
         call, tool = request.tool_call, request.tool
         args: dict[str, Any] = dict(call["args"])
-        named = tool
+        validated_tool = tool
         if tool is not None and not ProgramTool.is_callable_name(tool.name):
-            named = tool.model_copy(update={"name": "tool"})
-        if named is not None:
+            validated_tool = tool.model_copy(update={"name": "tool"})
+        if validated_tool is not None:
             try:
-                validated = self._prepared(named).validate_input(args)
+                validated = self._prepare_tool(validated_tool).validate_input(args)
             except CodeModeToolError as error:
-                return self._error(request, error.message)
+                return self._make_error_message(request, error.message)
             args = validated.json_value
-            stand_in = Capture(cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value).tool
+            stand_in = CapturingTool(cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value).tool
             request = request.override(tool=stand_in, tool_call=tool_call(call["name"], args, call["id"] or ""))
-        declared = {} if tool is None else annotations_of(tool)
-        if not any(self._approvals.asks_about(one, dict(args), declared) for one in names):
+        annotations = {} if tool is None else get_annotations(tool)
+        if not any(self._approvals.call_needs_approval(name, dict(args), annotations) for name in names):
             return request
-        why = f"needs a person's approval for this: only calls from {self.words.programs} can wait for one"
-        return self._error(request, f"{call['name']} {why}")
+        reason = f"needs a person's approval for this: only calls from {self.settings.program_noun} can wait for one"
+        return self._make_error_message(request, f"{call['name']} {reason}")
 
-    def _error(self, request: ToolCallRequest, text: str) -> ToolMessage:
+    def _make_error_message(self, request: ToolCallRequest, text: str) -> ToolMessage:
         # An agent ends after a tool whose results go to the user; this one goes to the model.
-        ends = request.tool is not None and request.tool.return_direct
-        name = next(iter(self._registered)) if ends else request.tool_call["name"]
+        ends_run = request.tool is not None and request.tool.return_direct
+        name = next(iter(self._surface_tools)) if ends_run else request.tool_call["name"]
         return ToolMessage(text, name=name, tool_call_id=request.tool_call["id"] or "", status="error")
 
-    def _prepared(self, tool: BaseTool) -> PreparedTool:
+    def _prepare_tool(self, tool: BaseTool) -> PreparedTool:
         """Return a tool made ready to validate, once for each."""
         with self._lock:
-            known = self._known.get(id(tool))
-            if known is None or known[0] is not tool:
-                known = self._known[id(tool)] = tool, PreparedTool.of(convert(tool, _never))
-                while len(self._known) > _MAX_KNOWN:
-                    self._known.popitem(last=False)
-            return known[1]
+            entry = self._prepared_tools.get(id(tool))
+            if entry is None or entry[0] is not tool:
+                entry = self._prepared_tools[id(tool)] = tool, PreparedTool.of(convert_tool(tool, _never_execute))
+                while len(self._prepared_tools) > _MAX_PREPARED_TOOLS:
+                    self._prepared_tools.popitem(last=False)
+            return entry[1]
 
-    def _face(self, hidden: Sequence[BaseTool]) -> Face:
-        return self._faces.of(self._key(hidden), hidden)
+    def _get_surface(self, program_tools: Sequence[BaseTool]) -> Surface:
+        return self._surfaces.get(self._make_surface_key(program_tools), program_tools)
 
-    def _key(self, hidden: Iterable[BaseTool]) -> tuple[Any, ...]:
+    def _make_surface_key(self, program_tools: Iterable[BaseTool]) -> tuple[Any, ...]:
         # What tools declare of themselves may change in them.
-        declared = annotations_of if self._approvals.are_declared else _nothing
-        return tuple((id(one), *sorted(declared(one).items())) for one in hidden)
+        get_declared = get_annotations if self._approvals.uses_declared_hints else _no_annotations
+        return tuple((id(tool), *sorted(get_declared(tool).items())) for tool in program_tools)
 
 
-def _with_update(given: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:
-    response = ModelResponse(result=[given]) if isinstance(given, BaseMessage) else given
+def _add_update(response: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:
+    response = ModelResponse(result=[response]) if isinstance(response, BaseMessage) else response
     return ExtendedModelResponse(model_response=response, command=Command(update=update))
 
 
-def _config_of(request: ToolCallRequest) -> RunnableConfig:
+def _get_config(request: ToolCallRequest) -> RunnableConfig:
     return cast("Any", request).runtime.config
 
 
-def _nothing(_tool: BaseTool) -> dict[str, Any]:
+def _no_annotations(_tool: BaseTool) -> dict[str, Any]:
     return {}
 
 
-def _never() -> None:
+def _never_execute() -> None:
     raise NotImplementedError
 
 
-async def _run_in_own_thread(work: Callable[[], ResultT]) -> ResultT:
+async def _run_in_own_thread(function: Callable[[], ResultT]) -> ResultT:
     """Run work in a thread that no tool can keep busy."""
-    with_context = partial(copy_context().run, work)
+    with_context = partial(copy_context().run, function)
     executor = ThreadPoolExecutor(1)
     try:
         return await asyncio.get_running_loop().run_in_executor(executor, with_context)

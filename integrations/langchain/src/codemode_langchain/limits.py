@@ -18,42 +18,46 @@ from langgraph.types import Command
 from codemode import CodeModeToolError, Interrupt, request_interrupt
 from codemode.plugins import forkable_lock
 
-from .pregel import Inside
+from .pregel import NodeContext
 
-CALLS = "code_mode_calls"
-END = "code_mode_end"
+CALLS_CHANNEL = "code_mode_calls"
+END_CHANNEL = "code_mode_end"
 LIMIT_KIND = "langchain-call-limit"
-_COUNTED = "counted"
-_THREAD = "thread_tool_call_count"
-_RUN = "run_tool_call_count"
-_ALL = "__all__"
+_COUNTED_KEY = "counted"
+_THREAD_COUNT_CHANNEL = "thread_tool_call_count"
+_RUN_COUNT_CHANNEL = "run_tool_call_count"
+_ALL_TOOLS_KEY = "__all__"
 
 Limit: TypeAlias = ToolCallLimitMiddleware[Any, Any]
 _lock = forkable_lock()
-_steps: weakref.WeakKeyDictionary[Any, tuple[int, _Step]] = weakref.WeakKeyDictionary()
+_step_calls: weakref.WeakKeyDictionary[Any, tuple[int, _StepCalls]] = weakref.WeakKeyDictionary()
 
 
-class _Step:
+class _StepCalls:
     """The nested calls that programs of one step have made in this process, by their ids; what stopped them all."""
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
-        self.stop: dict[str, Any] | None = None
+        self.stop_payload: dict[str, Any] | None = None
 
 
-class Limits:
+class NestedCallLimits:
     """The limits of an agent, for the nested calls of one program."""
 
-    def __init__(self, limits: Sequence[Limit], node: Inside, state: Any) -> None:
+    def __init__(self, limits: Sequence[Limit], node: NodeContext, state: Any) -> None:
         self._limits = limits
         self._node = node
-        self._before = {
-            _key(one): (_in(state, _THREAD).get(_key(one), 0), _in(state, _RUN).get(_key(one), 0)) for one in limits
+        self._counts_before = {
+            _limit_key(limit): (
+                _get_mapping(state, _THREAD_COUNT_CHANNEL).get(_limit_key(limit), 0),
+                _get_mapping(state, _RUN_COUNT_CHANNEL).get(_limit_key(limit), 0),
+            )
+            for limit in limits
         }
-        self._not_told = Counter[str]()
-        for calls in _in(state, CALLS).values():
-            self._not_told.update(calls)
-        self._own: dict[str, str] = {}
+        self._uncounted = Counter[str]()
+        for calls in _get_mapping(state, CALLS_CHANNEL).values():
+            self._uncounted.update(calls)
+        self._own_calls: dict[str, str] = {}
 
     def admit(self, tool: str, call_id: str) -> None:
         """Count a call that is about to be made; one that has been counted is not again.
@@ -61,62 +65,64 @@ class Limits:
         Raise `CodeModeToolError` for one that is too much, or pause the program for good where that ends the run.
         """
         with _lock:
-            step = self._step()
-            if step.stop is None and call_id not in (counted := self._counted(step)):
-                step.stop = self._refused(tool, counted)
-            if step.stop is None:
-                self._own[call_id] = step.calls[call_id] = tool
-        if step.stop is not None:
-            request_interrupt(step.stop)
+            step = self._get_step()
+            if step.stop_payload is None and call_id not in (counted_calls := self._list_counted_calls(step)):
+                step.stop_payload = self._find_exceeded_limit(tool, counted_calls)
+            if step.stop_payload is None:
+                self._own_calls[call_id] = step.calls[call_id] = tool
+        if step.stop_payload is not None:
+            request_interrupt(step.stop_payload)
 
-    def recall(self, calls: Mapping[str, str]) -> None:
+    def restore(self, calls: Mapping[str, str]) -> None:
         """Count calls that a process has made which ended in the middle: their tools, by their ids."""
         with _lock:
-            self._own.update(calls)
-            self._step().calls.update(calls)
+            self._own_calls.update(calls)
+            self._get_step().calls.update(calls)
 
     @property
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """What a part of the program keeps of the calls that it has made."""
         with _lock:
-            return {_COUNTED: dict(self._own)}
+            return {_COUNTED_KEY: dict(self._own_calls)}
 
-    def end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
+    def find_end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
         """Return what answers a program that was stopped for good, and the command that ends the agent's run.
 
         None for one that waits for a person. Raises `ToolCallLimitExceededError` where the limit says so.
         """
-        stop = next((one.payload for one in interrupt.requests if one.payload.get("kind") == LIMIT_KIND), None)
-        if stop is None:
+        stop_payload = next(
+            (request.payload for request in interrupt.requests if request.payload.get("kind") == LIMIT_KIND), None
+        )
+        if stop_payload is None:
             return None
-        exceeded: dict[str, Any] = dict(stop["exceeded"])
-        error = ToolCallLimitExceededError(**exceeded)
-        if stop["exit_behavior"] == "error":
+        exceeded_fields: dict[str, Any] = dict(stop_payload["exceeded"])
+        error = ToolCallLimitExceededError(**exceeded_fields)
+        if stop_payload["exit_behavior"] == "error":
             raise error
-        return _told(exceeded["tool_name"]), Command(update={END: str(error)})
+        return _limit_message(exceeded_fields["tool_name"]), Command(update={END_CHANNEL: str(error)})
 
-    def counted(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
+    def make_count_commands(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
         """Return the commands that tell the graph what all parts of a program have called."""
-        calls = {key: tool for record in records for key, tool in record.get(_COUNTED, {}).items()}
-        return [Command(update={CALLS: {tool_call_id: dict(Counter(calls.values()))}})] if calls else []
+        calls = {key: tool for record in records for key, tool in record.get(_COUNTED_KEY, {}).items()}
+        return [Command(update={CALLS_CHANNEL: {tool_call_id: dict(Counter(calls.values()))}})] if calls else []
 
-    def _refused(self, tool: str, counted: Mapping[str, str]) -> dict[str, Any] | None:
+    def _find_exceeded_limit(self, tool: str, counted_calls: Mapping[str, str]) -> dict[str, Any] | None:
         for limit in self._limits:
             if limit.tool_name not in (None, tool):
                 continue
-            made = Counter(counted.values()) + self._not_told
-            nested = 1 + (made.total() if limit.tool_name is None else made[tool])
-            thread, run = (before + nested for before in self._before[_key(limit)])
-            if not (_is_beyond(thread, limit.thread_limit) or _is_beyond(run, limit.run_limit)):
+            call_counts = Counter(counted_calls.values()) + self._uncounted
+            nested_count = 1 + (call_counts.total() if limit.tool_name is None else call_counts[tool])
+            thread_count, run_count = (before + nested_count for before in self._counts_before[_limit_key(limit)])
+            if not (_exceeds(thread_count, limit.thread_limit) or _exceeds(run_count, limit.run_limit)):
                 continue
             if limit.exit_behavior == "continue":
-                raise CodeModeToolError(_told(limit.tool_name))
+                raise CodeModeToolError(_limit_message(limit.tool_name))
             return {
                 "kind": LIMIT_KIND,
                 "exit_behavior": limit.exit_behavior,
                 "exceeded": {
-                    "thread_count": thread,
-                    "run_count": run,
+                    "thread_count": thread_count,
+                    "run_count": run_count,
                     "thread_limit": limit.thread_limit,
                     "run_limit": limit.run_limit,
                     "tool_name": limit.tool_name,
@@ -124,60 +130,68 @@ class Limits:
             }
         return None
 
-    def _step(self) -> _Step:
-        loop, number = self._node.place
-        found = _steps.get(loop)
-        if found is None or found[0] != number:
-            found = _steps[loop] = number, _Step()
-        return found[1]
+    def _get_step(self) -> _StepCalls:
+        loop, step_number = self._node.step_id
+        entry = _step_calls.get(loop)
+        if entry is None or entry[0] != step_number:
+            entry = _step_calls[loop] = step_number, _StepCalls()
+        return entry[1]
 
-    def _counted(self, step: _Step) -> dict[str, str]:
+    def _list_counted_calls(self, step: _StepCalls) -> dict[str, str]:
         """Return the calls of all programs of this step, by their ids, also those made before a pause."""
-        earlier = [_in(one, _COUNTED) for one in self._node.written_in_step() if isinstance(one, dict)]
-        return {key: tool for calls in earlier for key, tool in calls.items()} | step.calls
+        earlier_calls = [
+            _get_mapping(result, _COUNTED_KEY) for result in self._node.get_step_results() if isinstance(result, dict)
+        ]
+        return {key: tool for calls in earlier_calls for key, tool in calls.items()} | step.calls
 
 
-def passed_on(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
+def make_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
     """Return the update of the state that passes nested calls on to the counts of these limits."""
-    calls = _in(state, CALLS)
+    calls = _get_mapping(state, CALLS_CHANNEL)
     if not calls or not limits:
         return {}
-    made = Counter[str]()
-    for one in calls.values():
-        made.update(one)
-    thread, run = dict(_in(state, _THREAD)), dict(_in(state, _RUN))
-    for key in {_key(one) for one in limits}:
-        more = made.total() if key == _ALL else made[key]
-        thread[key], run[key] = thread.get(key, 0) + more, run.get(key, 0) + more
-    return {CALLS: dict.fromkeys(calls), _THREAD: thread, _RUN: run}
+    call_counts = Counter[str]()
+    for tool_counts in calls.values():
+        call_counts.update(tool_counts)
+    thread_counts, run_counts = (
+        dict(_get_mapping(state, _THREAD_COUNT_CHANNEL)),
+        dict(_get_mapping(state, _RUN_COUNT_CHANNEL)),
+    )
+    for key in {_limit_key(tool_counts) for tool_counts in limits}:
+        added_count = call_counts.total() if key == _ALL_TOOLS_KEY else call_counts[key]
+        thread_counts[key], run_counts[key] = (
+            thread_counts.get(key, 0) + added_count,
+            run_counts.get(key, 0) + added_count,
+        )
+    return {CALLS_CHANNEL: dict.fromkeys(calls), _THREAD_COUNT_CHANNEL: thread_counts, _RUN_COUNT_CHANNEL: run_counts}
 
 
-def end_in(state: Any) -> str | None:
+def get_end_message(state: Any) -> str | None:
     """Return what is said in the model's place where a limit has ended the run."""
-    return _value(state, END) or None
+    return _get_value(state, END_CHANNEL) or None
 
 
-def limits_among(listed: Iterable[Any]) -> list[Limit]:
+def find_limits(middleware: Iterable[Any]) -> list[Limit]:
     """Return the limits among the middleware of an agent."""
-    return [one for one in listed if isinstance(one, ToolCallLimitMiddleware)]
+    return [item for item in middleware if isinstance(item, ToolCallLimitMiddleware)]
 
 
-def _told(tool_name: str | None) -> str:
-    what = "make additional tool calls" if tool_name is None else f"call {tool_name!r} again"
-    return f"Tool call limit exceeded. Do not {what}."
+def _limit_message(tool_name: str | None) -> str:
+    action = "make additional tool calls" if tool_name is None else f"call {tool_name!r} again"
+    return f"Tool call limit exceeded. Do not {action}."
 
 
-def _key(limit: Any) -> str:
-    return limit.tool_name or _ALL
+def _limit_key(limit: Any) -> str:
+    return limit.tool_name or _ALL_TOOLS_KEY
 
 
-def _is_beyond(count: int, limit: int | None) -> bool:
+def _exceeds(count: int, limit: int | None) -> bool:
     return limit is not None and count > limit
 
 
-def _in(state: Any, key: str) -> Mapping[str, Any]:
-    return _value(state, key) or {}
+def _get_mapping(state: Any, key: str) -> Mapping[str, Any]:
+    return _get_value(state, key) or {}
 
 
-def _value(state: Any, key: str) -> Any:
+def _get_value(state: Any, key: str) -> Any:
     return cast("Any", state).get(key) if isinstance(state, Mapping) else getattr(state, key, None)

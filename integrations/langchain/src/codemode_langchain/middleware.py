@@ -17,30 +17,39 @@ from codemode.stores import StoreLike
 from codemode.types import InvalidConfigError
 
 from .approvals import ApprovalRules, Caller, InterruptMode
-from .code_call import CodeCallFace, ScriptContext, no_tools
-from .exec_wait import EXEC, NAMES, ExecWaitFace, ExecWaitTool, PairRules
-from .faces import Face, as_tools, for_agents
-from .graph_state import graph_state, in_graph, place_in
-from .hiding_middleware import Handler, HidingMiddleware, OfAnObject, Result
-from .tool import NAME, CodeModeFace, CodeModeTool
-from .tool_selection import CheckedRequest, HidingWords, InPrograms, Kept, Offer, name_of, offered_name, shown_to
+from .code_call import CodeCallSurface, ScriptContext, create_empty_toolset
+from .exec_wait import EXEC_NAME, TOOL_NAMES, ExecWaitConfig, ExecWaitSurface, ExecWaitTool
+from .faces import Surface, make_options, to_tools
+from .graph_state import get_graph_state, make_state_backend, use_graph_state
+from .hiding_middleware import Handler, InstanceOnlyProperty, Result, SurfaceMiddleware
+from .tool import TOOL_NAME, CodeModeSurface, CodeModeTool
+from .tool_selection import (
+    AllowedTools,
+    ProgramToolSelector,
+    SurfaceMiddlewareSettings,
+    ToolCheckedRequest,
+    ToolSelector,
+    get_model_tool_name,
+    get_shown_tools,
+    get_tool_name,
+)
 
 if TYPE_CHECKING:
     from codemode import ExecWaitTools, NamespaceRegistry
 
 
-_WORDS = HidingWords(
-    kind="CodeModeMiddleware",
-    programs="programs",
-    runs=NAME,
-    limit="{'execution_policy': {'max_bridge_requests': ...}}",
-    taken="another tool of the agent is called {name} too: give it another name",
-    is_own=NAME.__eq__,
+_CODE_MODE_SETTINGS = SurfaceMiddlewareSettings(
+    middleware_name="CodeModeMiddleware",
+    program_noun="programs",
+    run_tool_name=TOOL_NAME,
+    call_limit_option="{'execution_policy': {'max_bridge_requests': ...}}",
+    name_conflict_message="another tool of the agent is called {name} too: give it another name",
+    is_surface_tool_name=TOOL_NAME.__eq__,
     adopts_reviews=True,
 )
 
 
-class CodeModeMiddleware(HidingMiddleware):
+class CodeModeMiddleware(SurfaceMiddleware):
     """Shows the model ``codeMode`` in place of the agent's tools, except those in ``keep``.
 
     ``keep`` are tools that the model goes on calling directly, ``tools`` those that programs call: names, a mapping
@@ -65,8 +74,8 @@ class CodeModeMiddleware(HidingMiddleware):
         self,
         *,
         options: CodeModeOptions | Mapping[str, Any] | None = None,
-        tools: InPrograms | None = None,
-        keep: Kept = (),
+        tools: ProgramToolSelector | None = None,
+        keep: ToolSelector = (),
         approve: ApprovalRules | None = None,
         pool: WorkerPool | None = None,
         interrupt_mode: InterruptMode | None = None,
@@ -75,42 +84,42 @@ class CodeModeMiddleware(HidingMiddleware):
         library: ProgramLibrary | None = None,
     ) -> None:
         self._library = library
-        given = for_agents(options, pool=pool, listing=listing, store=store)
-        self._options = given.having(state=in_graph) if given.state is None else given
+        agent_options = make_options(options, pool=pool, listing=listing, store=store)
+        self._options = agent_options.having(state=use_graph_state) if agent_options.state is None else agent_options
         self._pool = pool
-        super().__init__(_WORDS, keep, approve, interrupt_mode, tools)
+        super().__init__(_CODE_MODE_SETTINGS, keep, approve, interrupt_mode, tools)
 
-    def _made_face(self, tools: Sequence[BaseTool]) -> Face:
-        return CodeModeFace(tools, self._options, self._approvals, self._pool, self._library)
+    def _make_surface(self, tools: Sequence[BaseTool]) -> Surface:
+        return CodeModeSurface(tools, self._options, self._approvals, self._pool, self._library)
 
-    def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:
-        is_in_graph = self._options.state is in_graph
-        state = graph_state(cast("Any", request).runtime.config, request.state) if is_in_graph else None
-        place = place_in(state, request.tool_call["id"] or "") if is_in_graph else None
-        return CodeModeTool(cast("CodeModeFace", face), caller, place)
+    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
+        uses_graph_state = self._options.state is use_graph_state
+        state = get_graph_state(cast("Any", request).runtime.config, request.state) if uses_graph_state else None
+        backend = make_state_backend(state, request.tool_call["id"] or "") if uses_graph_state else None
+        return CodeModeTool(cast("CodeModeSurface", surface), caller, backend)
 
-    def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
+    def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         name, tool = request.tool_call["name"], request.tool
-        shown, gated = shown_to(request), any(map(self._approvals.may_ask, names))
+        shown_tools, may_need_approval = get_shown_tools(request), any(map(self._approvals.may_need_approval, names))
         if (
-            not gated
-            and shown is not None
-            and names <= {one for one in shown["native"] if not self._is_kept(one, request)}
+            not may_need_approval
+            and shown_tools is not None
+            and names <= {name for name in shown_tools["native"] if not self._is_called_directly(name, request)}
         ):
             # A provider's own tool, whose calls other middleware or the tool node serves.
             return None
-        in_programs = tool is not None if shown is None else name in shown["programs"]
-        if tool is None and not gated and not in_programs:
+        is_program_tool = tool is not None if shown_tools is None else name in shown_tools["programs"]
+        if tool is None and not may_need_approval and not is_program_tool:
             # Nobody here knows it: middleware listed later may, else the tool node says what there is.
             return None
-        if in_programs:
-            return self._error(
+        if is_program_tool:
+            return self._make_error_message(
                 request, f"{name} is not called directly: call it from a program, as tools.{name}(input)"
             )
-        return self._error(request, f"{name} is not among the tools of this step")
+        return self._make_error_message(request, f"{name} is not among the tools of this step")
 
 
-class CodeCallMiddleware(HidingMiddleware):
+class CodeCallMiddleware(SurfaceMiddleware):
     """Shows the model search, describe, execute and, where direct calls are enabled, invoke.
 
     They stand in place of the agent's tools, except those named in ``keep`` and what ``options`` leave visible.
@@ -128,7 +137,7 @@ class CodeCallMiddleware(HidingMiddleware):
         self,
         *,
         options: CodeCallOptions | Mapping[str, Any] | None = None,
-        keep: Kept = (),
+        keep: ToolSelector = (),
         approve: ApprovalRules | None = None,
         script_context: ScriptContext | None = None,
         pool: WorkerPool | None = None,
@@ -136,65 +145,67 @@ class CodeCallMiddleware(HidingMiddleware):
         store: StoreLike | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
-        self._core = no_tools(options, pool, store, library)
-        self._newest: CodeCallFace | None = None
+        self._empty_toolset = create_empty_toolset(options, pool, store, library)
+        self._latest_surface: CodeCallSurface | None = None
         self._script_context = script_context
-        search, _, execute, *_ = [one.name for one in self._core.tools]
+        search, _, execute, *_ = [tool.name for tool in self._empty_toolset.tools]
         self._advice = f"find tools with {search} and call them in a script of {execute}"
-        words = HidingWords(
-            kind="CodeCallMiddleware",
-            programs="scripts",
-            runs=execute,
-            limit="{'vm': {'max_steps': ...}}",
-            taken="another tool of the agent is called {name}, as the tools of CodeCall are: give it another name",
-            is_own=CodeCallOptions.is_meta_tool_name,
+        settings = SurfaceMiddlewareSettings(
+            middleware_name="CodeCallMiddleware",
+            program_noun="scripts",
+            run_tool_name=execute,
+            call_limit_option="{'vm': {'max_steps': ...}}",
+            name_conflict_message=(
+                "another tool of the agent is called {name}, as the tools of CodeCall are: give it another name"
+            ),
+            is_surface_tool_name=CodeCallOptions.is_meta_tool_name,
         )
-        super().__init__(words, keep, approve, interrupt_mode)
+        super().__init__(settings, keep, approve, interrupt_mode)
 
-    def _made_face(self, tools: Sequence[BaseTool]) -> CodeCallFace:
+    def _make_surface(self, tools: Sequence[BaseTool]) -> CodeCallSurface:
         # What was indexed and embedded for another step, or for another conversation, is not again.
-        self._newest = CodeCallFace(tools, self._core, self._approvals, self._newest)
-        return self._newest
+        self._latest_surface = CodeCallSurface(tools, self._empty_toolset, self._approvals, self._latest_surface)
+        return self._latest_surface
 
-    def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:
-        make, runtime = self._script_context, cast("Any", request).runtime
-        script_context = None if make is None else partial(make, runtime)
-        return cast("CodeCallFace", face).own_tool(request.tool_call["name"], caller, script_context)
+    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
+        make_context, runtime = self._script_context, cast("Any", request).runtime
+        script_context = None if make_context is None else partial(make_context, runtime)
+        return cast("CodeCallSurface", surface).make_meta_tool(request.tool_call["name"], caller, script_context)
 
-    def _seen_alone(self, tools: Iterable[Any]) -> frozenset[str]:
-        face = cast("CodeCallFace", self._face(self._hidden(as_tools(tools))))
-        alone = frozenset(name for name in face.visible() if name not in face.awaiting)
-        self._approvals.refuse_alone(alone)
-        return alone
+    def _list_visible_only(self, tools: Iterable[Any]) -> frozenset[str]:
+        surface = cast("CodeCallSurface", self._get_surface(self._select_program_tools(to_tools(tools))))
+        visible_only = frozenset(name for name in surface.visible_names() if name not in surface.async_core)
+        self._approvals.reject_unindexed(visible_only)
+        return visible_only
 
-    def _may_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
-        shown = shown_to(request)
-        visible = self._visible(request) if shown is None else shown["native"]
-        return all(self._is_kept(name, request) or name in visible for name in names)
+    def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
+        shown_tools = get_shown_tools(request)
+        visible_names = self._get_visible_names(request) if shown_tools is None else shown_tools["native"]
+        return all(self._is_called_directly(name, request) or name in visible_names for name in names)
 
-    def _visible(self, request: ToolCallRequest) -> Collection[str]:
-        return self._face(self._called_from(request)[1]).visible()
+    def _get_visible_names(self, request: ToolCallRequest) -> Collection[str]:
+        return self._get_surface(self._find_step_tools(request)[1]).visible_names()
 
-    def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
+    def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
         # The tool node would list all that there is, hidden or not.
         name = request.tool_call["name"]
-        return self._error(request, f"there is no tool {name!r} to call directly: {self._advice}")
+        return self._make_error_message(request, f"there is no tool {name!r} to call directly: {self._advice}")
 
 
-_EXEC_WAIT_WORDS = HidingWords(
-    kind="ExecWaitMiddleware",
-    programs="programs",
-    runs=EXEC,
-    limit="{'maxToolCalls': ...}",
-    taken="{name} cannot stand beside the pair",
-    is_own=NAMES.__contains__,
-    is_callable=lambda _name: True,  # by its id
-    keep="direct",
+_EXEC_WAIT_SETTINGS = SurfaceMiddlewareSettings(
+    middleware_name="ExecWaitMiddleware",
+    program_noun="programs",
+    run_tool_name=EXEC_NAME,
+    call_limit_option="{'maxToolCalls': ...}",
+    name_conflict_message="{name} cannot stand beside the pair",
+    is_surface_tool_name=TOOL_NAMES.__contains__,
+    is_callable_name=lambda _name: True,  # by its id
+    keep_option="direct",
     counts_calls=False,
 )
 
 
-class ExecWaitMiddleware(HidingMiddleware):
+class ExecWaitMiddleware(SurfaceMiddleware):
     """Shows the model exec and wait in place of the agent's tools, except those named in ``direct``.
 
     ``sources`` are further tools, as `codemode.create_exec_wait_tools` takes them: of plugins, clients, and connected
@@ -226,29 +237,29 @@ class ExecWaitMiddleware(HidingMiddleware):
         library: ProgramLibrary | None = None,
         interrupt_mode: InterruptMode = "per_call",
     ) -> None:
-        given = ExecWaitOptions.from_config(options, agent)
-        self.is_enabled = given.enabled or not given.says("enabled")
-        kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
-        self._rules = PairRules(given, sources, settings=settings, pool=pool, **kept)
-        self._newest: ExecWaitFace | None = None
-        super().__init__(_EXEC_WAIT_WORDS, _named(direct), approve, interrupt_mode)
+        exec_wait_options = ExecWaitOptions.from_config(options, agent)
+        self.is_enabled = exec_wait_options.enabled or not exec_wait_options.says("enabled")
+        create_options = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
+        self._config = ExecWaitConfig(exec_wait_options, sources, settings=settings, pool=pool, **create_options)
+        self._latest_surface: ExecWaitSurface | None = None
+        super().__init__(_EXEC_WAIT_SETTINGS, _to_names(direct), approve, interrupt_mode)
         if not self.is_enabled:
             self.state_schema = AgentState
 
-    @OfAnObject
+    @InstanceOnlyProperty
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The tools that the agent gets from here."""
         return super().tools if self.is_enabled else []
 
     async def aclose(self) -> None:
         """End every program that waits; those that a store keeps are given back, for others to go on with."""
-        for pair in self._pairs():
-            await pair.aclose()
-        await self._rules.aclose()
+        for exec_wait_tools in self._list_exec_wait_tools():
+            await exec_wait_tools.aclose()
+        await self._config.aclose()
 
     async def abort(self, thread_id: str) -> int:
         """End the programs of a thread, with their calls; return how many there were."""
-        return sum([await pair.abort(thread_id) for pair in self._pairs()])
+        return sum([await exec_wait_tools.abort(thread_id) for exec_wait_tools in self._list_exec_wait_tools()])
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Show the model the pair."""
@@ -268,57 +279,69 @@ class ExecWaitMiddleware(HidingMiddleware):
         """Run a program or go on with one; leave calls of direct tools alone, and refuse those of all others."""
         return await (super().awrap_tool_call(request, handler) if self.is_enabled else handler(request))
 
-    def _pairs(self) -> list[ExecWaitTools]:
-        faces = cast("list[ExecWaitFace]", [*self._faces.all(), *self._rules.waiting.faces()])
-        return [*{id(one): one.pair for one in faces}.values()]
+    def _list_exec_wait_tools(self) -> list[ExecWaitTools]:
+        surfaces = cast(
+            "list[ExecWaitSurface]", [*self._surfaces.list_surfaces(), *self._config.waiting.list_surfaces()]
+        )
+        return [*{id(surface): surface.exec_wait_tools for surface in surfaces}.values()]
 
-    def _made_face(self, tools: Sequence[BaseTool]) -> ExecWaitFace:
+    def _make_surface(self, tools: Sequence[BaseTool]) -> ExecWaitSurface:
         # What two steps have in common is converted once.
-        self._newest = ExecWaitFace(tools, self._rules, self._approvals, self._newest)
-        return self._newest
+        self._latest_surface = ExecWaitSurface(tools, self._config, self._approvals, self._latest_surface)
+        return self._latest_surface
 
-    def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:
-        return cast("ExecWaitFace", face).own_tool(request.tool_call["name"], request.tool_call["args"], caller)
+    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
+        return cast("ExecWaitSurface", surface).make_exec_wait_tool(
+            request.tool_call["name"], request.tool_call["args"], caller
+        )
 
-    def _offered(self, face: Face) -> Sequence[BaseTool]:
-        return () if cast("ExecWaitFace", face).is_empty else face.offered()
+    def _build_tools(self, surface: Surface) -> Sequence[BaseTool]:
+        return () if cast("ExecWaitSurface", surface).is_empty else surface.build_tools()
 
-    def _shown(
+    def _make_model_request(
         self, request: ModelRequest[Any], registered: Iterable[BaseTool]
     ) -> tuple[ModelRequest[Any], dict[str, Any]]:
-        own = [one for one in request.tools if not isinstance(one, BaseTool)]
-        if unnamed := [name for name in map(offered_name, own) if name not in self._chosen.kept_names]:
+        provider_tools = [tool for tool in request.tools if not isinstance(tool, BaseTool)]
+        if unnamed_tools := [
+            name for name in map(get_model_tool_name, provider_tools) if name not in self._selection.kept_names
+        ]:
             raise InvalidConfigError(
-                f"{unnamed[0]!r} is a tool of the model's provider, which no program can call: name it in direct"
+                f"{unnamed_tools[0]!r} is a tool of the model's provider, which no program can call: name it in direct"
             )
-        shown, update = super()._shown(request, registered)
-        if not any(map(self._is_of_pair, shown.tools)):
-            return shown, update
-        return CheckedRequest.of(shown, Offer(shown.tools, request.response_format, self.words.kind)), update
+        model_request, update = super()._make_model_request(request, registered)
+        if not any(map(self._is_exec_wait_tool, model_request.tools)):
+            return model_request, update
+        return ToolCheckedRequest.of(
+            model_request, AllowedTools(model_request.tools, request.response_format, self.settings.middleware_name)
+        ), update
 
-    def _is_of_pair(self, one: Any) -> bool:
-        return isinstance(one, ExecWaitTool) and one.name in NAMES
+    def _is_exec_wait_tool(self, tool: Any) -> bool:
+        return isinstance(tool, ExecWaitTool) and tool.name in TOOL_NAMES
 
-    def _refuse_others_of_its_names(self, tools: Iterable[Any]) -> None:
+    def _reject_name_conflicts(self, tools: Iterable[Any]) -> None:
         """Refuse none: a tool called exec is one of the catalog. In ``direct`` it is refused as it is named."""
 
-    def _called_alike(self, tools: Iterable[Any]) -> Collection[str]:
-        return {name for one in tools if not self._is_own(one) and (name := name_of(one)) in NAMES}
+    def _list_same_named(self, tools: Iterable[Any]) -> Collection[str]:
+        return {
+            name for tool in tools if not self._is_surface_tool(tool) and (name := get_tool_name(tool)) in TOOL_NAMES
+        }
 
-    def _unknown_rules(self, there: Collection[str], hidden: Sequence[BaseTool]) -> list[str]:
-        if self._approvals.names.issubset(there):
+    def _describe_unknown_rules(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:
+        if self._approvals.rule_names.issubset(known_names):
             return []  # without a look at ids, for which a surface is made
-        face = cast("ExecWaitFace", self._face(hidden))
-        return self._approvals.unknown({*there, *face.known_names()}, face.may_have)
+        surface = cast("ExecWaitSurface", self._get_surface(program_tools))
+        return self._approvals.describe_unknown_rules({*known_names, *surface.list_rule_names()}, surface.may_have_tool)
 
-    def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
+    def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
         # The tool node would list all that there is, hidden or not.
         name = request.tool_call["name"]
-        return self._error(request, f"there is no tool {name!r} to call directly: call it in a program of {EXEC}")
+        return self._make_error_message(
+            request, f"there is no tool {name!r} to call directly: call it in a program of {EXEC_NAME}"
+        )
 
 
-def _named(direct: Any) -> Any:
+def _to_names(direct: Any) -> Any:
     """Return the names of tools that are given by name or as they are."""
     if isinstance(direct, str) or not isinstance(direct, Iterable):
         return direct
-    return [one if isinstance(one, str) else name_of(one) for one in cast("Iterable[Any]", direct)]
+    return [item if isinstance(item, str) else get_tool_name(item) for item in cast("Iterable[Any]", direct)]

@@ -20,21 +20,28 @@ from langchain_core.tools import BaseTool, ToolException
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
 from codemode.plugins import forkable_lock, protect_integers
 
-from .answers import NestedAnswers, interrupt_id
+from .answers import NestedAnswers, compute_interrupt_id
 from .approvals import Caller
 from .arguments import Arguments
-from .checkpoints import Beginning, Left
-from .conversion import ONLY_AWAITED, Capture, guest_value, is_only_awaited, told, tool_call
-from .graph import number_of, renumbered
-from .graph_state import Pairs, Writes, kept, own_state, pairs_of, readdressed
+from .checkpoints import CallOutput, StartMarker
+from .conversion import ASYNC_ONLY_MESSAGE, CapturingTool, format_error, is_async_only, to_program_value, tool_call
+from .graph import compute_task_number, number_tasks
+from .graph_state import (
+    ChannelWrites,
+    NestedWrites,
+    list_writes,
+    make_state_access,
+    readdress_answer,
+    readdress_commands,
+)
 from .pregel import (
     NAMESPACE,
     RESUME_MAP,
     SCRATCHPAD,
-    command_in,
-    inside,
-    interrupts_in,
-    is_wrong_answer,
+    get_interrupts,
+    get_node_context,
+    get_parent_command,
+    is_invalid_resume,
     take_interrupts,
 )
 
@@ -61,41 +68,45 @@ class NestedScratchpad:
     """
 
     key: str
-    writes: Writes
+    writes: NestedWrites
     answers: Sequence[Sequence[Answer]] = ()
     is_newly_answered: bool = False
-    _asked: int = field(default=0, init=False)
+    _asked_count: int = field(default=0, init=False)
 
     @property
-    def asked_itself(self) -> bool:
+    def has_own_interrupt(self) -> bool:
         """True when the tool has asked more than was answered: the interrupt it raised is its own."""
-        return self._asked > len(self._own_answers)
+        return self._asked_count > len(self._own_answers)
 
-    def applied_to(self, config: RunnableConfig) -> RunnableConfig:
+    def apply_to(self, config: RunnableConfig) -> RunnableConfig:
         """Return the configuration for the nested call; unchanged outside a node."""
-        node = inside(config)
-        if node is None:
+        node_context = get_node_context(config)
+        if node_context is None:
             return config
-        first = number_of("nested", self.key)
+        first_number = compute_task_number("nested", self.key)
         # A graph inside the tool remembers its earlier answers, and finds the newest in a map. LangGraph gives what it
         # finds there to a node that has taken it already, as the answer to the node's next question.
-        given = self.answers[-1] if self.is_newly_answered and self.answers else ()
-        newest = [answer for answer in given if not answer.is_own]
-        answers = self._foreign_answers
-        nested = NestedAnswers(answers, {answer.shown: answer.value for answer in newest})
-        in_tasks = partial(_answered, answers=answers, nested=nested)
-        configurable = renumbered(config, itertools.count(first).__next__, hide=False, wrap=in_tasks)
+        newest_batch = self.answers[-1] if self.is_newly_answered and self.answers else ()
+        newest_foreign = [answer for answer in newest_batch if not answer.is_own]
+        foreign_answers = self._foreign_answers
+        nested_answers = NestedAnswers(foreign_answers, {answer.shown: answer.value for answer in newest_foreign})
+        wrap_task = partial(_wrap_task_function, answers=foreign_answers, nested_answers=nested_answers)
+        configurable = number_tasks(config, itertools.count(first_number).__next__, hide=False, wrap=wrap_task)
         scratchpad = replace(
-            node.scratchpad,
-            call_counter=itertools.count(first).__next__,
-            subgraph_counter=itertools.count(first).__next__,
+            node_context.scratchpad,
+            call_counter=itertools.count(first_number).__next__,
+            subgraph_counter=itertools.count(first_number).__next__,
             interrupt_counter=self._next_interrupt,
             resume=self._own_answers,
-            get_null_resume=nested,
+            get_null_resume=nested_answers,
         )
-        by_id = {answer.inside: answer.value for answer in newest}
-        own = {SCRATCHPAD: scratchpad, **own_state(node, self.writes), RESUME_MAP: by_id}
-        return cast("RunnableConfig", {**config, "configurable": {**configurable, **own}})
+        newest_by_id = {answer.inside: answer.value for answer in newest_foreign}
+        configurable_fields = {
+            SCRATCHPAD: scratchpad,
+            **make_state_access(node_context, self.writes),
+            RESUME_MAP: newest_by_id,
+        }
+        return cast("RunnableConfig", {**config, "configurable": {**configurable, **configurable_fields}})
 
     @property
     def _own_answers(self) -> list[Any]:
@@ -106,26 +117,28 @@ class NestedScratchpad:
         return {answer.inside: answer.value for batch in self.answers for answer in batch if not answer.is_own}
 
     def _next_interrupt(self) -> int:
-        self._asked += 1
-        return self._asked - 1
+        self._asked_count += 1
+        return self._asked_count - 1
 
 
-def _answered(function: Callable[..., Any], answers: Mapping[str, Any], nested: NestedAnswers) -> Callable[..., Any]:
+def _wrap_task_function(
+    function: Callable[..., Any], answers: Mapping[str, Any], nested_answers: NestedAnswers
+) -> Callable[..., Any]:
     """Let the function of a task that a nested call starts find its answers, and keep its questions to that call.
 
     The task belongs to the node of codeMode, which would report what it asks beside what the call asks.
     """
     from langgraph.config import get_config
 
-    def find() -> None:
+    def add_answers() -> None:
         configurable = cast("Any", get_config())["configurable"]
-        scratchpad = configurable[SCRATCHPAD] = replace(configurable[SCRATCHPAD], get_null_resume=nested)
-        while (place := interrupt_id(configurable[NAMESPACE], len(scratchpad.resume))) in answers:
-            scratchpad.resume.append(answers[place])
+        scratchpad = configurable[SCRATCHPAD] = replace(configurable[SCRATCHPAD], get_null_resume=nested_answers)
+        while (interrupt_key := compute_interrupt_id(configurable[NAMESPACE], len(scratchpad.resume))) in answers:
+            scratchpad.resume.append(answers[interrupt_key])
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        find()
+        add_answers()
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -134,7 +147,7 @@ def _answered(function: Callable[..., Any], answers: Mapping[str, Any], nested: 
 
     @wraps(function)
     async def arun(*args: Any, **kwargs: Any) -> Any:
-        find()
+        add_answers()
         try:
             return await function(*args, **kwargs)
         except Exception as error:
@@ -147,37 +160,37 @@ def _answered(function: Callable[..., Any], answers: Mapping[str, Any], nested: 
 # Knows neither the checkpoint nor how a pause reaches a person.
 
 INTERRUPT_KIND = "langgraph-interrupt"
-BEGUN_KIND = "langgraph-begun"
-_STOPPED = (
+STARTED_EARLIER_KIND = "langgraph-begun"
+_STOPPED_MESSAGE = (
     "this program was cut off in the middle; which calls had happened is not known, and a person decided not to run it"
     " again"
 )
 
-_CANNOT_ASK = (
+_CANNOT_ASK_MESSAGE = (
     "this tool asks a person by itself, with interrupt(), which a parked program cannot wait for: gate it with approve"
 )
 
 
 @dataclass
-class Made:
+class MadeCall:
     """One call that was made: of which tool, with which arguments as everybody is shown them, and how it ended."""
 
     tool: str
     args: Mapping[str, Any]
     status: Literal["success", "error", "unfinished"] = "unfinished"
 
-    def listed(self, tool_call_id: str) -> dict[str, Any]:
+    def to_dict(self, tool_call_id: str) -> dict[str, Any]:
         """Return it as plain JSON; integers beyond 2^53 are text, with their places, for a checkpoint holds not all."""
-        told = {"tool": self.tool, "tool_call_id": tool_call_id, "args": self.args, "status": self.status}
-        return protect_integers(told)
+        fields = {"tool": self.tool, "tool_call_id": tool_call_id, "args": self.args, "status": self.status}
+        return protect_integers(fields)
 
 
-class WrongAnswer(Exception):  # noqa: N818 - an answer, not a failure of this code
+class InvalidAnswerError(Exception):
     """The newest answer does not fit the schema that the tool's ``interrupt()`` gave."""
 
 
 @dataclass
-class NestedRun:
+class NestedCalls:
     """Serves the nested calls of one part of a program.
 
     ``answers`` are what people answered to interrupts inside calls, in batches, ``responses`` what they gave in a
@@ -197,235 +210,249 @@ class NestedRun:
     answers: Mapping[str, Sequence[Sequence[Answer]]] = field(default_factory=dict[str, Sequence[Sequence[Answer]]])
     responses: Mapping[str, str] = field(default_factory=dict[str, str])
     newly_answered: frozenset[str] = frozenset()
-    earlier: Sequence[Any] = ()
-    beginning: Beginning | None = None
+    earlier_commands: Sequence[Any] = ()
+    start_marker: StartMarker | None = None
     is_stopped: bool = False
-    left: dict[str, Left] = field(default_factory=dict[str, Left])
-    keep: Callable[[str, Left], None] | None = None
-    akeep: Callable[[str, Left], Awaitable[None]] | None = None
-    names: dict[str, str] = field(default_factory=dict[str, str])
+    outputs: dict[str, CallOutput] = field(default_factory=dict[str, CallOutput])
+    save_output: Callable[[str, CallOutput], None] | None = None
+    asave_output: Callable[[str, CallOutput], Awaitable[None]] | None = None
+    display_names: dict[str, str] = field(default_factory=dict[str, str])
     outer_tool_call_id: str | None = None
     can_ask: bool = True
-    made: dict[str, Made] = field(default_factory=dict[str, Made], init=False)
-    _next: NestedRun | None = field(default=None, init=False)
+    made_calls: dict[str, MadeCall] = field(default_factory=dict[str, MadeCall], init=False)
+    _successor: NestedCalls | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=forkable_lock, init=False)
 
     def run(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
         """Make one call; it may block."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
-        if self.beginning is not None:
-            self._begin(is_first=self.beginning.is_first())
-        self._admit(tool, context)
+        if self.start_marker is not None:
+            self._check_start(is_first=self.start_marker.is_first())
+        self._check_limits(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
-        attempt = _Attempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
+        attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
-            with self._noted(attempt):
-                return self._ended(attempt)
+            with self._recorded(attempt):
+                return self._run_attempt(attempt)
         finally:
-            if self.keep is not None and (left := self.left.get(context.tool_call_id)):
-                self.keep(context.tool_call_id, left)
+            if self.save_output is not None and (output := self.outputs.get(context.tool_call_id)):
+                self.save_output(context.tool_call_id, output)
 
     async def arun(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
         """Make one call without blocking."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
-        if self.beginning is not None:
-            self._begin(is_first=await self.beginning.ais_first())
-        self._admit(tool, context)
+        if self.start_marker is not None:
+            self._check_start(is_first=await self.start_marker.ais_first())
+        self._check_limits(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
-        attempt = _Attempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
+        attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
-            with self._noted(attempt):
-                return await self._aended(attempt)
+            with self._recorded(attempt):
+                return await self._arun_attempt(attempt)
         finally:
-            if self.akeep is not None and (left := self.left.get(context.tool_call_id)):
-                await self.akeep(context.tool_call_id, left)
+            if self.asave_output is not None and (output := self.outputs.get(context.tool_call_id)):
+                await self.asave_output(context.tool_call_id, output)
 
-    def hand_over(self, waiting: Collection[str]) -> list[Left]:
+    def take_finished_outputs(self, waiting_ids: Collection[str]) -> list[CallOutput]:
         """Take what calls left that do not wait, the oldest first: one that runs anew leaves it again."""
         with self._lock:
-            ended = {key: left for key, left in self.left.items() if key not in waiting and left.asked is None}
-            self.left = {key: left for key, left in self.left.items() if key not in ended}
-            self.earlier = (*self.earlier, *(command for left in ended.values() for command in left.commands))
-            return [*ended.values()]
+            finished = {
+                key: output for key, output in self.outputs.items() if key not in waiting_ids and output.asked is None
+            }
+            self.outputs = {key: output for key, output in self.outputs.items() if key not in finished}
+            self.earlier_commands = (
+                *self.earlier_commands,
+                *(command for output in finished.values() for command in output.commands),
+            )
+            return [*finished.values()]
 
-    def pass_on(self, other: NestedRun) -> None:
+    def hand_over(self, other: NestedCalls) -> None:
         """Let another outer call go on with this program: what its calls leave from now on is left there."""
         with self._lock:
-            left, self.left, self._next = self.left, {}, other
-        other.names = self.names
+            outputs, self.outputs, self._successor = self.outputs, {}, other
+        other.display_names = self.display_names
         other.answers = {**self.answers, **other.answers}
         other.responses = {**self.responses, **other.responses}
-        for call_id, one in left.items():
-            other.leave(call_id, self._readdressed(one, other))
+        for call_id, output in outputs.items():
+            other.add_output(call_id, self._readdress_output(output, other))
 
     @property
-    def has_begun(self) -> bool:
+    def has_checked_start(self) -> bool:
         """True once a call has looked here whether the part had begun before."""
-        return self.beginning is not None and self.beginning.is_noted
+        return self.start_marker is not None and self.start_marker.was_checked
 
     @property
-    def asked(self) -> dict[str, Mapping[str, Any]]:
+    def waiting_questions(self) -> dict[str, Mapping[str, Any]]:
         """What calls ask while they wait, by their ids."""
         with self._lock:
-            return {call_id: left.asked for call_id, left in self.left.items() if left.asked is not None}
+            return {call_id: output.asked for call_id, output in self.outputs.items() if output.asked is not None}
 
     @contextmanager
-    def _noted(self, attempt: _Attempt) -> Generator[None]:
+    def _recorded(self, attempt: _CallAttempt) -> Generator[None]:
         call = attempt.call
-        made = self.made[str(call["id"])] = Made(call["name"], call["args"])
+        made_call = self.made_calls[str(call["id"])] = MadeCall(call["name"], call["args"])
         try:
             yield
         except Exception:
-            made.status = "error"
+            made_call.status = "error"
             raise
-        made.status = "success"
+        made_call.status = "success"
 
-    def _ended(self, attempt: _Attempt) -> Any:
+    def _run_attempt(self, attempt: _CallAttempt) -> Any:
         try:
-            return attempt.finished(self._call(attempt))
-        except WrongAnswer:
-            attempt = attempt.without_newest_answers()
-            return attempt.finished(self._call(attempt))
+            return attempt.to_value(self._call(attempt))
+        except InvalidAnswerError:
+            attempt = attempt.without_latest_answers()
+            return attempt.to_value(self._call(attempt))
 
-    async def _aended(self, attempt: _Attempt) -> Any:
+    async def _arun_attempt(self, attempt: _CallAttempt) -> Any:
         try:
-            return attempt.finished(await self._acall(attempt))
-        except WrongAnswer:
-            attempt = attempt.without_newest_answers()
-            return attempt.finished(await self._acall(attempt))
+            return attempt.to_value(await self._acall(attempt))
+        except InvalidAnswerError:
+            attempt = attempt.without_latest_answers()
+            return attempt.to_value(await self._acall(attempt))
 
-    def _admit(self, tool: BaseTool, context: ToolCallContext) -> None:
+    def _check_limits(self, tool: BaseTool, context: ToolCallContext) -> None:
         if self.caller.limits is not None:
             self.caller.limits.admit(tool.name, context.tool_call_id)
 
-    def _begin(self, *, is_first: bool) -> None:
+    def _check_start(self, *, is_first: bool) -> None:
         if self.is_stopped:
-            raise CodeModeToolError(_STOPPED)
+            raise CodeModeToolError(_STOPPED_MESSAGE)
         if not is_first:
-            request_interrupt({"kind": BEGUN_KIND})
+            request_interrupt({"kind": STARTED_EARLIER_KIND})
 
-    def _call(self, attempt: _Attempt) -> Any:
+    def _call(self, attempt: _CallAttempt) -> Any:
         with set_config_context(attempt.config) as variables:
             try:
                 return variables.run(self.caller.call, attempt.capture.tool, attempt.call, attempt.config)
             except Exception as error:  # noqa: BLE001 - a pause is recognised, most others are raised again
-                return attempt.failed(error)
+                return attempt.on_error(error)
 
-    async def _acall(self, attempt: _Attempt) -> Any:
+    async def _acall(self, attempt: _CallAttempt) -> Any:
         with set_config_context(attempt.config) as variables:
             work = self.caller.acall(attempt.capture.tool, attempt.call, attempt.config)
             try:
                 return await asyncio.create_task(cast("Coroutine[Any, Any, Any]", work), context=variables)
             except Exception as error:  # noqa: BLE001 - as above
-                return attempt.failed(error)
+                return attempt.on_error(error)
 
-    def leave(self, call_id: str, left: Left) -> None:
+    def add_output(self, call_id: str, output: CallOutput) -> None:
         """Note what a call left beside its value, for those after it and for the graph."""
         with self._lock:
-            other = self._next
-            if other is None:
-                self.left.pop(call_id, None)  # of an earlier attempt, by a process that has ended
-                if left:
-                    self.left[call_id] = left
-        if other is not None:
-            other.leave(call_id, self._readdressed(left, other))
+            successor = self._successor
+            if successor is None:
+                self.outputs.pop(call_id, None)  # of an earlier attempt, by a process that has ended
+                if output:
+                    self.outputs[call_id] = output
+        if successor is not None:
+            successor.add_output(call_id, self._readdress_output(output, successor))
 
-    def _readdressed(self, left: Left, other: NestedRun) -> Left:
-        mine, its = self.outer_tool_call_id, other.outer_tool_call_id
-        if not left.commands or mine is None or its is None:
-            return left
-        return replace(left, commands=[readdressed(one, mine, its) for one in left.commands])
+    def _readdress_output(self, output: CallOutput, other: NestedCalls) -> CallOutput:
+        own_outer_id, other_outer_id = self.outer_tool_call_id, other.outer_tool_call_id
+        if not output.commands or own_outer_id is None or other_outer_id is None:
+            return output
+        return replace(
+            output, commands=[readdress_commands(command, own_outer_id, other_outer_id) for command in output.commands]
+        )
 
-    def written(self) -> list[Any]:
+    def list_commands(self) -> list[Any]:
         """Return the commands of all calls that have ended."""
         with self._lock:
-            return [*self.earlier, *(command for left in self.left.values() for command in left.commands)]
+            return [
+                *self.earlier_commands,
+                *(command for output in self.outputs.values() for command in output.commands),
+            ]
 
 
-class _Attempt:
+class _CallAttempt:
     """One attempt at one call: what it is made with, and how its end is read."""
 
     def __init__(
         self,
-        run: NestedRun,
+        calls: NestedCalls,
         tool: BaseTool,
         arguments: Arguments,
         context: ToolCallContext,
         answers: Sequence[Sequence[Answer]],
         is_newly_answered: bool,
     ) -> None:
-        self._run = run
+        self._calls = calls
         self._tool = tool
         self._arguments = arguments
         self._context = context
         self._answers = answers
         self._id = context.tool_call_id
-        self._outer_id = run.outer_tool_call_id or context.outer_tool_call_id
+        self._outer_id = calls.outer_tool_call_id or context.outer_tool_call_id
         self._commands: list[Any] = []
-        writes = Writes(keep=self._commands.append, pairs=self._written)
+        writes = NestedWrites(add_command=self._commands.append, get_pairs=self._list_writes)
         self._scratchpad = NestedScratchpad(self._id, writes, answers, is_newly_answered)
-        self.config = self._scratchpad.applied_to(run.config)
-        self.capture = Capture(tool, self.config, arguments)
+        self.config = self._scratchpad.apply_to(calls.config)
+        self.capture = CapturingTool(tool, self.config, arguments)
         self.call = tool_call(tool.name, arguments.copy(), self._id)
 
-    def without_newest_answers(self) -> _Attempt:
+    def without_latest_answers(self) -> _CallAttempt:
         """Return the same call as if the last questions had not been answered: what is still open is asked again."""
-        return _Attempt(self._run, self._tool, self._arguments, self._context, self._answers[:-1], False)
+        return _CallAttempt(self._calls, self._tool, self._arguments, self._context, self._answers[:-1], False)
 
-    def finished(self, result: Any) -> Any:
+    def to_value(self, result: Any) -> Any:
         """Return what the program gets. Artifacts and state updates stay here."""
         message: ToolMessage | None = None
         for part in cast("list[Any]", result) if isinstance(result, list) else [result]:
             if isinstance(part, ToolMessage):
                 message = part
             elif hasattr(part, "update"):
-                command, found = kept(part, self._id, self._outer_id)
+                command, answer_message = readdress_answer(part, self._id, self._outer_id)
                 self._commands.append(command)
-                message = found or message
+                message = answer_message or message
         artifact = None if message is None else message.artifact
-        named = {"tool": self._tool.name, "tool_call_id": self._id, "artifact": artifact}
-        left = Left(commands=self._commands, artifact=named if artifact is not None else None, counted=self._counted)
-        self._run.leave(self._id, left)
-        return None if message is None else guest_value(message, self.capture)
+        artifact_fields = {"tool": self._tool.name, "tool_call_id": self._id, "artifact": artifact}
+        output = CallOutput(
+            commands=self._commands,
+            artifact=artifact_fields if artifact is not None else None,
+            counted=self._counted_tool,
+        )
+        self._calls.add_output(self._id, output)
+        return None if message is None else to_program_value(message, self.capture)
 
-    def failed(self, error: Exception) -> Any:
+    def on_error(self, error: Exception) -> Any:
         """Raise a pause for an interrupt and `WrongAnswer` for an answer that did not fit it; else the error itself.
 
         Return the command of a graph inside the tool that hands over to this one.
         """
-        if self._answers and is_wrong_answer(error):
-            raise WrongAnswer from error
-        if (command := command_in(error)) is not None:
+        if self._answers and is_invalid_resume(error):
+            raise InvalidAnswerError from error
+        if (command := get_parent_command(error)) is not None:
             return command
-        interrupts = interrupts_in(error)
+        interrupts = get_interrupts(error)
         if interrupts is None:
             # What it wrote before stands; a call that pauses runs anew.
-            self._run.leave(self._id, Left(commands=self._commands, counted=self._counted))
+            self._calls.add_output(self._id, CallOutput(commands=self._commands, counted=self._counted_tool))
             if isinstance(error, ToolException):
-                raise told(error, self._tool.name) from error.__cause__
-            if isinstance(error, NotImplementedError) and is_only_awaited(self._tool):
-                raise CodeModeToolError(ONLY_AWAITED.format(self._tool.name)) from error
+                raise format_error(error, self._tool.name) from error.__cause__
+            if isinstance(error, NotImplementedError) and is_async_only(self._tool):
+                raise CodeModeToolError(ASYNC_ONLY_MESSAGE.format(self._tool.name)) from error
             raise error
-        if not self._run.can_ask:
-            raise CodeModeToolError(_CANNOT_ASK, details={"tool_name": self._tool.name}) from error
+        if not self._calls.can_ask:
+            raise CodeModeToolError(_CANNOT_ASK_MESSAGE, details={"tool_name": self._tool.name}) from error
         if not interrupts:
             raise CodeModeToolError("a nested call paused without asking anything") from error
-        asked = {
+        asked_fields = {
             "questions": [
-                {"id": one.id, "value": one.value, "response_schema": one.response_schema} for one in interrupts
+                {"id": item.id, "value": item.value, "response_schema": item.response_schema} for item in interrupts
             ],
-            "is_own": self._scratchpad.asked_itself,
+            "is_own": self._scratchpad.has_own_interrupt,
             "answers": len(self._answers),
-            "given": [[asdict(one) for one in batch] for batch in self._answers],
+            "given": [[asdict(item) for item in batch] for batch in self._answers],
         }
-        self._run.leave(self._id, Left(asked=asked))
+        self._calls.add_output(self._id, CallOutput(asked=asked_fields))
         return request_interrupt({"kind": INTERRUPT_KIND})
 
     @property
-    def _counted(self) -> str | None:
-        return None if self._run.caller.limits is None else self._tool.name
+    def _counted_tool(self) -> str | None:
+        return None if self._calls.caller.limits is None else self._tool.name
 
-    def _written(self) -> Pairs:
-        return pairs_of([*self._run.written(), *self._commands], self._outer_id)
+    def _list_writes(self) -> ChannelWrites:
+        return list_writes([*self._calls.list_commands(), *self._commands], self._outer_id)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, cast
 
 from langchain_core.runnables import RunnableConfig
 
-_TAKEN = "codemode_interrupts"
+_TAKEN_ATTRIBUTE = "codemode_interrupts"
 
 
 def raise_interrupts(interrupts: Sequence[Any]) -> NoReturn:
@@ -25,14 +25,14 @@ def raise_interrupts(interrupts: Sequence[Any]) -> NoReturn:
     raise GraphInterrupt(tuple(interrupts))
 
 
-def interrupts_in(error: BaseException) -> tuple[Any, ...] | None:
+def get_interrupts(error: BaseException) -> tuple[Any, ...] | None:
     """Return what ``interrupt()`` raised, each once, None for any other error."""
     errors = sys.modules.get("langgraph.errors")
     if errors is None or not isinstance(error, errors.GraphInterrupt):
         return None
-    raised = getattr(error, _TAKEN, error.args[0] if error.args else ())
+    interrupts = getattr(error, _TAKEN_ATTRIBUTE, error.args[0] if error.args else ())
     # A graph inside a graph reports an interrupt of a task twice: from the task, and from the node that it raised in.
-    return tuple({one.id: one for one in raised}.values())
+    return tuple({one.id: one for one in interrupts}.values())
 
 
 def take_interrupts(error: BaseException) -> tuple[Any, ...] | None:
@@ -40,14 +40,14 @@ def take_interrupts(error: BaseException) -> tuple[Any, ...] | None:
 
     Taken before the task has ended, it is not in the checkpoint either. `interrupts_in` finds it still.
     """
-    found = interrupts_in(error)
-    if found is not None:
-        setattr(error, _TAKEN, found)
+    interrupts = get_interrupts(error)
+    if interrupts is not None:
+        setattr(error, _TAKEN_ATTRIBUTE, interrupts)
         error.args = ((),)
-    return found
+    return interrupts
 
 
-def command_in(error: BaseException) -> Any:
+def get_parent_command(error: BaseException) -> Any:
     """Return the command with which a graph inside a tool hands over to this one, None for any other error."""
     errors = sys.modules.get("langgraph.errors")
     if errors is None or not isinstance(error, errors.ParentCommand):
@@ -55,7 +55,7 @@ def command_in(error: BaseException) -> Any:
     return replace(error.args[0], graph=None)
 
 
-def is_wrong_answer(error: BaseException) -> bool:
+def is_invalid_resume(error: BaseException) -> bool:
     """True for the error of an answer that does not fit the response schema of its ``interrupt()``."""
     errors = sys.modules.get("langgraph.errors")
     return errors is not None and bool(errors.is_invalid_resume(error))
@@ -67,7 +67,7 @@ def is_wrong_answer(error: BaseException) -> bool:
 
 _log = logging.getLogger("codemode.tools")
 
-KNOWN = {"langgraph": ((1, 2, 20), (1, 3)), "langchain": ((1, 4, 6), (1, 6))}
+TESTED_VERSIONS = {"langgraph": ((1, 2, 20), (1, 3)), "langchain": ((1, 4, 6), (1, 6))}
 """The lowest version of each that looks like this, and the first one that nobody has tried."""
 
 CALL = "__pregel_call"
@@ -80,15 +80,15 @@ TASK_ID = "__pregel_task_id"
 TASKS = "__pregel_tasks"
 RESUME = "__resume__"
 INTERRUPT = "__interrupt__"
-RUN = "00000000-0000-0000-0000-000000000000"  # the task of what a run was given
+RUN_TASK_ID = "00000000-0000-0000-0000-000000000000"  # the task of what a run was given
 RETURN = "__return__"
 OVERWRITE = "__overwrite__"
 NAMESPACE = "checkpoint_ns"
 CHECKPOINTS = "checkpoint_map"
 HIDDEN = "langsmith:hidden"
-INTERNAL = ("__", "branch:")  # how the names of channels begin that are no part of the state
+INTERNAL_CHANNEL_PREFIXES = ("__", "branch:")  # how the names of channels begin that are no part of the state
 
-_MOST_STEPS = 10_000
+_MAX_VISITED_OBJECTS = 10_000
 
 
 class UnknownVersionError(RuntimeError):
@@ -96,7 +96,7 @@ class UnknownVersionError(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inside:
+class NodeContext:
     """One running node of a graph.
 
     ``node`` is its task, None once it has ended; ``start`` starts others with ``rest`` and ``settings``. ``loop`` goes
@@ -105,8 +105,8 @@ class Inside:
 
     node: Any
     start: Callable[..., Any]
-    rest: tuple[Any, ...]
-    settings: Mapping[str, Any]
+    call_args: tuple[Any, ...]
+    call_kwargs: Mapping[str, Any]
     loop: Any
     scratchpad: Any
     channels: Mapping[str, Any]
@@ -115,7 +115,7 @@ class Inside:
     send: Callable[..., Any]
 
     @property
-    def place(self) -> tuple[Any, int]:
+    def step_id(self) -> tuple[Any, int]:
         """The loop and the number of its step."""
         return self.loop, self.loop.step
 
@@ -125,53 +125,65 @@ class Inside:
         return self.loop.checkpointer is not None
 
     @property
-    def resumed_with(self) -> Any:
+    def resume_value(self) -> Any:
         """What ``Command(resume=...)`` gave to this run of the graph, None where it was given nothing."""
         from langgraph.types import Command
 
-        with _known_shape("a running graph"):
-            given = self.loop.input
-            return cast("Any", given).resume if isinstance(given, Command) else None
+        with _expect_known_internals("a running graph"):
+            graph_input = self.loop.input
+            return cast("Any", graph_input).resume if isinstance(graph_input, Command) else None
 
     @property
-    def is_resumed_by_id(self) -> bool:
+    def has_resume_map(self) -> bool:
         """True where `resumed_with` has answers by the ids of interrupts: LangGraph keeps none of those."""
-        return self.loop.config["configurable"].get(RESUME_MAP) is self.resumed_with
+        return self.loop.config["configurable"].get(RESUME_MAP) is self.resume_value
 
     @property
-    def waiting(self) -> dict[str, Any]:
+    def pending_interrupts(self) -> dict[str, Any]:
         """The interrupts of the graph that wait for answers, by their ids."""
-        with _known_shape("a running graph"):
+        with _expect_known_internals("a running graph"):
             ids = self.loop._pending_interrupts()  # noqa: SLF001 - what LangGraph itself goes by
-            raised = [value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == INTERRUPT]
-            return {one.id: one for value in raised for one in value if one.id in ids}
+            written_values = [
+                value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == INTERRUPT
+            ]
+            return {interrupt.id: interrupt for value in written_values for interrupt in value if interrupt.id in ids}
 
-    def written_in_step(self) -> list[Any]:
+    def get_step_results(self) -> list[Any]:
         """Return the results that tasks of this step have left so far, also in earlier runs of it."""
         return [value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == RETURN]
 
-    def tool_nodes(self) -> list[Any]:
+    def find_tool_nodes(self) -> list[Any]:
         """Return the nodes of the graph that call tools: an agent has one."""
         from langgraph.prebuilt import ToolNode
 
-        with _known_shape("a graph"):
-            return [one.bound for one in self.loop.nodes.values() if isinstance(one.bound, ToolNode)]
+        with _expect_known_internals("a graph"):
+            return [node.bound for node in self.loop.nodes.values() if isinstance(node.bound, ToolNode)]
 
-    def agent_of(self, own: object) -> tuple[Any, AgentParts]:
+    def find_agent(self, own: object) -> tuple[Any, AgentParts]:
         """Return what the agent is made of whose middleware is ``own``, after the node of its tools.
 
         Raises `UnknownVersionError` where that middleware is not found in it.
         """
-        with _known_shape("an agent"):
-            for node in self.tool_nodes():
-                hook = node._wrap_tool_call  # noqa: SLF001 - nothing else knows their order
-                chain = [] if hook is None else [*_chained(hook)]
-                if any(one is own for one in chain):
-                    bound = [one.bound for one in self.loop.nodes.values()]
-                    others = {id(one): one for other in bound for one in _middleware_in(other)}
-                    beside = [one for one in others.values() if not any(one is other for other in chain)]
-                    return node, AgentParts(tools=[*node.tools_by_name.values()], listed=(*chain, *beside))
-        raise unknown(f"an agent with {type(own).__name__}")
+        with _expect_known_internals("an agent"):
+            for node in self.find_tool_nodes():
+                wrapper = node._wrap_tool_call  # noqa: SLF001 - nothing else knows their order
+                wrapping_middleware = [] if wrapper is None else [*_iter_wrapping_middleware(wrapper)]
+                if any(middleware is own for middleware in wrapping_middleware):
+                    runnables = [middleware.bound for middleware in self.loop.nodes.values()]
+                    by_id = {
+                        id(middleware): middleware
+                        for runnable in runnables
+                        for middleware in _iter_hook_middleware(runnable)
+                    }
+                    other_middleware = [
+                        middleware
+                        for middleware in by_id.values()
+                        if not any(middleware is runnable for runnable in wrapping_middleware)
+                    ]
+                    return node, AgentParts(
+                        tools=[*node.tools_by_name.values()], middleware=(*wrapping_middleware, *other_middleware)
+                    )
+        raise make_unknown_version_error(f"an agent with {type(own).__name__}")
 
 
 @dataclass(frozen=True)
@@ -182,19 +194,24 @@ class AgentParts:
     """
 
     tools: list[Any]
-    listed: tuple[Any, ...]
+    middleware: tuple[Any, ...]
 
 
-def tool_nodes_in(graph: Any) -> list[Any]:
+def find_tool_nodes(graph: Any) -> list[Any]:
     """Return the nodes that call tools, of a graph and of those in it. Those that a node's own code calls are not seen.
 
     Raises `UnknownVersionError`.
     """
     from langgraph.prebuilt import ToolNode
 
-    with _known_shape("a graph"):
-        graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
-        return [one.bound for each in graphs for one in each.nodes.values() if isinstance(one.bound, ToolNode)]
+    with _expect_known_internals("a graph"):
+        all_graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
+        return [
+            node.bound
+            for subgraph in all_graphs
+            for node in subgraph.nodes.values()
+            if isinstance(node.bound, ToolNode)
+        ]
 
 
 def is_in_node(config: RunnableConfig) -> bool:
@@ -202,7 +219,7 @@ def is_in_node(config: RunnableConfig) -> bool:
     return CALL in config.get("configurable", {})
 
 
-def inside(config: RunnableConfig) -> Inside | None:
+def get_node_context(config: RunnableConfig) -> NodeContext | None:
     """Return the node that runs with a configuration, None outside of one.
 
     Raises `UnknownVersionError` where it looks different from what is known. A version that nobody has tried is logged
@@ -210,15 +227,15 @@ def inside(config: RunnableConfig) -> Inside | None:
     """
     if not is_in_node(config):
         return None
-    tell_untried()
+    warn_about_untested_versions()
     configurable = config.get("configurable", {})
-    with _known_shape("a running node"):
+    with _expect_known_internals("a running node"):
         call, read = configurable[CALL], configurable[READ]
-        return Inside(
+        return NodeContext(
             node=call.args[0](),
             start=call.func,
-            rest=call.args[1:],
-            settings=call.keywords,
+            call_args=call.args[1:],
+            call_kwargs=call.keywords,
             loop=call.keywords["schedule_task"].__self__,
             scratchpad=configurable[SCRATCHPAD],
             channels=read.args[1],
@@ -229,85 +246,89 @@ def inside(config: RunnableConfig) -> Inside | None:
 
 
 @functools.cache
-def tell_untried() -> None:
+def warn_about_untested_versions() -> None:
     """Log which of the installed versions nobody has tried."""
-    for name, (lowest, beyond) in KNOWN.items():
+    for name, (lowest, first_untested) in TESTED_VERSIONS.items():
         try:
             installed = version(name)
         except PackageNotFoundError:
             continue
-        if not lowest <= _numbers(installed) < beyond:
-            _log.warning("%s %s is not tried: codemode-langchain knows %s", name, installed, _known(name))
+        if not lowest <= _parse_version(installed) < first_untested:
+            _log.warning("%s %s is not tried: codemode-langchain knows %s", name, installed, _version_range(name))
 
 
-def _numbers(installed: str) -> tuple[int, ...]:
-    return tuple(int(one) for one in re.findall(r"\d+", installed)[:3])
+def _parse_version(installed: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", installed)[:3])
 
 
-def _known(name: str) -> str:
-    lowest, beyond = (".".join(map(str, one)) for one in KNOWN[name])
-    return f"{name}>={lowest},<{beyond}"
+def _version_range(name: str) -> str:
+    lowest, first_untested = (".".join(map(str, version_numbers)) for version_numbers in TESTED_VERSIONS[name])
+    return f"{name}>={lowest},<{first_untested}"
 
 
 @contextmanager
-def _known_shape(what: str) -> Generator[None]:
+def _expect_known_internals(what: str) -> Generator[None]:
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise unknown(what) from error
+        raise make_unknown_version_error(what) from error
 
 
-def unknown(what: str) -> UnknownVersionError:
+def make_unknown_version_error(what: str) -> UnknownVersionError:
     """Return the error for what looks different."""
-    known = ", ".join(map(_known, KNOWN))
+    known = ", ".join(map(_version_range, TESTED_VERSIONS))
     return UnknownVersionError(
         f"{what} looks different from what codemode-langchain knows ({known}), and nothing was run:"
         " install one of those versions"
     )
 
 
-def _chained(hook: Any) -> Iterator[Any]:
+def _iter_wrapping_middleware(hook: Any) -> Iterator[Any]:
     """Give what was put around calls of tools, the outermost first: `create_agent` composes two at a time."""
-    own, inner = getattr(hook, "__self__", None), getattr(hook, "__wrapped__", None)
-    if own is not None:
-        yield own
+    middleware, inner = getattr(hook, "__self__", None), getattr(hook, "__wrapped__", None)
+    if middleware is not None:
+        yield middleware
     elif inner is not None:
-        yield from _chained(inner)
-    elif {"outer", "inner"} <= (held := _held(hook)).keys():
-        yield from _chained(held["outer"])
-        yield from _chained(held["inner"])
+        yield from _iter_wrapping_middleware(inner)
+    elif {"outer", "inner"} <= (variables := _closure_variables(hook)).keys():
+        yield from _iter_wrapping_middleware(variables["outer"])
+        yield from _iter_wrapping_middleware(variables["inner"])
     else:
         yield hook  # a function of somebody's own
 
 
-def _held(function: Any) -> dict[str, Any]:
+def _closure_variables(function: Any) -> dict[str, Any]:
     """Return what a function holds of those around it."""
     if not isinstance(function, FunctionType):
         return {}
-    filled = (
+    cells_by_name = (
         (name, cell) for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     )
-    held: dict[str, Any] = {}
-    for name, cell in filled:
+    variables: dict[str, Any] = {}
+    for name, cell in cells_by_name:
         try:
-            held[name] = cell.cell_contents
+            variables[name] = cell.cell_contents
         except ValueError:  # not filled yet
             continue
-    return held
+    return variables
 
 
-def _middleware_in(node: Any) -> Iterator[Any]:
+def _iter_hook_middleware(node: Any) -> Iterator[Any]:
     """Give all middleware whose hooks a node runs, in no order."""
     from langchain.agents.middleware import AgentMiddleware
 
-    todo, seen = [getattr(node, "func", None), getattr(node, "afunc", None)], set[int]()
-    while todo and len(seen) < _MOST_STEPS:
-        one = todo.pop()
-        if id(one) in seen:
+    pending, seen = [getattr(node, "func", None), getattr(node, "afunc", None)], set[int]()
+    while pending and len(seen) < _MAX_VISITED_OBJECTS:
+        current = pending.pop()
+        if id(current) in seen:
             continue
-        seen.add(id(one))
-        own = getattr(one, "__self__", None)
+        seen.add(id(current))
+        own = getattr(current, "__self__", None)
         if isinstance(own, AgentMiddleware):
             yield own
-        elif callable(one):
-            todo += [getattr(one, "__wrapped__", None), getattr(one, "func", None), *_held(one).values()]
+        elif callable(current):
+            pending += [
+                getattr(current, "__wrapped__", None),
+                getattr(current, "func", None),
+                *_closure_variables(current).values(),
+            ]

@@ -11,10 +11,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, create_model
 from codemode import CallContext, Interrupt, MediaContent, PendingRequest
 from codemode.plugins import PreparedTool, protect_integers, restore_integers
 
-from .answers import shown_digest
-from .approvals import Approvals, Caller, DecisionType, Question, decision_type, resolution_of
-from .graph import digest
-from .nested import BEGUN_KIND, Answer
+from .answers import compute_display_digest
+from .approvals import ApprovalPolicy, Caller, DecisionType, Question, make_decision_type, to_resolution
+from .graph import compute_digest
+from .nested import STARTED_EARLIER_KIND, Answer
 
 
 class OuterCall(Protocol):
@@ -41,15 +41,15 @@ class OuterCall(Protocol):
         ...
 
     @property
-    def goes_on(self) -> bool:
+    def continues_program(self) -> bool:
         """True where it goes on with a program that an earlier call has begun."""
         ...
 
-    def tool_named(self, name: str) -> PreparedTool | None:
+    def find_tool(self, name: str) -> PreparedTool | None:
         """Return an inner tool, as it is now."""
         ...
 
-    def shown_name(self, name: str) -> str:
+    def display_name(self, name: str) -> str:
         """Return what people know a tool by that programs call by this name."""
         ...
 
@@ -61,43 +61,45 @@ class OuterCall(Protocol):
         """Do the same without blocking."""
         ...
 
-    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+    def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         """Go on with a pause. Returns as `start` does."""
         ...
 
-    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+    async def aresume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         """Do the same without blocking."""
         ...
 
-    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:
+    def to_model_parts(self, result: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:
         """Return what the model is given for an answer: plain JSON, and the images, audio and files beside it."""
         ...
 
 
-_NOT_DONE = "a person says that this call failed"
+_FAILED_MESSAGE = "a person says that this call failed"
 
 
-def is_unknown(request: PendingRequest) -> bool:
+def is_unknown_outcome(request: PendingRequest) -> bool:
     """Tell whether a request is about one call that had begun, and of which nobody knows how it ended."""
     return request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
 
 
-def unknown_call(request: PendingRequest, call: OuterCall) -> Question:
+def make_unknown_call_question(request: PendingRequest, call: OuterCall) -> Question:
     """Return what a person is asked about one call that the journal says had begun."""
-    name, has_value = call.shown_name(request.tool_name), call.tool_named(request.tool_name) is not None
-    given: Any = request.input
-    arguments = cast("Any", given) if isinstance(given, dict) else {"input": given}
+    name, has_value = call.display_name(request.tool_name), call.find_tool(request.tool_name) is not None
+    input_value: Any = request.input
+    arguments = cast("Any", input_value) if isinstance(input_value, dict) else {"input": input_value}
     description = (
         "Unknown outcome: the process that made this call ended before its outcome was known. Approve to make it again,"
         " reject to let it fail in the program"
         f"{', respond with what it gave if it has happened' if has_value else ''}.\n\nTool: {name}\nArgs: {arguments}"
     )
-    allowed: tuple[DecisionType, ...] = ("approve", "reject", "respond") if has_value else ("approve", "reject")
+    allowed_decisions: tuple[DecisionType, ...] = (
+        ("approve", "reject", "respond") if has_value else ("approve", "reject")
+    )
     value = {"type": "unknown_outcome", "tool_call_id": request.tool_call_id}
-    return _question(request.interrupt_id, request, value, name, arguments, description, allowed)
+    return _make_question(request.interrupt_id, request, value, name, arguments, description, allowed_decisions)
 
 
-def unknown_program(key: str, request: PendingRequest, call: OuterCall) -> Question:
+def make_unknown_program_question(key: str, request: PendingRequest, call: OuterCall) -> Question:
     """Return what a person is asked about a program whose process ended in the middle, where no journal was kept."""
     arguments = dict(call.arguments)
     description = (
@@ -106,89 +108,91 @@ def unknown_program(key: str, request: PendingRequest, call: OuterCall) -> Quest
         f" follows.\n\nProgram:\n{call.program or arguments}"
     )
     value = {"type": "unknown_outcome"}
-    return _question(key, request, value, call.name, arguments, description, ("approve", "reject"))
+    return _make_question(key, request, value, call.name, arguments, description, ("approve", "reject"))
 
 
-def known_outcome(decision: Mapping[str, Any]) -> dict[str, Any]:
+def to_outcome_resolution(decision: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the core takes for a decision about one call of unknown outcome."""
     if decision["type"] == "reject":
-        return {"error": {"message": decision.get("message") or _NOT_DONE}}
+        return {"error": {"message": decision.get("message") or _FAILED_MESSAGE}}
     return {"value": decision["message"]} if decision["type"] == "respond" else {"runAgain": True}
 
 
-def _question(
+def _make_question(
     key: str,
     request: PendingRequest,
     value: dict[str, Any],
     name: str,
     arguments: Any,
     description: str,
-    allowed: tuple[DecisionType, ...],
+    allowed_decisions: tuple[DecisionType, ...],
 ) -> Question:
     action = {"name": name, "args": arguments, "description": description}
     value |= {
         **action,
         "action_requests": [action],
-        "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
+        "review_configs": [{"action_name": name, "allowed_decisions": list(allowed_decisions)}],
     }
-    schema = decision_type(name, allowed)
+    schema = make_decision_type(name, allowed_decisions)
     return Question(key=key, request=request, value=protect_integers(value), response_schema=schema)
 
 
-_OWN = ("tool_approval", "unknown_outcome")
+_OWN_QUESTION_TYPES = ("tool_approval", "unknown_outcome")
 
 
-def batched(questions: Sequence[Question]) -> list[Question]:
+def batch_questions(questions: Sequence[Question]) -> list[Question]:
     """Return the questions with all that ask about calls in one, last; its ``members`` are those.
 
     What a tool asks in another shape stays by itself.
     """
-    members = tuple(one for one in questions if _actions_of(one))
+    members = tuple(question for question in questions if _get_actions(question))
     if not members:
         return [*questions]
-    shown = [_exact(one) for one in members]
+    displayed_values = [_get_exact_value(question) for question in members]
     value = {
-        "action_requests": [action for one in shown for action in one["action_requests"]],
-        "review_configs": [config for one in shown for config in one["review_configs"]],
+        "action_requests": [action for question in displayed_values for action in question["action_requests"]],
+        "review_configs": [config for question in displayed_values for config in question["review_configs"]],
     }
-    together = Question(
-        key=f"batch:{digest([one.key for one in members])}",
+    batch_question = Question(
+        key=f"batch:{compute_digest([question.key for question in members])}",
         request=members[0].request,
         value=protect_integers(value),
-        response_schema=_decisions(members),
+        response_schema=_make_decisions_type(members),
         members=members,
     )
-    return [*(one for one in questions if one not in members), together]
+    return [*(question for question in questions if question not in members), batch_question]
 
 
-def taken_apart(asked: Iterable[Question], answers: Mapping[str, Any]) -> dict[str, Any]:
+def split_batch_answers(asked_questions: Iterable[Question], answers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answers by the keys of single questions, of answers by the keys of what was asked."""
-    found: dict[str, Any] = {}
-    for one in asked:
-        if one.key not in answers:
+    answers_by_key: dict[str, Any] = {}
+    for question in asked_questions:
+        if question.key not in answers:
             continue
-        if not one.members:
-            found[one.key] = answers[one.key]
+        if not question.members:
+            answers_by_key[question.key] = answers[question.key]
             continue
-        left = list(answers[one.key]["decisions"])
-        for member in one.members:
-            count = len(_actions_of(member))
-            mine, left = left[:count], left[count:]
-            found[member.key] = mine[0] if _is_own(member) else {"decisions": mine}
-    return found
+        decisions = list(answers[question.key]["decisions"])
+        for member in question.members:
+            count = len(_get_actions(member))
+            own_decisions, decisions = decisions[:count], decisions[count:]
+            answers_by_key[member.key] = (
+                own_decisions[0] if _is_decision_question(member) else {"decisions": own_decisions}
+            )
+    return answers_by_key
 
 
-def waiting_of(asked: Iterable[Question], waiting: Mapping[str, Any]) -> dict[str, Any]:
+def split_batch_interrupts(asked_questions: Iterable[Question], interrupts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what waits by the keys of single questions, of what waits by the keys of what was asked."""
     return {
-        key: waiting[one.key]
-        for one in asked
-        if one.key in waiting
-        for key in ([member.key for member in one.members] or [one.key])
+        key: interrupts[question.key]
+        for question in asked_questions
+        if question.key in interrupts
+        for key in ([member.key for member in question.members] or [question.key])
     }
 
 
-def _actions_of(question: Question) -> list[Any]:
+def _get_actions(question: Question) -> list[Any]:
     """Return the calls that a question is about, with a review for each; none of a question of another shape."""
     value: Any = question.value
     if not isinstance(value, dict):
@@ -196,31 +200,39 @@ def _actions_of(question: Question) -> list[Any]:
     actions, configs = (cast("dict[str, Any]", value).get(key) for key in ("action_requests", "review_configs"))
     if not isinstance(actions, list) or not isinstance(configs, list):
         return []
-    asked, reviews = cast("list[Any]", actions), cast("list[Any]", configs)
+    action_list, review_list = cast("list[Any]", actions), cast("list[Any]", configs)
     # What a tool asks may look like anything: one review too few, and those of all later calls would be another's.
-    is_whole = len(asked) == len(reviews) and all(isinstance(one, dict) for one in [*asked, *reviews])
-    return asked if is_whole else []
+    is_well_formed = len(action_list) == len(review_list) and all(
+        isinstance(item, dict) for item in [*action_list, *review_list]
+    )
+    return action_list if is_well_formed else []
 
 
-def _is_own(question: Question) -> bool:
+def _is_decision_question(question: Question) -> bool:
     """Tell whether the question was worded here, or by a codeMode inside; what else a tool asks is no decision."""
-    return question.response_schema is not None and question.value.get("type") in _OWN
+    return question.response_schema is not None and question.value.get("type") in _OWN_QUESTION_TYPES
 
 
-def _exact(question: Question) -> dict[str, Any]:
+def _get_exact_value(question: Question) -> dict[str, Any]:
     value = cast("dict[str, Any]", question.value)
-    return restore_integers(value) if _is_own(question) and "bigIntegers" in value else value
+    return restore_integers(value) if _is_decision_question(question) and "bigIntegers" in value else value
 
 
-def _decisions(members: Sequence[Question]) -> Any:
+def _make_decisions_type(members: Sequence[Question]) -> Any:
     """Return the type of an answer: one decision for each call, in their order."""
-    each = [one.response_schema if _is_own(one) else dict[str, Any] for one in members for _ in _actions_of(one)]
-    in_order: Any = cast("Any", tuple).__class_getitem__(tuple(each))
-    response = create_model("HITLResponse", decisions=(in_order, ...))
-    return Annotated[response, BeforeValidator(partial(_many, len(each))), AfterValidator(_plain)]
+    decision_types = [
+        question.response_schema if _is_decision_question(question) else dict[str, Any]
+        for question in members
+        for _ in _get_actions(question)
+    ]
+    decisions_type: Any = cast("Any", tuple).__class_getitem__(tuple(decision_types))
+    response = create_model("HITLResponse", decisions=(decisions_type, ...))
+    return Annotated[
+        response, BeforeValidator(partial(_normalize_decisions, len(decision_types))), AfterValidator(_response_to_dict)
+    ]
 
 
-def _many(count: int, answer: Any) -> Any:
+def _normalize_decisions(count: int, answer: Any) -> Any:
     if count == 1 and isinstance(answer, Mapping) and "type" in answer:
         return {"decisions": [cast("Any", answer)]}  # as one call is answered where each asks by itself
     if not isinstance(answer, Mapping | BaseModel):
@@ -228,70 +240,80 @@ def _many(count: int, answer: Any) -> Any:
     return cast("Any", answer)
 
 
-def _plain(response: BaseModel) -> dict[str, Any]:
+def _response_to_dict(response: BaseModel) -> dict[str, Any]:
     return {"decisions": [*cast("Any", response).decisions]}
 
 
-Batch = tuple[Answer, ...]
+AnswerBatch = tuple[Answer, ...]
 
 
-class Questions:
+class OuterCallQuestions:
     """The questions of one outer call, each known by its key, which is the same whenever the node runs again.
 
     A nested call that waits for several answers is one request of the core and several questions here.
     """
 
-    def __init__(self, approvals: Approvals, call: OuterCall, caller: Caller | None = None) -> None:
+    def __init__(self, approvals: ApprovalPolicy, call: OuterCall, caller: Caller | None = None) -> None:
         self._approvals = approvals
         self._call = call
         self._caller = caller
         self._answers: dict[str, Any] = {}
-        self._handed_over: set[str] = set()
-        self._inside: dict[str, tuple[Batch, ...]] = {}
+        self._handed_over_keys: set[str] = set()
+        self._inner_answers: dict[str, tuple[AnswerBatch, ...]] = {}
         self._responses: dict[str, str] = {}
         self._asked: dict[str, Mapping[str, Any]] = {}
         self._is_stopped = False
-        self._names: dict[str, str] = {}
+        self._display_names: dict[str, str] = {}
 
-    def of(self, interrupt: Interrupt) -> list[Question]:
+    def make_questions(self, interrupt: Interrupt) -> list[Question]:
         """Return all that people are asked while a program is paused."""
-        begun = [one for one in interrupt.requests if one.payload.get("kind") == BEGUN_KIND]
+        start_requests = [
+            request for request in interrupt.requests if request.payload.get("kind") == STARTED_EARLIER_KIND
+        ]
         # One question for all calls that came first: it is about the program.
-        unknown = [unknown_program(begun[0].interrupt_id, one, self._call) for one in begun]
-        others = [one for one in interrupt.requests if one not in begun]
-        return [*unknown, *(question for request in others for question in self._of_request(request))]
+        unknown_questions = [
+            make_unknown_program_question(start_requests[0].interrupt_id, request, self._call)
+            for request in start_requests
+        ]
+        other_requests = [request for request in interrupt.requests if request not in start_requests]
+        return [
+            *unknown_questions,
+            *(question for request in other_requests for question in self._make_request_questions(request)),
+        ]
 
-    def _of_request(self, request: PendingRequest) -> list[Question]:
+    def _make_request_questions(self, request: PendingRequest) -> list[Question]:
         if request.is_approval:
-            name = self._names.get(request.tool_call_id) or self._call.shown_name(request.tool_name)
-            tool = self._call.tool_named(request.tool_name) or self._call.tool_named(name)
-            return [self._approvals.question(request, tool, name, self._caller)]
-        if is_unknown(request):
-            return [unknown_call(request, self._call)]
-        asked = self._asked.get(request.tool_call_id)
-        if asked is None:
+            name = self._display_names.get(request.tool_call_id) or self._call.display_name(request.tool_name)
+            tool = self._call.find_tool(request.tool_name) or self._call.find_tool(name)
+            return [self._approvals.make_question(request, tool, name, self._caller)]
+        if is_unknown_outcome(request):
+            return [make_unknown_call_question(request, self._call)]
+        asked_fields = self._asked.get(request.tool_call_id)
+        if asked_fields is None:
             return [Question(key=request.interrupt_id, request=request, value=dict(request.payload))]
         return [
             Question(
-                key=request.interrupt_id if asked["is_own"] else self._key_of(request.tool_call_id, one["id"]),
+                key=request.interrupt_id
+                if asked_fields["is_own"]
+                else self._make_inner_key(request.tool_call_id, question_fields["id"]),
                 request=request,
-                value=one["value"],
-                response_schema=one["response_schema"],
-                inside=one["id"],
+                value=question_fields["value"],
+                response_schema=question_fields["response_schema"],
+                inside=question_fields["id"],
             )
-            for one in asked["questions"]
+            for question_fields in asked_fields["questions"]
         ]
 
-    def _key_of(self, call_id: str, inside: str) -> str:
+    def _make_inner_key(self, call_id: str, inner_interrupt_id: str) -> str:
         """Name a question that a graph inside a call asks: as before while it waits, anew after a wrong answer."""
-        key = f"{call_id}:{inside}"
-        while key in self._handed_over:
+        key = f"{call_id}:{inner_interrupt_id}"
+        while key in self._handed_over_keys:
             key += "+"
         return key
 
     # --- answers ---
 
-    def answer(self, answers: Mapping[str, Any]) -> None:
+    def add_answers(self, answers: Mapping[str, Any]) -> None:
         """Take answers, by the keys of the questions."""
         self._answers.update(answers)
 
@@ -299,75 +321,93 @@ class Questions:
         """Tell whether somebody has answered."""
         return question.key in self._answers
 
-    def answers_to(self, questions: Iterable[Question]) -> dict[str, Any]:
+    def get_answers(self, questions: Iterable[Question]) -> dict[str, Any]:
         """Return the answers, by key."""
-        return {one.key: self._answers[one.key] for one in questions}
+        return {question.key: self._answers[question.key] for question in questions}
 
-    def digests(self, questions: Iterable[Question]) -> dict[str, str]:
+    def compute_answer_digests(self, questions: Iterable[Question]) -> dict[str, str]:
         """Return what tells one answer from another, by key."""
-        return {one.key: digest(self._answers[one.key]) for one in questions}
+        return {question.key: compute_digest(self._answers[question.key]) for question in questions}
 
-    def resolutions(self, questions: Sequence[Question]) -> dict[str, Any]:
+    def make_resolutions(self, questions: Sequence[Question]) -> dict[str, Any]:
         """Return what the core takes for the answers, by request id."""
-        found: dict[str, Any] = {}
-        for one in questions:
-            if one.request.is_approval:
-                found[one.request.interrupt_id] = resolution_of(self._answers[one.key])
-            elif is_unknown(one.request):
-                found[one.request.interrupt_id] = known_outcome(self._answers[one.key])
+        resolutions_by_id: dict[str, Any] = {}
+        for question in questions:
+            if question.request.is_approval:
+                resolutions_by_id[question.request.interrupt_id] = to_resolution(self._answers[question.key])
+            elif is_unknown_outcome(question.request):
+                resolutions_by_id[question.request.interrupt_id] = to_outcome_resolution(self._answers[question.key])
             else:
                 # The answer itself reaches the tool through LangGraph; the core only tells one answer from another.
-                given = found.setdefault(one.request.interrupt_id, {"answers": {}})
-                given["answers"][one.key] = digest(self._answers[one.key])
-        return found
+                entry = resolutions_by_id.setdefault(question.request.interrupt_id, {"answers": {}})
+                entry["answers"][question.key] = compute_digest(self._answers[question.key])
+        return resolutions_by_id
 
     # --- what nested calls know of them ---
 
     def is_stopped(self, questions: Sequence[Question]) -> bool:
         """Tell whether a person does not want a program of unknown outcome to run again."""
-        answers = [self._answers[one.key] for one in questions if one.request.payload.get("kind") == BEGUN_KIND]
+        answers = [
+            self._answers[question.key]
+            for question in questions
+            if question.request.payload.get("kind") == STARTED_EARLIER_KIND
+        ]
         return self._is_stopped or any(answer["type"] == "reject" for answer in answers)
 
-    def handed_over(self, questions: Sequence[Question]) -> tuple[dict[str, tuple[Batch, ...]], dict[str, str]]:
+    def collect_call_answers(
+        self, questions: Sequence[Question]
+    ) -> tuple[dict[str, tuple[AnswerBatch, ...]], dict[str, str]]:
         """Return the answers inside calls, in batches, and those given in a call's place, by the call's id."""
-        inside, responses = dict(self._inside), dict(self._responses)
+        inner_answers, responses = dict(self._inner_answers), dict(self._responses)
         batches: dict[str, list[Answer]] = {}
-        for one in questions:
-            call_id, answer = one.request.tool_call_id, self._answers[one.key]
-            asked = self._asked.get(call_id)
-            if one.request.is_approval:
+        for question in questions:
+            call_id, answer = question.request.tool_call_id, self._answers[question.key]
+            asked_fields = self._asked.get(call_id)
+            if question.request.is_approval:
                 if answer["type"] == "respond":
                     responses[call_id] = answer["message"]
-            elif asked is not None and not is_unknown(one.request):
+            elif asked_fields is not None and not is_unknown_outcome(question.request):
                 batches.setdefault(call_id, []).append(
-                    Answer(value=answer, is_own=asked["is_own"], inside=one.inside, shown=shown_digest(one.value))
+                    Answer(
+                        value=answer,
+                        is_own=asked_fields["is_own"],
+                        inside=question.inside,
+                        shown=compute_display_digest(question.value),
+                    )
                 )
         for call_id, batch in batches.items():
-            inside[call_id] = (*_given_before(self._asked[call_id], inside.get(call_id, ())), tuple(batch))
-        return inside, responses
+            inner_answers[call_id] = (
+                *_get_earlier_answers(self._asked[call_id], inner_answers.get(call_id, ())),
+                tuple(batch),
+            )
+        return inner_answers, responses
 
-    def newly_answered(self, questions: Iterable[Question]) -> frozenset[str]:
+    def find_newly_answered_calls(self, questions: Iterable[Question]) -> frozenset[str]:
         """Return the ids of the calls inside which something was asked that these questions answer."""
-        inside = (one.request for one in questions if not one.request.is_approval and not is_unknown(one.request))
-        return frozenset(one.tool_call_id for one in inside if one.tool_call_id in self._asked)
+        inner_requests = (
+            request.request
+            for request in questions
+            if not request.request.is_approval and not is_unknown_outcome(request.request)
+        )
+        return frozenset(request.tool_call_id for request in inner_requests if request.tool_call_id in self._asked)
 
-    def take(
+    def record_segment(
         self,
         questions: Sequence[Question],
         asked: Mapping[str, Mapping[str, Any]],
         names: Mapping[str, str],
     ) -> None:
         """Note that a segment was given these answers, what calls asked in it, and what their tools are called."""
-        self._names.update(names)
-        self._inside, self._responses = self.handed_over(questions)
+        self._display_names.update(names)
+        self._inner_answers, self._responses = self.collect_call_answers(questions)
         self._is_stopped = self.is_stopped(questions)
-        self._handed_over.update(one.key for one in questions)
+        self._handed_over_keys.update(question.key for question in questions)
         self._asked.update(asked)
 
 
-def _given_before(asked: Mapping[str, Any], known: Sequence[Batch]) -> Sequence[Batch]:
+def _get_earlier_answers(asked: Mapping[str, Any], known_batches: Sequence[AnswerBatch]) -> Sequence[AnswerBatch]:
     """Return what a call was answered before it asked this: by answers to another outer call, too."""
-    given: Any = asked.get("given")
-    if given is None:
-        return known[: asked["answers"]]
-    return [tuple(Answer(**one) for one in batch) for batch in given]
+    given_batches: Any = asked.get("given")
+    if given_batches is None:
+        return known_batches[: asked["answers"]]
+    return [tuple(Answer(**answer_fields) for answer_fields in batch) for batch in given_batches]

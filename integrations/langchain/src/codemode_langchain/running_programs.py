@@ -22,44 +22,44 @@ from codemode.plugins import forkable_lock
 
 from .approvals import DirectCaller
 from .arguments import Arguments
-from .graph import on_own_thread
-from .nested import NestedRun
-from .pregel import CHECKPOINTER, inside, is_in_node
+from .graph import run_in_own_thread
+from .nested import NestedCalls
+from .pregel import CHECKPOINTER, get_node_context, is_in_node
 
 # No call may outlive the clients that it uses, and these are the caller's. Reaches LangGraph's loop over the steps of a
 # graph, for nothing else is told of errors, cancellation and the limit of steps.
 
-End = Callable[[], Awaitable[Any]]
-Block = Callable[[Any], Any]
+EndProgram = Callable[[], Awaitable[Any]]
+RunBlocking = Callable[[Any], Any]
 _log = logging.getLogger("codemode.tools")
 _lock = forkable_lock()
-_runs: weakref.WeakKeyDictionary[Any, AgentRun] = weakref.WeakKeyDictionary()
+_graph_runs: weakref.WeakKeyDictionary[Any, GraphRun] = weakref.WeakKeyDictionary()
 
 
-class AgentRun:
+class GraphRun:
     """One run of a graph, from its first step to its return: a pause for a person ends it too."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(16)
-        self._left: dict[str, tuple[End, Block]] = {}
-        self._is_over = False
+        self._waiting: dict[str, tuple[EndProgram, RunBlocking]] = {}
+        self._is_closed = False
 
-    def leave(self, run_id: str, end: End, block: Block) -> bool:
+    def add_program(self, run_id: str, end: EndProgram, block: RunBlocking) -> bool:
         """Note a program that waits: ``end`` ends it, run by ``block`` in a thread. False: the run is over already."""
         with _lock:
-            if not self._is_over:
-                self._left[run_id] = end, block
-            return not self._is_over
+            if not self._is_closed:
+                self._waiting[run_id] = end, block
+            return not self._is_closed
 
-    def take(self, run_id: Any) -> None:
+    def remove_program(self, run_id: Any) -> None:
         """Note that a program waits no more."""
         with _lock:
             if isinstance(run_id, str):
-                self._left.pop(run_id, None)
+                self._waiting.pop(run_id, None)
 
     def close(self) -> None:
         """End what was left waiting."""
-        for end, block in self._taken():
+        for end, block in self._take_all():
             try:
                 block(end())
             except Exception:  # noqa: BLE001 - the others have to end, and the agent's own outcome counts
@@ -67,37 +67,37 @@ class AgentRun:
 
     async def aclose(self) -> None:
         """Do what `close` does without blocking."""
-        ended = await asyncio.gather(*(end() for end, _ in self._taken()), return_exceptions=True)
-        for error in ended:
+        results = await asyncio.gather(*(end() for end, _ in self._take_all()), return_exceptions=True)
+        for error in results:
             if isinstance(error, Exception):
                 _log.warning("a waiting program could not be ended", exc_info=error)
 
-    def _taken(self) -> list[tuple[End, Block]]:
+    def _take_all(self) -> list[tuple[EndProgram, RunBlocking]]:
         with _lock:
-            self._is_over = True
-            left, self._left = [*self._left.values()], {}
-            return left
+            self._is_closed = True
+            programs, self._waiting = [*self._waiting.values()], {}
+            return programs
 
 
-def agent_run(config: RunnableConfig) -> AgentRun | None:
+def get_graph_run(config: RunnableConfig) -> GraphRun | None:
     """Return the run of the graph that a node belongs to; None outside of one, or when LangGraph looks different."""
-    node = inside(config)
+    node = get_node_context(config)
     loop = None if node is None else node.loop
     stack = getattr(loop, "stack", None)
     if not isinstance(stack, ExitStack | AsyncExitStack):
         return None
     with _lock:
-        found = _runs.get(loop)
-        if found is None:
-            found = _runs[loop] = AgentRun()
+        graph_run = _graph_runs.get(loop)
+        if graph_run is None:
+            graph_run = _graph_runs[loop] = GraphRun()
             if isinstance(stack, AsyncExitStack):
-                stack.push_async_callback(found.aclose)
+                stack.push_async_callback(graph_run.aclose)
             else:
-                stack.callback(found.close)
-        return found
+                stack.callback(graph_run.close)
+        return graph_run
 
 
-def scope_of(config: RunnableConfig, run: AgentRun | None) -> tuple[str, bool]:
+def find_scope(config: RunnableConfig, run: GraphRun | None) -> tuple[str, bool]:
     """Return whose programs those of a call are, and whether a later run may go on with them.
 
     That is the thread; where nothing of it is kept, the run of the graph.
@@ -113,120 +113,122 @@ def scope_of(config: RunnableConfig, run: AgentRun | None) -> tuple[str, bool]:
 
 # Knows no agent and no checkpoint.
 
-_MOST = 10_000
+_MAX_PROGRAMS = 10_000
 
 
-class Program:
+class ExecProgram:
     """One program, for as long as it runs or waits: its inner calls are made as the newest outer call makes them.
 
     ``config`` is the `RunnableConfig` of that one, ``runtime`` its ``ToolRuntime`` in an agent.
     """
 
     def __init__(self) -> None:
-        self._run: NestedRun | None = None
-        self._home: asyncio.AbstractEventLoop | None = None
-        self._is_busy = False
+        self._calls: NestedCalls | None = None
+        self._home_loop: asyncio.AbstractEventLoop | None = None
+        self._is_in_use = False
         self._lock = forkable_lock()
 
     @property
     def config(self) -> RunnableConfig:
         """The configuration of the outer call."""
-        return self._current.config
+        return self._current_calls.config
 
     @property
     def runtime(self) -> Any:
         """What an agent gives the outer call; None outside of one."""
-        return getattr(self._current.caller, "runtime", None)
+        return getattr(self._current_calls.caller, "runtime", None)
 
     @property
-    def _current(self) -> NestedRun:
+    def _current_calls(self) -> NestedCalls:
         with self._lock:
-            if self._run is None:
-                self._run = NestedRun(DirectCaller(), ensure_config())
-                self._home = _running_loop()
-            return self._run
+            if self._calls is None:
+                self._calls = NestedCalls(DirectCaller(), ensure_config())
+                self._home_loop = _get_running_loop()
+            return self._calls
 
-    def begin(self, run: NestedRun, home: asyncio.AbstractEventLoop | None) -> bool:
+    def attach(self, run: NestedCalls, home_loop: asyncio.AbstractEventLoop | None) -> bool:
         """Let an outer call go on with it, on its loop, None for one that blocks. False: another one is on it."""
         with self._lock:
-            if self._is_busy:
+            if self._is_in_use:
                 return False
-            before, self._run, self._home, self._is_busy = self._run, run, home, True
-        if before is not None:
-            before.pass_on(run)
+            previous, self._calls, self._home_loop, self._is_in_use = self._calls, run, home_loop, True
+        if previous is not None:
+            previous.hand_over(run)
         return True
 
-    def end(self) -> None:
+    def detach(self) -> None:
         """Note that the outer call has its answer."""
         with self._lock:
-            self._is_busy = False
+            self._is_in_use = False
 
-    def name(self, call_id: str, name: str) -> None:
+    def set_display_name(self, call_id: str, name: str) -> None:
         """Note what people know the tool of a call by."""
-        self._current.names.setdefault(call_id, name)
+        self._current_calls.display_names.setdefault(call_id, name)
 
     async def call(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
         """Make an inner call where the outer call is made: in a thread for one that blocks, else on its loop."""
-        run, home = self._current, self._home
-        if home is None:
-            return await asyncio.wrap_future(on_own_thread(run.run, tool, arguments, context))
-        work = run.arun(tool, arguments, context)
-        if home is asyncio.get_running_loop():
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
+        run, home_loop = self._current_calls, self._home_loop
+        if home_loop is None:
+            return await asyncio.wrap_future(run_in_own_thread(run.run, tool, arguments, context))
+        coroutine = run.arun(tool, arguments, context)
+        if home_loop is asyncio.get_running_loop():
+            return await coroutine
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, home_loop))
 
 
-def program_of(context: ToolCallContext) -> Program:
+def get_program(context: ToolCallContext) -> ExecProgram:
     """Return the program that makes a call; one of its own for who resumes without an outer call, as a `Resumer`."""
-    found = context.context
-    return found if isinstance(found, Program) else Program()
+    context_value = context.context
+    return context_value if isinstance(context_value, ExecProgram) else ExecProgram()
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingProgram:
     """A program that waits, and where it was begun: over which tools, and whose it is."""
 
-    face: Any
+    surface: Any
     scope: str
-    program: Program
-    until: float
+    program: ExecProgram
+    expires_at: float
 
 
 class WaitingPrograms:
     """Programs that wait in this process, by the ids of their runs. Forgets those that nobody may come back for."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Waiting] = OrderedDict()
+        self._programs: OrderedDict[str, WaitingProgram] = OrderedDict()
         self._lock = forkable_lock()
 
-    def keep(self, run_id: str, face: Any, scope: str, program: Program, seconds: float) -> None:
+    def add(self, run_id: str, surface: Any, scope: str, program: ExecProgram, seconds: float) -> None:
         """Note a program that waits for at most so long."""
         with self._lock:
-            self._known[run_id] = Waiting(face, scope, program, time.monotonic() + seconds)
-            self._known.move_to_end(run_id)
-            while len(self._known) > _MOST or next(iter(self._known.values())).until < time.monotonic():
-                self._known.popitem(last=False)
+            self._programs[run_id] = WaitingProgram(surface, scope, program, time.monotonic() + seconds)
+            self._programs.move_to_end(run_id)
+            while (
+                len(self._programs) > _MAX_PROGRAMS or next(iter(self._programs.values())).expires_at < time.monotonic()
+            ):
+                self._programs.popitem(last=False)
 
-    def find(self, run_id: Any, scope: str) -> Waiting | None:
+    def find(self, run_id: Any, scope: str) -> WaitingProgram | None:
         """Return the program of a run, for those whose it is."""
         with self._lock:
-            found = self._known.get(run_id) if isinstance(run_id, str) else None
-            return found if found is not None and found.scope == scope else None
+            waiting = self._programs.get(run_id) if isinstance(run_id, str) else None
+            return waiting if waiting is not None and waiting.scope == scope else None
 
-    def forget(self, run_id: Any, scope: str) -> None:
+    def remove(self, run_id: Any, scope: str) -> None:
         """Note that a program has ended; those whose it is not can say nothing of it."""
         with self._lock:
-            found = self._known.get(run_id) if isinstance(run_id, str) else None
-            if found is not None and found.scope == scope:
-                del self._known[run_id]
+            waiting = self._programs.get(run_id) if isinstance(run_id, str) else None
+            if waiting is not None and waiting.scope == scope:
+                del self._programs[run_id]
 
-    def faces(self) -> list[Any]:
+    def list_surfaces(self) -> list[Any]:
         """Return what the programs were begun over, each once."""
         with self._lock:
-            return [*{id(one.face): one.face for one in self._known.values()}.values()]
+            return [*{id(waiting.surface): waiting.surface for waiting in self._programs.values()}.values()]
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def _get_running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -23,28 +23,28 @@ from codemode import (
 from codemode.errors import CodeModeConcurrencyError, CodeModeToolApprovalRequiredError
 from codemode.plugins import split_content
 
-from .answers import Sibling, ask_person, ask_person_async, may_ask_now
-from .approvals import Approvals, Caller, Question
+from .answers import NodeCall, ask_person, ask_person_async, may_ask_now
+from .approvals import ApprovalPolicy, Caller, Question
 from .checkpoints import (
-    Beginning,
-    Leavings,
-    forget_interrupt,
-    forget_interrupt_async,
-    time_of_step_ms,
+    SavedCallOutputs,
+    StartMarker,
+    clear_interrupt,
+    clear_interrupt_async,
+    get_step_time_ms,
     warn_if_unanswerable,
 )
-from .content import shown_block
-from .graph import awaited, binding_in_node, digest, number_of, start_task
-from .graph_state import left_by
-from .nested import NestedRun
-from .pregel import interrupts_in, is_in_node, raise_interrupts, take_interrupts
-from .questions import OuterCall, Questions, batched, taken_apart, waiting_of
+from .content import to_model_block
+from .graph import compute_digest, compute_task_number, find_node_binding, start_task, to_coroutine_function
+from .graph_state import make_state_commands
+from .nested import NestedCalls
+from .pregel import get_interrupts, is_in_node, raise_interrupts, take_interrupts
+from .questions import OuterCall, OuterCallQuestions, batch_questions, split_batch_answers, split_batch_interrupts
 
-_LATE_NOTE = (
+_ALREADY_ANSWERED_NOTE = (
     "Go on with the checkpoint of the thread that came of the first answers; the same answers again give the same"
     " outcome, and run nothing."
 )
-_KEY_NOTE = (
+_SIGNING_KEY_NOTE = (
     "a program that goes on in another process needs the signing key of the first one; "
     "give options={'continuation': {'keys': ...}} or call codemode.set_continuation_signing_key"
 )
@@ -57,32 +57,32 @@ class RunSegment:
     step: int
     interrupt: Interrupt | None
     questions: tuple[Question, ...]
-    run: NestedRun
+    calls: NestedCalls
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recall:
+class LoadSavedOutputs:
     """Find what was kept of this call by processes that have ended."""
 
-    leavings: Leavings
+    saved_outputs: SavedCallOutputs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class AskQuestions:
     """Ask people, all at once."""
 
     questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collected:
+class CollectedAnswers:
     """The answers there are, and LangGraph's interrupts for the other questions, by key."""
 
     answers: Mapping[str, Any]
     waiting: Mapping[str, tuple[Any, ...]]
 
 
-Work: TypeAlias = RunSegment | Ask | Recall
+WorkItem: TypeAlias = RunSegment | AskQuestions | LoadSavedOutputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,45 +102,45 @@ class Outcome:
     error: CodeModeError | None = None
 
 
-def calls_in(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+def collect_calls(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
     """Return all calls that are known of, each with its artifact where it has one."""
     calls: dict[str, dict[str, Any]] = {
-        one["tool_call_id"]: one for record in records for one in record.get("made", ())
+        call["tool_call_id"]: call for record in records for call in record.get("made", ())
     }
-    for one in (one for record in records for one in record["artifacts"]):
+    for call in (call for record in records for call in record["artifacts"]):
         # One of a process that has ended has left nothing else.
-        calls[one["tool_call_id"]] = {**calls.get(one["tool_call_id"], {}), **one}
+        calls[call["tool_call_id"]] = {**calls.get(call["tool_call_id"], {}), **call}
     return tuple(calls.values())
 
 
-def failure_of(error: CodeModeError, program: str) -> dict[str, str]:
+def make_failure_fields(error: CodeModeError, program: str) -> dict[str, str]:
     """Return what is kept of a failure; the text is for the model."""
     return {"name": type(error).__name__, "code": error.code, "text": failure_text(error, program)}
 
 
-def refusal_of(error: CodeModeError) -> CodeModeError | None:
+def find_refusal(error: CodeModeError) -> CodeModeError | None:
     """Return an error that came before anything of the program ran, with a note of what to do; None for any other."""
     is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
     if not is_refusal and not isinstance(error, CodeModeConcurrencyError):
         return None
     is_late = isinstance(error, CodeModeProtocolError) and error.was_answered
-    error.add_note(f"codemode-langchain: {_LATE_NOTE if is_late else _KEY_NOTE}")
+    error.add_note(f"codemode-langchain: {_ALREADY_ANSWERED_NOTE if is_late else _SIGNING_KEY_NOTE}")
     return error
 
 
-def begun_elsewhere(error: CodeModeAbortedError, run: NestedRun) -> tuple[Interrupt, dict[str, Any]]:
+def find_restart_point(error: CodeModeAbortedError, calls: NestedCalls) -> tuple[Interrupt, dict[str, Any]]:
     """Return from where to repeat a part that a lost host had begun, and the answers that make its calls once more.
 
     Without a journal no one knows which calls that host made: the `Beginning` of the part asks before the first of
     them. Raises any other error, and that of a part which has begun here too, before the other host took it over.
     """
     recovery = error.recovery
-    if Interrupt.find_recovery(error) is not None or not isinstance(recovery, Interrupt) or run.has_begun:
+    if Interrupt.find_recovery(error) is not None or not isinstance(recovery, Interrupt) or calls.has_checked_start:
         raise error
     return recovery, {request.interrupt_id: {"runAgain": True} for request in recovery.requests}
 
 
-def as_text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Return what the content of a message says of plain JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -148,110 +148,116 @@ def as_text(value: Any) -> str:
 # A segment runs the program until it ends or pauses. On resume LangGraph runs the node again from its start; finished
 # segments and given answers then come from the checkpoint, and inside a segment finished calls come from the ledger.
 
-Record: TypeAlias = dict[str, Any]
+SegmentRecord: TypeAlias = dict[str, Any]
 """What the checkpoint keeps of a segment: whose it is, which answers it was given, how it ended, what it left."""
 
 
 @dataclass
-class Segments:
+class SegmentRunner:
     """One outer ``call``. ``approvals`` word the questions, ``caller`` makes the nested calls."""
 
     call: OuterCall
-    approvals: Approvals
+    approvals: ApprovalPolicy
     tool_call_id: str
     caller: Caller
     config: RunnableConfig
-    _questions: Questions = field(init=False)
+    _questions: OuterCallQuestions = field(init=False)
     _waiting: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]], init=False)
-    _left: list[Record] = field(default_factory=list[Record], init=False)
+    _records: list[SegmentRecord] = field(default_factory=list[SegmentRecord], init=False)
     _value: Any = field(default=None, init=False)  # as it was, where it is not of a record
     _error: CodeModeError | None = field(default=None, init=False)
-    _leavings: Leavings | None = field(default=None, init=False)  # where there is a journal to go on from
+    _saved_outputs: SavedCallOutputs | None = field(default=None, init=False)  # where there is a journal to go on from
 
     def __post_init__(self) -> None:
-        self._questions = Questions(self.approvals, self.call, self.caller)
-        if self.call.is_journaled and binding_in_node(self.config) is not None:
-            self._leavings = Leavings(self.config, self.tool_call_id)
+        self._questions = OuterCallQuestions(self.approvals, self.call, self.caller)
+        if self.call.is_journaled and find_node_binding(self.config) is not None:
+            self._saved_outputs = SavedCallOutputs(self.config, self.tool_call_id)
 
     def run(self) -> Outcome:
         """Run to the end. Raises LangGraph's interrupt while people have to answer."""
-        work, done = self._steps(), None
+        steps, result = self._steps(), None
         while True:
             try:
-                todo = work.send(done)
-            except StopIteration as end:
-                return end.value
+                work_item = steps.send(result)
+            except StopIteration as stop:
+                return stop.value
             if not is_in_node(self.config):
-                done = self._run_segment(cast("RunSegment", todo))
-            elif isinstance(todo, Recall):
-                done = todo.leavings.recall()
-            elif isinstance(todo, Ask):
-                if not self._may_ask(todo):
-                    forget_interrupt(self.config)
+                result = self._run_segment(cast("RunSegment", work_item))
+            elif isinstance(work_item, LoadSavedOutputs):
+                result = work_item.saved_outputs.load()
+            elif isinstance(work_item, AskQuestions):
+                if not self._may_ask(work_item):
+                    clear_interrupt(self.config)
                     raise_interrupts([])  # LangGraph runs this call again when the other question was answered
-                done = _collected(todo, [future.result for future in self._ask(todo, ask_person)])
+                result = _collect_results(
+                    work_item, [future.result for future in self._start_question_tasks(work_item, ask_person)]
+                )
             else:
-                done = self._start(todo, partial(self._run_segment, todo)).result()
+                result = self._start_segment_task(work_item, partial(self._run_segment, work_item)).result()
 
     async def arun(self) -> Outcome:
         """Do what `run` does without blocking."""
-        with Sibling(self.config) as sibling:
+        with NodeCall(self.config) as sibling:
             try:
-                return await self._aworked()
+                return await self._arun_steps()
             except Exception as error:
-                if interrupts_in(error) is not None:
-                    await sibling.others_ended()
+                if get_interrupts(error) is not None:
+                    await sibling.wait_for_others()
                 raise
 
-    async def _aworked(self) -> Outcome:
-        work, done = self._steps(), None
+    async def _arun_steps(self) -> Outcome:
+        steps, result = self._steps(), None
         while True:
             try:
-                todo = work.send(done)
-            except StopIteration as end:
-                return end.value
+                work_item = steps.send(result)
+            except StopIteration as stop:
+                return stop.value
             if not is_in_node(self.config):
-                done = await self._arun_segment(cast("RunSegment", todo))
-            elif isinstance(todo, Recall):
-                done = await todo.leavings.arecall()
-            elif isinstance(todo, Ask):
-                if not self._may_ask(todo):
-                    await forget_interrupt_async(self.config)
+                result = await self._arun_segment(cast("RunSegment", work_item))
+            elif isinstance(work_item, LoadSavedOutputs):
+                result = await work_item.saved_outputs.aload()
+            elif isinstance(work_item, AskQuestions):
+                if not self._may_ask(work_item):
+                    await clear_interrupt_async(self.config)
                     raise_interrupts([])  # as above
-                answered = await asyncio.gather(*self._ask(todo, ask_person_async), return_exceptions=True)
-                done = _collected(todo, [partial(_result, one) for one in answered])
+                results = await asyncio.gather(
+                    *self._start_question_tasks(work_item, ask_person_async), return_exceptions=True
+                )
+                result = _collect_results(work_item, [partial(_raise_or_return, item) for item in results])
             else:
-                done = await self._start(todo, awaited(partial(self._arun_segment, todo)))
+                result = await self._start_segment_task(
+                    work_item, to_coroutine_function(partial(self._arun_segment, work_item))
+                )
 
-    def _steps(self) -> Generator[Work, Any, Outcome]:
+    def _steps(self) -> Generator[WorkItem, Any, Outcome]:
         """What is to be done, one thing after the other; whoever does it sends back how it ended."""
-        if self._leavings is not None:
-            yield Recall(leavings=self._leavings)
-        todo = RunSegment(step=0, interrupt=None, questions=(), run=self._nested_run(0, ()))
+        if self._saved_outputs is not None:
+            yield LoadSavedOutputs(saved_outputs=self._saved_outputs)
+        segment = RunSegment(step=0, interrupt=None, questions=(), calls=self._make_nested_calls(0, ()))
         while True:
-            record: Record = yield todo
-            self._take(record, todo)
+            record: SegmentRecord = yield segment
+            self._accept_record(record, segment)
             if "interrupt" not in record:
-                return self._outcome(record)
+                return self._make_outcome(record)
             interrupt = Interrupt.from_dict(record["interrupt"])
-            if self.caller.limits is not None and (stopped := self.caller.limits.end(interrupt)) is not None:
-                return self._stopped(*stopped)
-            step = todo.step + 1
-            questions = self._begun_with(step, interrupt)
+            if self.caller.limits is not None and (stop_result := self.caller.limits.find_end(interrupt)) is not None:
+                return self._make_stopped_outcome(*stop_result)
+            step = segment.step + 1
+            questions = self._find_started_questions(step, interrupt)
             if not questions and interrupt.requests:  # without any it goes on by itself
-                questions = yield from self._answered(interrupt)
-            run = self._nested_run(step, questions)
-            todo = RunSegment(step=step, interrupt=interrupt, questions=questions, run=run)
+                questions = yield from self._collect_answers(interrupt)
+            run = self._make_nested_calls(step, questions)
+            segment = RunSegment(step=step, interrupt=interrupt, questions=questions, calls=run)
 
-    def _begun_with(self, step: int, interrupt: Interrupt) -> tuple[Question, ...]:
+    def _find_started_questions(self, step: int, interrupt: Interrupt) -> tuple[Question, ...]:
         """Return the questions whose answers a part was given that another process has begun; none if none has."""
-        answers = None if self._leavings is None else self._leavings.answers(step)
+        answers = None if self._saved_outputs is None else self._saved_outputs.get_answers(step)
         if answers is None:
             return ()
-        self._questions.answer(answers)
-        return tuple(one for one in self._questions.of(interrupt) if one.key in answers)
+        self._questions.add_answers(answers)
+        return tuple(question for question in self._questions.make_questions(interrupt) if question.key in answers)
 
-    def _answered(self, interrupt: Interrupt) -> Generator[Work, Any, tuple[Question, ...]]:
+    def _collect_answers(self, interrupt: Interrupt) -> Generator[WorkItem, Any, tuple[Question, ...]]:
         """Return the questions that have an answer. Raises LangGraph's interrupt when there is none."""
         if not is_in_node(self.config):
             request = interrupt.requests[0]
@@ -259,197 +265,219 @@ class Segments:
                 f"a call of tool {request.tool_name!r} needs a person: run it in a LangGraph graph with a checkpointer",
                 details={"tool_name": request.tool_name, "tool_call_id": request.tool_call_id},
             )
-        questions = self._questions.of(interrupt)
-        new = {one.key: one for one in questions if not self._questions.is_answered(one)}
-        alone = [one for key, one in new.items() if key not in self._waiting]
-        asked = batched(alone) if self.approvals.is_batched else alone
-        if asked:
+        questions = self._questions.make_questions(interrupt)
+        unanswered = {question.key: question for question in questions if not self._questions.is_answered(question)}
+        not_waiting = [question for key, question in unanswered.items() if key not in self._waiting]
+        asked_questions = batch_questions(not_waiting) if self.approvals.is_batched else not_waiting
+        if asked_questions:
             warn_if_unanswerable(self.config)
-        collected: Collected = yield Ask(questions=tuple(asked))
-        self._questions.answer(taken_apart(asked, collected.answers))
-        self._waiting.update(waiting_of(asked, collected.waiting))
-        answered = tuple(one for one in questions if self._questions.is_answered(one))
+        collected: CollectedAnswers = yield AskQuestions(questions=tuple(asked_questions))
+        self._questions.add_answers(split_batch_answers(asked_questions, collected.answers))
+        self._waiting.update(split_batch_interrupts(asked_questions, collected.waiting))
+        answered = tuple(question for question in questions if self._questions.is_answered(question))
         if not answered:
-            stops = (stop for one in questions for stop in self._waiting[one.key])
-            raise_interrupts([*{one.id: one for one in stops}.values()])
+            interrupts = (
+                pending_interrupt for question in questions for pending_interrupt in self._waiting[question.key]
+            )
+            raise_interrupts([*{question.id: question for question in interrupts}.values()])
         return answered
 
-    def _nested_run(self, step: int, questions: Sequence[Question]) -> NestedRun:
-        inside, responses = self._questions.handed_over(questions)
-        kept, number = self._leavings, number_of(self.tool_call_id, "beginning", str(step))
-        begins = step > 0 or not self.call.goes_on
-        is_first = kept is None or kept.answers(step) is None
-        if kept is not None and self.caller.limits is not None:
-            self.caller.limits.recall({key: left.counted for key, left in kept.of(step).items() if left.counted})
-        return NestedRun(
+    def _make_nested_calls(self, step: int, questions: Sequence[Question]) -> NestedCalls:
+        inner_answers, responses = self._questions.collect_call_answers(questions)
+        saved_outputs, number = self._saved_outputs, compute_task_number(self.tool_call_id, "beginning", str(step))
+        needs_marker = step > 0 or not self.call.continues_program
+        is_first_run = saved_outputs is None or saved_outputs.get_answers(step) is None
+        if saved_outputs is not None and self.caller.limits is not None:
+            self.caller.limits.restore(
+                {key: output.counted for key, output in saved_outputs.get_outputs(step).items() if output.counted}
+            )
+        return NestedCalls(
             caller=self.caller,
             config=self.config,
-            answers=inside,
+            answers=inner_answers,
             responses=responses,
-            newly_answered=self._questions.newly_answered(questions) if is_first else frozenset(),
-            earlier=tuple(one for left in self._left for one in left["commands"]),
-            beginning=Beginning(self.config, number, is_journaled=kept is not None) if begins else None,
+            newly_answered=self._questions.find_newly_answered_calls(questions) if is_first_run else frozenset(),
+            earlier_commands=tuple(command for output in self._records for command in output["commands"]),
+            start_marker=StartMarker(self.config, number, is_journaled=saved_outputs is not None)
+            if needs_marker
+            else None,
             outer_tool_call_id=self.tool_call_id,
             is_stopped=self._questions.is_stopped(questions),
-            left={} if kept is None else kept.of(step),
-            keep=None if kept is None else partial(kept.keep, step),
-            akeep=None if kept is None else partial(kept.akeep, step),
+            outputs={} if saved_outputs is None else saved_outputs.get_outputs(step),
+            save_output=None if saved_outputs is None else partial(saved_outputs.save, step),
+            asave_output=None if saved_outputs is None else partial(saved_outputs.asave, step),
         )
 
     # --- records ---
 
-    def _take(self, record: Record, todo: RunSegment) -> None:
+    def _accept_record(self, record: SegmentRecord, segment: RunSegment) -> None:
         """Check that a record is that of this segment, and go on from it."""
-        given = self._questions.digests(todo.questions)
-        if record.get("of") != self._fingerprint(todo) or not record["answered"].items() <= given.items():
+        answer_digests = self._questions.compute_answer_digests(segment.questions)
+        if record.get("of") != self._fingerprint(segment) or not record["answered"].items() <= answer_digests.items():
             raise CodeModeProtocolError(
                 "the checkpoint holds the result of another program or of other answers for this call"
                 f" of {self.call.name}"
             )
         # With several answers the recorded segment may have been given only the first ones to come.
-        answered = [one for one in todo.questions if one.key in record["answered"]]
-        self._questions.take(answered, record["asked"], record.get("names", {}))
-        self._left.append(record)
+        answered = [question for question in segment.questions if question.key in record["answered"]]
+        self._questions.record_segment(answered, record["asked"], record.get("names", {}))
+        self._records.append(record)
 
-    def _record(self, todo: RunSegment, ending: dict[str, Any], waiting: Collection[str] = ()) -> Record:
-        left = todo.run.hand_over(waiting)
-        names = {one: name for one, name in todo.run.names.items() if one in waiting}
+    def _make_record(
+        self, segment: RunSegment, ending_fields: dict[str, Any], waiting_ids: Collection[str] = ()
+    ) -> SegmentRecord:
+        outputs = segment.calls.take_finished_outputs(waiting_ids)
+        names = {call_id: name for call_id, name in segment.calls.display_names.items() if call_id in waiting_ids}
         return {
-            "of": self._fingerprint(todo),
-            "answered": self._questions.digests(todo.questions),
-            "asked": todo.run.asked,
+            "of": self._fingerprint(segment),
+            "answered": self._questions.compute_answer_digests(segment.questions),
+            "asked": segment.calls.waiting_questions,
             **({"names": names} if names else {}),
-            "commands": [*(command for one in left for command in one.commands), *left_by(self.call)],
-            "artifacts": [one.artifact for one in left if one.artifact is not None],
-            **({} if self.caller.limits is None else self.caller.limits.record),
-            "made": [one.listed(call_id) for call_id, one in todo.run.made.items() if call_id not in waiting],
-            **ending,
+            "commands": [
+                *(command for output in outputs for command in output.commands),
+                *make_state_commands(self.call),
+            ],
+            "artifacts": [output.artifact for output in outputs if output.artifact is not None],
+            **({} if self.caller.limits is None else self.caller.limits.to_record),
+            "made": [
+                call.to_dict(call_id)
+                for call_id, call in segment.calls.made_calls.items()
+                if call_id not in waiting_ids
+            ],
+            **ending_fields,
         }
 
-    def _fingerprint(self, todo: RunSegment) -> str:
-        before = None if todo.interrupt is None else todo.interrupt.to_dict()
-        return digest([self.call.name, self.tool_call_id, self.call.arguments, todo.step, before])
+    def _fingerprint(self, segment: RunSegment) -> str:
+        interrupt_fields = None if segment.interrupt is None else segment.interrupt.to_dict()
+        return compute_digest([self.call.name, self.tool_call_id, self.call.arguments, segment.step, interrupt_fields])
 
-    def _outcome(self, record: Record) -> Outcome:
+    def _make_outcome(self, record: SegmentRecord) -> Outcome:
         value = json.loads(record.get("value", "null"))
         return Outcome(
             value=value if self._value is None else self._value,
-            text=as_text(json.loads(record["shown"]) if "shown" in record else value),
+            text=to_text(json.loads(record["shown"]) if "shown" in record else value),
             content=tuple(record.get("content", ())),
             failure=record.get("failure"),
-            commands=self._commands(),
-            artifacts=calls_in(self._left),
+            commands=self._list_commands(),
+            artifacts=collect_calls(self._records),
             error=self._error,
         )
 
-    def _stopped(self, text: str, command: Any) -> Outcome:
-        failure = failure_of(CodeModeToolError(text), self.call.program)
+    def _make_stopped_outcome(self, text: str, command: Any) -> Outcome:
+        failure = make_failure_fields(CodeModeToolError(text), self.call.program)
         return Outcome(
-            failure={**failure, "text": text}, commands=(*self._commands(), command), artifacts=calls_in(self._left)
+            failure={**failure, "text": text},
+            commands=(*self._list_commands(), command),
+            artifacts=collect_calls(self._records),
         )
 
-    def _commands(self) -> tuple[Any, ...]:
+    def _list_commands(self) -> tuple[Any, ...]:
         limits = self.caller.limits
-        counted = [] if limits is None else limits.counted(self._left, self.tool_call_id)
-        return (*(one for left in self._left for one in left["commands"]), *counted)
+        count_commands = [] if limits is None else limits.make_count_commands(self._records, self.tool_call_id)
+        return (*(command for record in self._records for command in record["commands"]), *count_commands)
 
     # --- performing ---
 
-    def _start(self, todo: RunSegment, function: Callable[[], Any]) -> Any:
-        number = number_of(self.tool_call_id, "segment", str(todo.step))
+    def _start_segment_task(self, segment: RunSegment, function: Callable[[], Any]) -> Any:
+        number = compute_task_number(self.tool_call_id, "segment", str(segment.step))
         return start_task(self.config, number, function, self.call.name)
 
-    def _may_ask(self, todo: Ask) -> bool:
-        if not todo.questions or not self.approvals.asks_once_a_step:
+    def _may_ask(self, work_item: AskQuestions) -> bool:
+        if not work_item.questions or not self.approvals.asks_once_a_step:
             return True
-        return may_ask_now(self.config, self.tool_call_id, todo.questions)
+        return may_ask_now(self.config, self.tool_call_id, work_item.questions)
 
-    def _ask(self, todo: Ask, ask: Callable[..., Any]) -> list[Any]:
+    def _start_question_tasks(self, work_item: AskQuestions, ask: Callable[..., Any]) -> list[Any]:
         return [
             start_task(
                 self.config,
-                number_of(self.tool_call_id, "question", one.key),
-                partial(ask, one, self.config),
+                compute_task_number(self.tool_call_id, "question", question.key),
+                partial(ask, question, self.config),
                 "question",
             )
-            for one in todo.questions
+            for question in work_item.questions
         ]
 
-    def _run_segment(self, todo: RunSegment) -> Record:
-        if self._leavings is not None:
-            self._leavings.begin(todo.step, self._questions.answers_to(todo.questions))
+    def _run_segment(self, segment: RunSegment) -> SegmentRecord:
+        if self._saved_outputs is not None:
+            self._saved_outputs.save_answers(segment.step, self._questions.get_answers(segment.questions))
         try:
-            if todo.interrupt is None:
-                value = self.call.start(self._context(todo))
+            if segment.interrupt is None:
+                value = self.call.start(self._make_context(segment))
             else:
-                value = self._gone_on(todo, todo.interrupt)
+                value = self._resume_segment(segment, segment.interrupt)
         except CodeModeError as error:
-            return self._failed(todo, error)
-        return self._ended(todo, value)
+            return self._make_failure_record(segment, error)
+        return self._make_end_record(segment, value)
 
-    async def _arun_segment(self, todo: RunSegment) -> Record:
-        if self._leavings is not None:
-            await self._leavings.abegin(todo.step, self._questions.answers_to(todo.questions))
+    async def _arun_segment(self, segment: RunSegment) -> SegmentRecord:
+        if self._saved_outputs is not None:
+            await self._saved_outputs.asave_answers(segment.step, self._questions.get_answers(segment.questions))
         try:
-            if todo.interrupt is None:
-                value = await self.call.astart(self._context(todo))
+            if segment.interrupt is None:
+                value = await self.call.astart(self._make_context(segment))
             else:
-                value = await self._agone_on(todo, todo.interrupt)
+                value = await self._aresume_segment(segment, segment.interrupt)
         except CodeModeError as error:
-            return self._failed(todo, error)
-        return self._ended(todo, value)
+            return self._make_failure_record(segment, error)
+        return self._make_end_record(segment, value)
 
-    def _gone_on(self, todo: RunSegment, interrupt: Interrupt) -> Any:
-        answers, context = self._questions.resolutions(todo.questions), self._context(todo)
+    def _resume_segment(self, segment: RunSegment, interrupt: Interrupt) -> Any:
+        answers, context = self._questions.make_resolutions(segment.questions), self._make_context(segment)
         while True:
             try:
-                return self.call.go_on(interrupt, answers, context)
+                return self.call.resume(interrupt, answers, context)
             except CodeModeAbortedError as error:
-                interrupt, answers = begun_elsewhere(error, todo.run)
+                interrupt, answers = find_restart_point(error, segment.calls)
 
-    async def _agone_on(self, todo: RunSegment, interrupt: Interrupt) -> Any:
-        answers, context = self._questions.resolutions(todo.questions), self._context(todo)
+    async def _aresume_segment(self, segment: RunSegment, interrupt: Interrupt) -> Any:
+        answers, context = self._questions.make_resolutions(segment.questions), self._make_context(segment)
         while True:
             try:
-                return await self.call.ago_on(interrupt, answers, context)
+                return await self.call.aresume(interrupt, answers, context)
             except CodeModeAbortedError as error:
-                interrupt, answers = begun_elsewhere(error, todo.run)
+                interrupt, answers = find_restart_point(error, segment.calls)
 
-    def _context(self, todo: RunSegment) -> CallContext:
+    def _make_context(self, segment: RunSegment) -> CallContext:
         """Return what names an invocation: the same again when LangGraph runs the node once more."""
         return CallContext(
             tool_call_id=self.tool_call_id,
-            context=todo.run,
-            conversation_id=binding_in_node(self.config),
-            started_at_ms=time_of_step_ms(self.config),
+            context=segment.calls,
+            conversation_id=find_node_binding(self.config),
+            started_at_ms=get_step_time_ms(self.config),
         )
 
-    def _ended(self, todo: RunSegment, value: Any) -> Record:
+    def _make_end_record(self, segment: RunSegment, value: Any) -> SegmentRecord:
         if isinstance(value, Interrupt):
             waiting = {request.tool_call_id for request in value.requests}
-            return self._record(todo, {"interrupt": value.to_dict()}, waiting)
+            return self._make_record(segment, {"interrupt": value.to_dict()}, waiting)
         self._value = value
-        shown, parts = self.call.shown(value, self.tool_call_id)
-        plain = split_content(value)[0] if parts else value
+        displayed, parts = self.call.to_model_parts(value, self.tool_call_id)
+        plain_value = split_content(value)[0] if parts else value
         # As text, for a checkpoint holds no integer beyond 64 bits.
-        found: Record = {"value": json.dumps(plain), **({} if shown is value else {"shown": json.dumps(shown)})}
-        return self._record(todo, found | ({"content": [shown_block(part) for part in parts]} if parts else {}))
+        ending_fields: SegmentRecord = {
+            "value": json.dumps(plain_value),
+            **({} if displayed is value else {"shown": json.dumps(displayed)}),
+        }
+        return self._make_record(
+            segment, ending_fields | ({"content": [to_model_block(part) for part in parts]} if parts else {})
+        )
 
-    def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:
-        if todo.interrupt is not None and (refusal := refusal_of(error)) is not None:
+    def _make_failure_record(self, segment: RunSegment, error: CodeModeError) -> SegmentRecord:
+        if segment.interrupt is not None and (refusal := find_refusal(error)) is not None:
             raise refusal  # not recorded: the answers stand, and the same run can be tried again
-        if self._leavings is not None and error.details.get("origin") == "journal":
+        if self._saved_outputs is not None and error.details.get("origin") == "journal":
             raise error  # not recorded either: whoever invokes the graph again goes on
         if (recovery := Interrupt.find_recovery(error)) is not None:
-            return self._ended(todo, recovery)
+            return self._make_end_record(segment, recovery)
         self._error = error
-        return self._record(todo, {"failure": failure_of(error, self.call.program)})
+        return self._make_record(segment, {"failure": make_failure_fields(error, self.call.program)})
 
 
-def _collected(todo: Ask, results: Sequence[Callable[[], Any]]) -> Collected:
+def _collect_results(work_item: AskQuestions, results: Sequence[Callable[[], Any]]) -> CollectedAnswers:
     answers: dict[str, Any] = {}
     waiting: dict[str, tuple[Any, ...]] = {}
-    for question, result in zip(todo.questions, results, strict=True):
+    for question, result in zip(work_item.questions, results, strict=True):
         try:
             answer = result()
         except Exception as error:
@@ -461,10 +489,10 @@ def _collected(todo: Ask, results: Sequence[Callable[[], Any]]) -> Collected:
         if answer["of"] != question.key:
             raise CodeModeProtocolError("the checkpoint holds the answer to another question of this call")
         answers[question.key] = answer["answer"]
-    return Collected(answers=answers, waiting=waiting)
+    return CollectedAnswers(answers=answers, waiting=waiting)
 
 
-def _result(given: Any) -> Any:
-    if isinstance(given, BaseException):
-        raise given
-    return given
+def _raise_or_return(result: Any) -> Any:
+    if isinstance(result, BaseException):
+        raise result
+    return result

@@ -14,104 +14,104 @@ from codemode import CodeModeTool as Core
 from codemode.plugins import LatePlace, Listing, PreparedTool
 from codemode.stores import StoreLike
 
-from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
-from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
+from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
+from .faces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
 
-NAME = Core.name
+TOOL_NAME = Core.name
 
 
-class Program(BaseModel):
+class ProgramInput(BaseModel):
     """The input of codeMode."""
 
     js: str = Field(description="The body of an async JavaScript (or TypeScript) function: use await, end with return.")
 
 
-class CodeModeFace(Face):
+class CodeModeSurface(Surface):
     """A set of tools as code mode sees it."""
 
     def __init__(
         self,
         tools: Iterable[BaseTool],
         options: CodeModeOptions,
-        approvals: Approvals,
+        approvals: ApprovalPolicy,
         pool: WorkerPool | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
         super().__init__(tools, approvals)
-        self.blocking = Core(self._for_blocking, options, pool, library=library)
-        self.awaiting = Core(self._for_awaiting, options, pool, library=library)
+        self.sync_core = Core(self._sync_tools, options, pool, library=library)
+        self.async_core = Core(self._async_tools, options, pool, library=library)
 
     @property
     def core(self) -> Core:
         """See `Face.core`."""
-        return self.awaiting
+        return self.async_core
 
-    def offered(self) -> tuple[OuterTool, ...]:
+    def build_tools(self) -> tuple[SurfaceTool, ...]:
         """See `Face.offered`."""
         return (CodeModeTool(self),)
 
     @property
     def description(self) -> str:
         """What the model reads."""
-        return self.awaiting.description
+        return self.async_core.description
 
 
 class ProgramCall:
     """One call of codeMode."""
 
-    name = NAME
-    goes_on = False
+    name = TOOL_NAME
+    continues_program = False
 
-    def __init__(self, core: Core, js: str, place: LatePlace | None) -> None:
+    def __init__(self, core: Core, js: str, backend: LatePlace | None) -> None:
         self._core = core.for_one_call()
-        self.place = place
+        self.backend = backend
         self.program = js
         self.arguments = {"js": js}
         self.is_journaled = core.options.continuation.journal is not None
 
-    def tool_named(self, name: str) -> PreparedTool | None:
+    def find_tool(self, name: str) -> PreparedTool | None:
         return self._core.catalog.get(name)
 
-    def shown_name(self, name: str) -> str:
+    def display_name(self, name: str) -> str:
         return name
 
     def start(self, call: CallContext) -> Any:
-        return self._core.execute_sync(self.arguments, replace(call, state=self.place))
+        return self._core.execute_sync(self.arguments, replace(call, state=self.backend))
 
     async def astart(self, call: CallContext) -> Any:
-        return await self._core.execute(self.arguments, replace(call, state=self.place))
+        return await self._core.execute(self.arguments, replace(call, state=self.backend))
 
-    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        call = replace(call, state=self.place)
+    def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        call = replace(call, state=self.backend)
         return self._core.resume_sync(interrupt, call=call, resolutions=answers)
 
-    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        call = replace(call, state=self.place)
+    async def aresume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        call = replace(call, state=self.backend)
         return await self._core.resume(interrupt, call=call, resolutions=answers)
 
-    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:
-        return self._core.to_model_parts(answer, tool_call_id=tool_call_id)
+    def to_model_parts(self, result: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:
+        return self._core.to_model_parts(result, tool_call_id=tool_call_id)
 
 
-class CodeModeTool(OuterTool):
+class CodeModeTool(SurfaceTool):
     """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
 
-    name: str = NAME
+    name: str = TOOL_NAME
     description: str = ""
-    args_schema: Any = Program
-    _place: LatePlace | None = PrivateAttr(default=None)
+    args_schema: Any = ProgramInput
+    _backend: LatePlace | None = PrivateAttr(default=None)
 
     def __init__(
-        self, face: CodeModeFace, caller: Caller | None = None, place: LatePlace | None = None, **fields: Any
+        self, surface: CodeModeSurface, caller: Caller | None = None, backend: LatePlace | None = None, **fields: Any
     ) -> None:
-        super().__init__(face, caller, description=face.description, **fields)
-        self._place = place
+        super().__init__(surface, caller, description=surface.description, **fields)
+        self._backend = backend
 
     def _run(self, js: str) -> Any:
-        return self._perform(ProgramCall(self._face.blocking, js, self._place))
+        return self._run_outer_call(ProgramCall(self._surface.sync_core, js, self._backend))
 
     async def _arun(self, js: str) -> Any:
-        return await self._aperform(ProgramCall(self._face.awaiting, js, self._place))
+        return await self._arun_outer_call(ProgramCall(self._surface.async_core, js, self._backend))
 
 
 def create_code_mode_tool(
@@ -137,7 +137,7 @@ def create_code_mode_tool(
     injected state: `CodeModeMiddleware` is for those. A tool that no program could call by its name is left out, with a
     warning in the log.
     """
-    approvals = Approvals(approve, interrupt_mode)
-    wrapped = tools_of(tools, approvals, "CodeModeMiddleware")
-    settings = for_agents(options, pool=pool, listing=listing, store=store)
-    return CodeModeTool(CodeModeFace(wrapped, settings, approvals, pool, library))
+    approvals = ApprovalPolicy(approve, interrupt_mode)
+    langchain_tools = to_callable_tools(tools, approvals, "CodeModeMiddleware")
+    agent_options = make_options(options, pool=pool, listing=listing, store=store)
+    return CodeModeTool(CodeModeSurface(langchain_tools, agent_options, approvals, pool, library))

@@ -17,44 +17,53 @@ import codemode
 from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import CompiledSchema, FrameworkSchema, ValidatedInput, copy_json
 
-from .content import shown_arguments, with_content_schemas, with_objects
-from .failures import told
-from .hidden_tools import HiddenTool, Output, annotations_of, exact_schema, excluding_type, metadata_of
+from .content import displayed_arguments, restore_media, with_content_schemas
+from .failures import format_error
+from .hidden_tools import (
+    FrameworkTool,
+    OutputSchema,
+    close_output_schema,
+    find_excluding_return_type,
+    get_annotations,
+    get_surface_metadata,
+)
 from .nested import NestedCalls
-from .turns import SharedTurns
+from .turns import SharedCallState
 
 
 def register(register_adapter: Callable[[Callable[[Any], bool], Callable[[Any], codemode.Tool]], None]) -> None:
     """Teach the core these tools."""
-    register_adapter(lambda value: isinstance(value, Tool), convert)
+    register_adapter(lambda value: isinstance(value, Tool), convert_tool)
 
 
-def convert(tool: Tool[Any]) -> codemode.Tool:
+def convert_tool(tool: Tool[Any]) -> codemode.Tool:
     """Return the tool of a program that runs a pydantic-ai tool.
 
     ``context`` of the codeMode call is its `RunContext` or its deps. ``requires_approval`` is the core's approval.
     """
     definition = tool.tool_def
-    declared = definition.return_schema
-    return HiddenTool(
+    return_schema = definition.return_schema
+    return FrameworkTool(
         definition.name,
         execute=partial(_execute, tool),
         description=definition.description or "",
         input_schema=_InputSchema(tool),
-        output_schema=Output(exact_schema(declared, tool.function), excluding_type(declared, tool.function)),
+        output_schema=OutputSchema(
+            close_output_schema(return_schema, tool.function), find_excluding_return_type(return_schema, tool.function)
+        ),
         output_validation="warn",  # the framework checks no outputs
         needs_approval=tool.requires_approval,
-        annotations=annotations_of(definition),
-        metadata=metadata_of(definition),
+        annotations=get_annotations(definition),
+        metadata=get_surface_metadata(definition),
     )
 
 
 @dataclass(frozen=True)
-class _Input:
+class _ToolInput:
     """Plain JSON for the framework to validate, and what a person is shown of it, if one is asked."""
 
     arguments: dict[str, Any]
-    shown: dict[str, Any] | None
+    displayed: dict[str, Any] | None
 
 
 class _InputSchema(FrameworkSchema):
@@ -64,22 +73,22 @@ class _InputSchema(FrameworkSchema):
         self._tool = tool
 
     def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
-        described = compiled(with_content_schemas(self._tool.tool_def.parameters_json_schema))
-        return None if described is None else _Arguments(self._tool, described)
+        compiled_schema = compiled(with_content_schemas(self._tool.tool_def.parameters_json_schema))
+        return None if compiled_schema is None else _ArgumentsSchema(self._tool, compiled_schema)
 
 
-class _Arguments:
+class _ArgumentsSchema:
     """The arguments of a tool, whose approval shows what the framework will make of them."""
 
-    def __init__(self, tool: Tool[Any], described: CompiledSchema) -> None:
+    def __init__(self, tool: Tool[Any], compiled_schema: CompiledSchema) -> None:
         self._tool = tool
-        self._described = described
-        self.json_schema = described.json_schema
+        self._compiled_schema = compiled_schema
+        self.json_schema = compiled_schema.json_schema
 
     @property
     def varies(self) -> bool:
         """Whether one input may give two values."""
-        return self._described.varies
+        return self._compiled_schema.varies
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Refuse: arguments describe no output."""
@@ -87,27 +96,29 @@ class _Arguments:
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check plain JSON from a program. Raises `SchemaMismatch`, `CodeModeToolError`."""
-        arguments: dict[str, Any] = self._described.validate_input(value).value or {}
+        arguments: dict[str, Any] = self._compiled_schema.validate_input(value).value or {}
         tool = self._tool
         if not tool.requires_approval:
-            return ValidatedInput(_Input(arguments, None), lambda: copy_json(arguments))
+            return ValidatedInput(_ToolInput(arguments, None), lambda: copy_json(arguments))
         try:
-            validated = tool.function_schema.validator.validate_python(with_objects(arguments))
+            validated = tool.function_schema.validator.validate_python(restore_media(arguments))
         except ValidationError as error:
-            raise CodeModeToolError(told(error), details={"tool_name": tool.name}) from error
-        shown = shown_arguments(validated, tool.function_schema.single_arg_name)
-        return ValidatedInput(_Input(arguments, shown), lambda: copy_json(shown))
+            raise CodeModeToolError(format_error(error), details={"tool_name": tool.name}) from error
+        displayed = displayed_arguments(validated, tool.function_schema.single_arg_name)
+        return ValidatedInput(_ToolInput(arguments, displayed), lambda: copy_json(displayed))
 
 
-async def _execute(tool: Tool[Any], given: _Input, context: ToolCallContext) -> Any:
-    ctx = _run_context(context)
+async def _execute(tool: Tool[Any], tool_input: _ToolInput, context: ToolCallContext) -> Any:
+    ctx = _make_run_context(context)
     toolset = FunctionToolset[Any]([tool])
-    calls = NestedCalls(toolset, await toolset.get_tools(ctx), ctx, SharedTurns(), ExecutionPolicy())
-    return await calls.call(tool.name, given.arguments, context, approved=tool.requires_approval, shown=given.shown)
+    calls = NestedCalls(toolset, await toolset.get_tools(ctx), ctx, SharedCallState(), ExecutionPolicy())
+    return await calls.call(
+        tool.name, tool_input.arguments, context, is_approved=tool.requires_approval, displayed=tool_input.displayed
+    )
 
 
-def _run_context(context: ToolCallContext) -> RunContext[Any]:
-    given: Any = context.context
-    if isinstance(given, RunContext):
-        return cast("RunContext[Any]", given)
-    return RunContext(deps=given, model=TestModel(), usage=RunUsage(), tool_call_id=context.tool_call_id)
+def _make_run_context(context: ToolCallContext) -> RunContext[Any]:
+    agent_context: Any = context.context
+    if isinstance(agent_context, RunContext):
+        return cast("RunContext[Any]", agent_context)
+    return RunContext(deps=agent_context, model=TestModel(), usage=RunUsage(), tool_call_id=context.tool_call_id)

@@ -23,22 +23,22 @@ from codemode import CodeCallOptions, CodeModeOptions, ExecWaitOptions, Namespac
 from codemode.plugins import Listing
 from codemode.stores import StoreLike, open_store
 
-from .code_call import CodeCallFace, CodeCallFields, ScriptContext
-from .code_mode import CodeModeFace, Options
-from .exec_wait import ExecWaitFace, PairParts, PairToolset, pair_options
-from .faces import MAX_RETRIES, InPrograms, Kept, check_settings
-from .hiding_capability import HidingCapability
+from .code_call import CodeCallFields, CodeCallSurface, ScriptContext
+from .code_mode import CodeModeSurface, OptionsLike
+from .exec_wait import ExecWaitConfig, ExecWaitSurface, ExecWaitToolset, make_exec_wait_options
+from .faces import MAX_RETRIES, ProgramToolSelector, ToolSelector, check_options
+from .hiding_capability import SurfaceCapability
 
 _TOOL_SEARCH = "tool_search"
 
 
 @dataclass(init=False)
-class CheckedModel(WrapperModel):
+class ToolCheckedModel(WrapperModel):
     """A model that is offered exactly certain tools, or not asked. ``offered`` gives their names, or None for any."""
 
-    def __init__(self, wrapped: Model, offered: Callable[[], frozenset[str] | None]) -> None:
+    def __init__(self, wrapped: Model, get_allowed_names: Callable[[], frozenset[str] | None]) -> None:
         super().__init__(wrapped)
-        self._offered = offered
+        self._get_allowed_names = get_allowed_names
 
     async def request(
         self,
@@ -47,7 +47,7 @@ class CheckedModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """Make a request. Raises `UserError` for one that offers something else."""
-        require_offered(model_request_parameters, self._offered())
+        require_exact_tools(model_request_parameters, self._get_allowed_names())
         return await super().request(messages, model_settings, model_request_parameters)
 
     @asynccontextmanager
@@ -59,31 +59,32 @@ class CheckedModel(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse, None]:
         """Make a request whose response is streamed. Raises as `request` does."""
-        require_offered(model_request_parameters, self._offered())
+        require_exact_tools(model_request_parameters, self._get_allowed_names())
         async with super().request_stream(messages, model_settings, model_request_parameters, run_context) as response:
             yield response
 
 
-def require_offered(parameters: ModelRequestParameters, offered: frozenset[str] | None) -> None:
+def require_exact_tools(parameters: ModelRequestParameters, allowed_names: frozenset[str] | None) -> None:
     """Raise `UserError` unless exactly these tools are offered, beside those that take the run's output."""
-    if offered is None:
+    if allowed_names is None:
         return
-    searched = any(tool.with_native == _TOOL_SEARCH for tool in parameters.function_tools)
-    native = {tool.kind for tool in parameters.native_tools if searched or tool.kind != _TOOL_SEARCH}
-    found = {tool.name for tool in parameters.function_tools} | native
-    added, missing = sorted(found - offered), sorted(offered - found)
+    has_tool_search = any(tool.with_native == _TOOL_SEARCH for tool in parameters.function_tools)
+    native_names = {tool.kind for tool in parameters.native_tools if has_tool_search or tool.kind != _TOOL_SEARCH}
+    offered_names = {tool.name for tool in parameters.function_tools} | native_names
+    added, missing = sorted(offered_names - allowed_names), sorted(allowed_names - offered_names)
     if not added and not missing:
         return
-    said = [f"{', '.join(map(repr, added))} would be offered too"] if added else []
-    said += [f"{', '.join(map(repr, missing))} would be missing"] if missing else []
+    problems = [f"{', '.join(map(repr, added))} would be offered too"] if added else []
+    problems += [f"{', '.join(map(repr, missing))} would be missing"] if missing else []
     raise UserError(
-        f"The model is to be offered exactly {', '.join(sorted(offered))}: {', and '.join(said)}. What the model calls"
+        f"The model is to be offered exactly {', '.join(sorted(allowed_names))}: {', and '.join(problems)}. What the"
+        " model calls"
         " itself is named in `direct`; what other capabilities add to a request, or take from it, is none of that."
     )
 
 
 @dataclass
-class CodeMode(HidingCapability[AgentDepsT]):
+class CodeMode(SurfaceCapability[AgentDepsT]):
     """Lets the model write programs over the agent's tools instead of calling them one by one.
 
     ``options``: `CodeModeOptions` or a mapping. ``keep``: tools that the model goes on calling directly, ``tools``
@@ -99,26 +100,26 @@ class CodeMode(HidingCapability[AgentDepsT]):
     Raises `ValueError` for what means nothing.
     """
 
-    options: Options = None
-    tools: InPrograms | None = None
+    options: OptionsLike = None
+    tools: ProgramToolSelector | None = None
     listing: Listing | None = None
     store: StoreLike | None = None
     library: ProgramLibrary | None = None
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
-        check_settings(self.keep, self.max_retries, self.tools)
+        check_options(self.keep, self.max_retries, self.tools)
         self.store = None if self.store is None else open_store(self.store)
-        self._made_face = CodeModeFace(self.options, self.pool, self.listing, self.store, self.library)
-        self.options = self._made_face.settings
+        self._surface = CodeModeSurface(self.options, self.pool, self.listing, self.store, self.library)
+        self.options = self._surface.settings
 
     @property
-    def _programs_call(self) -> InPrograms | None:
+    def _program_tools(self) -> ProgramToolSelector | None:
         return self.tools
 
 
 @dataclass(init=False)
-class CodeCall(HidingCapability[AgentDepsT]):
+class CodeCall(SurfaceCapability[AgentDepsT]):
     """Lets the model search the agent's tools, read the definitions of those that fit, and call them from scripts.
 
     ``options``: `CodeCallOptions` or a mapping; its fields may also be given by name, such as ``direct_calls=``, and
@@ -135,7 +136,7 @@ class CodeCall(HidingCapability[AgentDepsT]):
     def __init__(
         self,
         options: CodeCallOptions | Mapping[str, Any] | None = None,
-        keep: Kept = (),
+        keep: ToolSelector = (),
         max_retries: int = MAX_RETRIES,
         pool: WorkerPool | None = None,
         *,
@@ -147,15 +148,15 @@ class CodeCall(HidingCapability[AgentDepsT]):
         defer_loading: bool = False,
         **fields: Unpack[CodeCallFields],
     ) -> None:
-        check_settings(keep, max_retries)
+        check_options(keep, max_retries)
         super().__init__(id=id, description=description, defer_loading=defer_loading)
-        self._made_face = face = CodeCallFace(options, pool, script_context, fields, store, library)
-        self.options, self.keep, self.max_retries, self.pool = face.options, keep, max_retries, pool
+        self._surface = surface = CodeCallSurface(options, pool, script_context, fields, store, library)
+        self.options, self.keep, self.max_retries, self.pool = surface.options, keep, max_retries, pool
         self.script_context = script_context
 
 
 @dataclass(init=False)
-class ExecWait(HidingCapability[AgentDepsT]):
+class ExecWait(SurfaceCapability[AgentDepsT]):
     """Shows the model ``exec``, which runs programs over a hidden catalog of tools, and ``wait``, to go on with one.
 
     The catalog holds the agent's tools and those of ``sources``: a `ToolSource`, several, or tools. ``direct``: tools,
@@ -189,24 +190,28 @@ class ExecWait(HidingCapability[AgentDepsT]):
         if defer_loading:
             raise ValueError("exec and wait cannot be loaded late: they stand in the place of all other tools")
         super().__init__(id=id, description=description, defer_loading=defer_loading)
-        opened = None if store is None else open_store(store)
-        parts: dict[str, Any] = {"settings": settings, "namespaces": namespaces, "store": opened}
-        parts |= {"tenant": tenant, "app": app, "library": library}
-        made = PairParts(options=pair_options(options), pool=pool, **parts)
-        face = ExecWaitFace(made, sources, direct)
-        self.options, self.direct, self.keep, self.pool = made.options, face.direct, face.direct, pool
-        self._made_face = face if made.options.enabled else None
+        opened_store = None if store is None else open_store(store)
+        config_fields: dict[str, Any] = {"settings": settings, "namespaces": namespaces, "store": opened_store}
+        config_fields |= {"tenant": tenant, "app": app, "library": library}
+        config = ExecWaitConfig(options=make_exec_wait_options(options), pool=pool, **config_fields)
+        surface = ExecWaitSurface(config, sources, direct)
+        self.options, self.direct, self.keep, self.pool = config.options, surface.direct, surface.direct, pool
+        self._surface = surface if config.options.enabled else None
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
         """Put exec and wait in the place of the agent's tools."""
-        if self._made_face is None:
+        if self._surface is None:
             return None
-        own: dict[str, Any] = {"face": self._made_face, "run": self._run, "is_all_of_the_agent": True}
-        return PairToolset(toolset, self.options, self.direct, self.max_retries, self.pool, **own)
+        surface_fields: dict[str, Any] = {
+            "surface": self._surface,
+            "run_state": self._run,
+            "covers_all_agent_tools": True,
+        }
+        return ExecWaitToolset(toolset, self.options, self.direct, self.max_retries, self.pool, **surface_fields)
 
     def get_wrapper_model(self, model: Model) -> Model | None:
         """Look at what each request offers the model, when all other capabilities have had their say."""
-        return None if self._made_face is None else CheckedModel(model, lambda: self._run.offered)
+        return None if self._surface is None else ToolCheckedModel(model, lambda: self._run.allowed_tools)
 
     async def before_model_request(
         self,
@@ -214,9 +219,12 @@ class ExecWait(HidingCapability[AgentDepsT]):
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """End the run when a call that a program has in flight has raised what ends it."""
-        fatal = next((one.fatal for one in self._run.waiting.values() if one.fatal is not None), None)
-        if fatal is not None:
-            raise fatal
+        fatal_error = next(
+            (program.fatal_error for program in self._run.waiting_programs.values() if program.fatal_error is not None),
+            None,
+        )
+        if fatal_error is not None:
+            raise fatal_error
         return request_context
 
     async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> Any:  # noqa: ARG002 - as above
@@ -224,11 +232,11 @@ class ExecWait(HidingCapability[AgentDepsT]):
         try:
             return await handler()
         finally:
-            ends = [one.end(self._run) for one in self._run.waiting.values()]
+            finishing = [program.on_run_end(self._run) for program in self._run.waiting_programs.values()]
             # It is finished even if the run is cancelled once more.
-            await asyncio.shield(asyncio.gather(*ends, return_exceptions=True))
+            await asyncio.shield(asyncio.gather(*finishing, return_exceptions=True))
 
     async def aclose(self) -> None:
         """End the programs that wait; those that a store keeps are given back, for other processes to go on with."""
-        if isinstance(self._made_face, ExecWaitFace):
-            await self._made_face.aclose()
+        if isinstance(self._surface, ExecWaitSurface):
+            await self._surface.aclose()

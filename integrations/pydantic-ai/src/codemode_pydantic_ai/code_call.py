@@ -27,10 +27,10 @@ from codemode import CodeCallToolset as CoreToolset
 from codemode.plugins import OpenedContinuation
 from codemode.stores import StoreLike
 
-from .faces import Face, FaceTool, ShownTools, agent_settings, code_argument, refuse_callback
-from .failures import ErrorWords
-from .hidden_tools import CompiledTools
-from .hiding_toolset import HidingToolset
+from .faces import ModelTools, Surface, SurfaceTool, code_argument_metadata, make_options, reject_approval_callback
+from .failures import ErrorStyle
+from .hidden_tools import CompiledToolCache
+from .hiding_toolset import SurfaceToolset
 
 ScriptContext: TypeAlias = Callable[[RunContext[Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
@@ -56,29 +56,29 @@ class CodeCallFields(TypedDict, total=False):
     reserved_prefixes: Iterable[str]
 
 
-def call_options(
+def make_code_call_options(
     options: CodeCallOptions | Mapping[str, Any] | None,
     fields: Mapping[str, Any],
     pool: WorkerPool | None,
     store: StoreLike | None = None,
 ) -> CodeCallOptions:
     """Return the options of an agent's CodeCall. Raises `ValueError` naming the full path of what is wrong."""
-    below = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
+    base = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
-    given = CodeCallOptions.of(_with_embed_function(fields)).over(below).with_defaults(names="underscore")
-    refuse_callback(given.settings)
-    return given.replaced(settings=agent_settings(given.settings, pool, store=store))
+    call_options = CodeCallOptions.of(_with_embed_function(fields)).over(base).with_defaults(names="underscore")
+    reject_approval_callback(call_options.settings)
+    return call_options.replaced(settings=make_options(call_options.settings, pool, store=store))
 
 
 def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
     search: Any = options.get("search")
     if not isinstance(search, Mapping):
         return options
-    given = cast("Mapping[str, Any]", search)
-    embed = given.get("embed")
+    search_options = cast("Mapping[str, Any]", search)
+    embed = search_options.get("embed")
     if not isinstance(embed, Embedder):
         return options
-    return {**options, "search": {**given, "embed": _embed_function(embed)}}
+    return {**options, "search": {**search_options, "embed": _embed_function(embed)}}
 
 
 def _embed_function(embedder: Embedder) -> Callable[[list[str]], Awaitable[Any]]:
@@ -88,12 +88,12 @@ def _embed_function(embedder: Embedder) -> Callable[[list[str]], Awaitable[Any]]
     return embed
 
 
-class CodeCallFace:
+class CodeCallSurface:
     """The meta-tools over the tools of a step."""
 
     title = "CodeCall"
-    leaves_programs = False
-    words = ErrorWords(denied="APPROVAL_DENIED", wrong_input="VALIDATION", shows_details=True)
+    continues_across_calls = False
+    error_style = ErrorStyle(denied_code="APPROVAL_DENIED", invalid_input_code="VALIDATION", omits_details=True)
 
     def __init__(
         self,
@@ -106,81 +106,84 @@ class CodeCallFace:
     ) -> None:
         if script_context is not None and not callable(script_context):
             raise ValueError(f"script_context must be a function, got {script_context!r}")
-        self.options = call_options(options, fields, pool, store)
+        self.options = make_code_call_options(options, fields, pool, store)
         self.settings = self.options.settings
         self._script_context = script_context
-        self._of_no_tools = create_code_call_tools([], self.options, pool=pool, library=library)
-        self._compiled = CompiledTools[CoreToolset](self._make)
+        self._empty_toolset = create_code_call_tools([], self.options, pool=pool, library=library)
+        self._compiled = CompiledToolCache[CoreToolset](self._make_toolset)
 
-    def _make(self, tools: Mapping[str, codemode.Tool], newest: CoreToolset | None) -> CoreToolset:
+    def _make_toolset(self, tools: Mapping[str, codemode.Tool], newest: CoreToolset | None) -> CoreToolset:
         # What was indexed and embedded for another step, or for another conversation, is not again.
-        return (newest or self._of_no_tools).over(list(tools.values()))
+        return (newest or self._empty_toolset).over(list(tools.values()))
 
-    async def shown(self, hidden: Mapping[str, ToolsetTool[Any]]) -> ShownTools:
+    async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
         """Return the meta-tools, and the names of the tools that are listed beside them."""
-        made = await self._compiled.of(hidden)
-        listed = {tool.name for tool in made.list_tools()}
-        return ShownTools(own=tuple(self._own(made, tool) for tool in made.tools), visible=listed & hidden.keys())
+        toolset = await self._compiled.get(program_tools)
+        listed_names = {tool.name for tool in toolset.list_tools()}
+        return ModelTools(
+            surface_tools=tuple(self._make_surface_tool(toolset, tool) for tool in toolset.tools),
+            visible_names=listed_names & program_tools.keys(),
+        )
 
-    def _own(self, made: CoreToolset, tool: codemode.Tool) -> FaceTool:
+    def _make_surface_tool(self, toolset: CoreToolset, tool: codemode.Tool) -> SurfaceTool:
         schema: Any = tool.input_schema
-        takes_script = tool.name.endswith("execute")
+        runs_script = tool.name.endswith("execute")
         definition = ToolDefinition(
             name=tool.name,
             description=tool.description,
             parameters_json_schema=schema,
-            metadata=code_argument("script") if takes_script else None,
+            metadata=code_argument_metadata("script") if runs_script else None,
         )
-        return FaceTool(
+        return SurfaceTool(
             kind="code_call",
             definition=definition,
             validator=_ARGUMENTS.validator,
-            new_call=partial(_MetaCall, made, tool.name, self._script_context),
+            new_call=partial(_MetaToolCall, toolset, tool.name, self._script_context),
             makes_calls=not tool.annotations["readOnlyHint"],
         )
 
-    def is_taken(self, name: str) -> bool:
+    def is_reserved_name(self, name: str) -> bool:
         """Tell whether a model might take this for a meta-tool."""
         return CodeCallOptions.is_meta_tool_name(name)
 
-    def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
+    def rebuild_outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
         """Return the call of execute or invoke that paused. What only the host gave it is not in it."""
-        prefix = self._of_no_tools.tools[0].name.removesuffix("search")
-        given = opened.given or {}
-        if given.get("source") == "invoke":
+        prefix = self._empty_toolset.tools[0].name.removesuffix("search")
+        given_arguments = opened.given or {}
+        if given_arguments.get("source") == "invoke":
             request = opened.interrupt.requests[0]
             return f"{prefix}invoke", {"tool": request.tool_name, "input": request.input}
-        allowed = given.get("allowedTools")
+        allowed = given_arguments.get("allowedTools")
         return f"{prefix}execute", {"script": opened.js, **({} if allowed is None else {"allowedTools": allowed})}
 
 
-class _MetaCall:
+class _MetaToolCall:
     """One call of a meta-tool."""
 
     def __init__(
-        self, made: CoreToolset, name: str, script_context: ScriptContext | None, *, is_repeated: bool
+        self, toolset: CoreToolset, name: str, script_context: ScriptContext | None, *, is_durable: bool
     ) -> None:
-        self._made = made.without_journal() if is_repeated else made
+        self._toolset = toolset.without_journal() if is_durable else toolset
         self._name = name
         self._script_context = script_context
 
-    def text(self, arguments: dict[str, Any]) -> str:
+    def program_text(self, arguments: dict[str, Any]) -> str:
         return str(arguments.get("script", ""))
 
-    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:
-        given = None if self._script_context is None else self._script_context(ctx)
-        script_context = await given if inspect.isawaitable(given) else given
-        return await self._made.call(self._name, arguments, call, script_context=script_context)
+    async def start(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:
+        context_value = None if self._script_context is None else self._script_context(ctx)
+        script_context = await context_value if inspect.isawaitable(context_value) else context_value
+        return await self._toolset.call(self._name, arguments, call, script_context=script_context)
 
-    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        return await self._made.resume(interrupt, call=call, resolutions=answers)
+    async def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return await self._toolset.resume(interrupt, call=call, resolutions=answers)
 
-    def shown(self, answer: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other faces have it
-        return answer
+    def format_result(self, result: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other faces have it
+        return result
 
 
 @dataclass
-class CodeCallToolset(HidingToolset[AgentDepsT]):
+class CodeCallToolset(SurfaceToolset[AgentDepsT]):
     """Replaces the tools of another toolset with the meta-tools of CodeCall, except those that must stay native.
 
     ``options``: `CodeCallOptions` or a mapping. The rest is as `CodeModeToolset` has it. The `CodeCall` capability uses
@@ -190,5 +193,5 @@ class CodeCallToolset(HidingToolset[AgentDepsT]):
     store: StoreLike | None = None
     library: ProgramLibrary | None = None
 
-    def _own_face(self) -> Face:
-        return CodeCallFace(self.options, self.pool, None, {}, self.store, self.library)
+    def _make_surface(self) -> Surface:
+        return CodeCallSurface(self.options, self.pool, None, {}, self.store, self.library)

@@ -21,77 +21,87 @@ from codemode import create_code_mode_tool as create_core_tool
 from codemode.plugins import Listing, OpenedContinuation, forkable_lock
 from codemode.stores import StoreLike, open_store
 
-from .content import object_of
+from .content import from_media_content
 from .conversation_state import ConversationStates
-from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument, refuse_callback
-from .failures import OWN_WORDS
-from .hidden_tools import CompiledTools
-from .hiding_toolset import HidingToolset, toolset_of
+from .faces import (
+    MAX_RETRIES,
+    ModelTools,
+    Surface,
+    SurfaceTool,
+    code_argument_metadata,
+    make_options,
+    reject_approval_callback,
+)
+from .failures import DEFAULT_ERROR_STYLE
+from .hidden_tools import CompiledToolCache
+from .hiding_toolset import SurfaceToolset, to_toolset
 from .nested import NestedCalls
 
 TOOL_NAME = CodeModeTool.name
-_MAX_SHOWN_RUNS = 1024
+_MAX_REMEMBERED_RUNS = 1024
 
-Options: TypeAlias = CodeModeOptions | Mapping[str, Any] | None
+OptionsLike: TypeAlias = CodeModeOptions | Mapping[str, Any] | None
 
 
-class _Input(TypedDict):
+class _ProgramInput(TypedDict):
     js: str
 
 
-def _named(given: Any) -> Any:
+def _fill_program_field(given: Any) -> Any:
     return CodeModeTool.fill_program_field(given, "js")
 
 
-_INPUT: TypeAdapter[_Input] = TypeAdapter(Annotated[_Input, BeforeValidator(_named)])
+_INPUT_ADAPTER: TypeAdapter[_ProgramInput] = TypeAdapter(Annotated[_ProgramInput, BeforeValidator(_fill_program_field)])
 
 
-class CodeModeFace:
+class CodeModeSurface:
     """The codeMode tool over the tools of a step."""
 
     title = TOOL_NAME
-    leaves_programs = False
-    words = OWN_WORDS
+    continues_across_calls = False
+    error_style = DEFAULT_ERROR_STYLE
 
     def __init__(
         self,
-        options: Options,
+        options: OptionsLike,
         pool: WorkerPool | None,
         listing: Listing | None = None,
         store: StoreLike | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
-        given = CodeModeOptions.of(options).with_listing(listing)
-        refuse_callback(given)
-        if given.state is None:
-            given = given.having(state=ConversationStates(TOOL_NAME, "js"))
-        self._states = given.state if isinstance(given.state, ConversationStates) else None
-        self.settings = agent_settings(given, pool, store=store)
+        code_mode_options = CodeModeOptions.of(options).with_listing(listing)
+        reject_approval_callback(code_mode_options)
+        if code_mode_options.state is None:
+            code_mode_options = code_mode_options.having(state=ConversationStates(TOOL_NAME, "js"))
+        self._states = code_mode_options.state if isinstance(code_mode_options.state, ConversationStates) else None
+        self.settings = make_options(code_mode_options, pool, store=store)
         self._pool = pool
         self._library = library
-        self._compiled = CompiledTools[CodeModeTool](self._make)
+        self._compiled = CompiledToolCache[CodeModeTool](self._make_tool)
 
-    def _make(self, tools: Mapping[str, codemode.Tool], _newest: CodeModeTool | None) -> CodeModeTool:
+    def _make_tool(self, tools: Mapping[str, codemode.Tool], _newest: CodeModeTool | None) -> CodeModeTool:
         return create_core_tool(list(tools.values()), self.settings, pool=self._pool, library=self._library)
 
-    async def shown(self, hidden: Mapping[str, ToolsetTool[Any]]) -> ShownTools:
+    async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
         """Return codeMode."""
-        made = await self._compiled.of(hidden)
+        tool = await self._compiled.get(program_tools)
         definition = ToolDefinition(
             name=TOOL_NAME,
-            description=made.description,
-            parameters_json_schema=made.input_schema,
-            metadata=code_argument("js"),
+            description=tool.description,
+            parameters_json_schema=tool.input_schema,
+            metadata=code_argument_metadata("js"),
         )
-        new_call = partial(_ProgramCall, made, self._states)
-        own = FaceTool(kind="code_mode", definition=definition, validator=_INPUT.validator, new_call=new_call)
-        return ShownTools(own=(own,))
+        new_call = partial(_ProgramCall, tool, self._states)
+        surface_tool = SurfaceTool(
+            kind="code_mode", definition=definition, validator=_INPUT_ADAPTER.validator, new_call=new_call
+        )
+        return ModelTools(surface_tools=(surface_tool,))
 
-    def is_taken(self, name: str) -> bool:
+    def is_reserved_name(self, name: str) -> bool:
         """Tell whether this is the name of the tool."""
         return name == TOOL_NAME
 
-    def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
+    def rebuild_outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
         """Return the call of codeMode that paused."""
         return TOOL_NAME, {"js": opened.js}
 
@@ -99,33 +109,33 @@ class CodeModeFace:
 class _ProgramCall:
     """One program."""
 
-    def __init__(self, made: CodeModeTool, states: ConversationStates | None, *, is_repeated: bool) -> None:
-        self._code_mode = (made.without_journal() if is_repeated else made).for_one_call()
+    def __init__(self, tool: CodeModeTool, states: ConversationStates | None, *, is_durable: bool) -> None:
+        self._code_mode = (tool.without_journal() if is_durable else tool).for_one_call()
         # What a durable engine runs again must not find what it has left itself.
-        self._states = None if is_repeated else states
+        self._states = None if is_durable else states
 
-    def text(self, arguments: dict[str, Any]) -> str:
+    def program_text(self, arguments: dict[str, Any]) -> str:
         return arguments["js"]
 
-    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:  # noqa: ARG002
+    async def start(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:  # noqa: ARG002
         return await self._code_mode.execute(arguments, self._with_state(call))
 
-    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+    async def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         return await self._code_mode.resume(interrupt, call=self._with_state(call), resolutions=answers)
 
     def _with_state(self, call: CallContext) -> CallContext:
         calls: NestedCalls = call.context
         if self._states is None:
             return call
-        return replace(call, state=self._states.of(calls.run_context, calls.shared.states))
+        return replace(call, state=self._states.get_backend(calls.run_context, calls.shared_state.states))
 
-    def shown(self, answer: Any, tool_call_id: str) -> Any:
-        value, parts = self._code_mode.to_model_parts(answer, tool_call_id=tool_call_id)
-        return [value, *map(object_of, parts)] if parts else value
+    def format_result(self, result: Any, tool_call_id: str) -> Any:
+        value, parts = self._code_mode.to_model_parts(result, tool_call_id=tool_call_id)
+        return [value, *map(from_media_content, parts)] if parts else value
 
 
 @dataclass
-class CodeModeToolset(HidingToolset[AgentDepsT]):
+class CodeModeToolset(SurfaceToolset[AgentDepsT]):
     """Replaces the tools of another toolset with ``codeMode``, except those that must stay native.
 
     All parameters are those of the `CodeMode` capability, which uses it; without that, a pause defers the codeMode call
@@ -136,35 +146,35 @@ class CodeModeToolset(HidingToolset[AgentDepsT]):
     store: StoreLike | None = None
     library: ProgramLibrary | None = None
 
-    def _own_face(self) -> Face:
+    def _make_surface(self) -> Surface:
         self.store = None if self.store is None else open_store(self.store)
-        return CodeModeFace(self.options, self.pool, self.listing, self.store, self.library)
+        return CodeModeSurface(self.options, self.pool, self.listing, self.store, self.library)
 
 
-class _ShownSteps:
+class _StepTools:
     """What each step of the last runs showed its model: that can be called, and nothing else."""
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, tuple[int, ToolsetTool[Any]]] = OrderedDict()
         self._lock = forkable_lock()
 
-    def put(self, ctx: RunContext[Any], made: ToolsetTool[Any]) -> None:
+    def put(self, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> None:
         if ctx.run_id is not None:
             with self._lock:
-                self._steps[ctx.run_id] = (ctx.run_step, made)
+                self._steps[ctx.run_id] = (ctx.run_step, tool)
                 self._steps.move_to_end(ctx.run_id)
-                while len(self._steps) > _MAX_SHOWN_RUNS:
+                while len(self._steps) > _MAX_REMEMBERED_RUNS:
                     self._steps.popitem(last=False)
 
     def get(self, ctx: RunContext[Any]) -> ToolsetTool[Any] | None:
         with self._lock:
-            step, made = self._steps.get(ctx.run_id or "", (None, None))
-        return made if step == ctx.run_step else None
+            step, tool = self._steps.get(ctx.run_id or "", (None, None))
+        return tool if step == ctx.run_step else None
 
 
 def create_code_mode_tool(
     tools: AbstractToolset[AgentDepsT] | Iterable[Any],
-    options: Options = None,
+    options: OptionsLike = None,
     *,
     max_retries: int = MAX_RETRIES,
     pool: WorkerPool | None = None,
@@ -179,23 +189,25 @@ def create_code_mode_tool(
     the tools. ``store`` and ``library`` are those of `CodeMode`. A pause defers the call of this tool; see `answer`.
     Raises `ValueError` for what is no tool.
     """
-    more: dict[str, Any] = {"max_retries": max_retries, "pool": pool, "listing": listing, "store": store}
-    more["library"] = library
-    toolset = CodeModeToolset(toolset_of(tools), options, **more)
+    toolset_options: dict[str, Any] = {"max_retries": max_retries, "pool": pool, "listing": listing, "store": store}
+    toolset_options["library"] = library
+    toolset = CodeModeToolset(to_toolset(tools), options, **toolset_options)
 
-    shown = _ShownSteps()
+    step_tools = _StepTools()
 
     async def prepare(ctx: RunContext[AgentDepsT], definition: ToolDefinition) -> ToolDefinition | None:
-        made = (await toolset.get_tools(ctx)).get(TOOL_NAME)
-        if made is None:
+        step_tool = (await toolset.get_tools(ctx)).get(TOOL_NAME)
+        if step_tool is None:
             return None
-        shown.put(ctx, made)
-        said = made.tool_def
-        return dataclasses.replace(definition, description=said.description, sequential=said.sequential)
+        step_tools.put(ctx, step_tool)
+        step_definition = step_tool.tool_def
+        return dataclasses.replace(
+            definition, description=step_definition.description, sequential=step_definition.sequential
+        )
 
     async def code_mode(ctx: RunContext[AgentDepsT], js: str) -> Any:
-        made = shown.get(ctx) or (await toolset.get_tools(ctx))[TOOL_NAME]
-        return await toolset.call_tool(TOOL_NAME, {"js": js}, ctx, made)
+        step_tool = step_tools.get(ctx) or (await toolset.get_tools(ctx))[TOOL_NAME]
+        return await toolset.call_tool(TOOL_NAME, {"js": js}, ctx, step_tool)
 
     schema = create_core_tool([]).input_schema
     tool = Tool[AgentDepsT].from_schema(code_mode, TOOL_NAME, "Run a program over tools.", schema, takes_ctx=True)

@@ -32,197 +32,201 @@ from pydantic_ai.messages import (
 from codemode import MediaContent
 from codemode.plugins import list_items, replace_content, restore_content, split_content
 
-_TYPES = (BinaryContent, ImageUrl, AudioUrl, DocumentUrl, VideoUrl, UploadedFile)
-_KINDS = frozenset({"binary", "image-url", "audio-url", "document-url", "video-url", "uploaded-file"})
-_KIND_OF_URLS: dict[str, Any] = {"image-url": "image", "audio-url": "audio", "video-url": "video"}
-_UNKNOWN = "application/octet-stream"
-_MAX_BESIDE = 64
+_MEDIA_TYPES = (BinaryContent, ImageUrl, AudioUrl, DocumentUrl, VideoUrl, UploadedFile)
+_MEDIA_KINDS = frozenset({"binary", "image-url", "audio-url", "document-url", "video-url", "uploaded-file"})
+_MEDIA_KIND_BY_URL_KIND: dict[str, Any] = {"image-url": "image", "audio-url": "audio", "video-url": "video"}
+_UNKNOWN_MIME_TYPE = "application/octet-stream"
+_MAX_ATTACHMENTS = 64
 
 
-def content_of(one: Any) -> MediaContent | None:
+def to_media_content(value: Any) -> MediaContent | None:
     """Return the content that an object of the framework is; None for any other."""
-    if not isinstance(one, _TYPES):
+    if not isinstance(value, _MEDIA_TYPES):
         return None
-    if isinstance(one, BinaryContent):
-        name = _own_identifier(one)
-        said = {"vendor_metadata": one.vendor_metadata, "identifier": name}
-        told = {key: value for key, value in said.items() if value is not None}
-        origin = json.dumps(told, sort_keys=True, default=str) if told else None
-        return MediaContent(one.data, one.media_type, name=_name(name), origin=origin)
-    plain = _objects().dump_python(one, mode="json")
+    if isinstance(value, BinaryContent):
+        name = _explicit_identifier(value)
+        origin_fields = {"vendor_metadata": value.vendor_metadata, "identifier": name}
+        present_fields = {key: value for key, value in origin_fields.items() if value is not None}
+        origin = json.dumps(present_fields, sort_keys=True, default=str) if present_fields else None
+        return MediaContent(value.data, value.media_type, name=_media_name(name), origin=origin)
+    serialized = _media_adapter().dump_python(value, mode="json")
     try:
-        mime_type = one.media_type or _UNKNOWN
+        mime_type = value.media_type or _UNKNOWN_MIME_TYPE
     except ValueError:  # nothing in the address says it
-        mime_type = _UNKNOWN
-    kind = _KIND_OF_URLS.get(one.kind, "file")
-    return MediaContent(b"", mime_type, kind=kind, origin=json.dumps(plain, sort_keys=True))
+        mime_type = _UNKNOWN_MIME_TYPE
+    kind = _MEDIA_KIND_BY_URL_KIND.get(value.kind, "file")
+    return MediaContent(b"", mime_type, kind=kind, origin=json.dumps(serialized, sort_keys=True))
 
 
-def object_of(part: MediaContent) -> Any:
+def from_media_content(part: MediaContent) -> Any:
     """Return the framework's object of a part: one that it was made of, or the bytes."""
-    told: dict[str, Any] = json.loads(part.origin) if part.origin is not None else {}
-    if "kind" in told:
-        return _objects().validate_python(told)
-    return BinaryContent.narrow_type(BinaryContent(part.data, media_type=part.mime_type, **told))
+    origin: dict[str, Any] = json.loads(part.origin) if part.origin is not None else {}
+    if "kind" in origin:
+        return _media_adapter().validate_python(origin)
+    return BinaryContent.narrow_type(BinaryContent(part.data, media_type=part.mime_type, **origin))
 
 
-def with_objects(arguments: Any) -> Any:
+def restore_media(arguments: Any) -> Any:
     """Return the same with the framework's objects in those places."""
-    return restore_content(arguments, object_of) if isinstance(arguments, Mapping) else arguments
+    return restore_content(arguments, from_media_content) if isinstance(arguments, Mapping) else arguments
 
 
-def taken(output: Any) -> Any:
+def extract_media(output: Any) -> Any:
     """Return what a tool gave with what stands for it in place of each image, audio and file."""
-    return replace_content(output, content_of)
+    return replace_content(output, to_media_content)
 
 
-def place_of(one: Any) -> dict[str, Any] | None:
+def media_placeholder(value: Any) -> dict[str, Any] | None:
     """Return what stands for an object of the framework in what people are shown; None for any other."""
-    part = content_of(one)
+    part = to_media_content(value)
     place = replace_content(part)
     return None if place is part else place
 
 
-def shown_with_content(answer: Any) -> tuple[Any, list[Any]]:
+def split_media(result: Any) -> tuple[Any, list[Any]]:
     """Return an answer as JSON, and the objects that go with it, for the model to see."""
-    plain, parts = split_content(answer)
-    return plain, [object_of(part) for part in parts]
+    plain, parts = split_content(result)
+    return plain, [from_media_content(part) for part in parts]
 
 
-class Beside:
+class ResultAttachments:
     """What results of nested calls have beside their values, for the result of the outer call."""
 
     def __init__(self) -> None:
-        self.calls: list[dict[str, Any]] = []
+        self.call_metadata: list[dict[str, Any]] = []
         self.content: list[Any] = []
 
-    def note(self, name: str, tool_call_id: str, result: ToolReturn[Any]) -> None:
+    def add(self, name: str, tool_call_id: str, result: ToolReturn[Any]) -> None:
         """Note the metadata of a result, and what it wants a model to be shown."""
         if result.metadata is not None:
-            self.calls.append({"tool": name, "tool_call_id": tool_call_id, "metadata": result.metadata})
+            self.call_metadata.append({"tool": name, "tool_call_id": tool_call_id, "metadata": result.metadata})
         if result.content is not None:
-            more = [result.content] if isinstance(result.content, str) else list(result.content)
-            self.content += more[: _MAX_BESIDE - len(self.content)]
+            items = [result.content] if isinstance(result.content, str) else list(result.content)
+            self.content += items[: _MAX_ATTACHMENTS - len(self.content)]
 
-    def on(self, shown: Any) -> Any:
+    def attach_to(self, result: Any) -> Any:
         """Return the outer result with all of that."""
-        if not self.calls and not self.content:
-            return shown
-        given: ToolReturn[Any] = cast("ToolReturn[Any]", shown) if isinstance(shown, ToolReturn) else ToolReturn(shown)
-        metadata: Any = given.metadata
-        if self.calls:
-            metadata = {**_mapping(metadata), "nested_metadata": self.calls}
-        return ToolReturn(given.return_value, content=self.content or None, metadata=metadata)
+        if not self.call_metadata and not self.content:
+            return result
+        tool_return: ToolReturn[Any] = (
+            cast("ToolReturn[Any]", result) if isinstance(result, ToolReturn) else ToolReturn(result)
+        )
+        metadata: Any = tool_return.metadata
+        if self.call_metadata:
+            metadata = {**_mapping(metadata), "nested_metadata": self.call_metadata}
+        return ToolReturn(tool_return.return_value, content=self.content or None, metadata=metadata)
 
 
 def with_content_schemas(schema: Any) -> Any:
     """Return a JSON Schema in which the framework's images, audio and files are content of a program."""
     if isinstance(schema, list):
-        return [with_content_schemas(one) for one in cast("list[Any]", schema)]
+        return [with_content_schemas(value) for value in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    known = cast("dict[str, Any]", schema)
-    if _is_object_schema(known):
+    mapping = cast("dict[str, Any]", schema)
+    if _is_content_schema(mapping):
         return dict(MediaContent.json_schema)
-    made = {key: with_content_schemas(one) for key, one in known.items()}
+    replaced = {key: with_content_schemas(value) for key, value in mapping.items()}
     # Several of the framework's classes are the same to a program.
-    if "oneOf" in made and _refers_to_content(known):
-        made["anyOf"] = made.pop("oneOf")
-        made.pop("discriminator", None)
-    return made
+    if "oneOf" in replaced and _refers_to_content(mapping):
+        replaced["anyOf"] = replaced.pop("oneOf")
+        replaced.pop("discriminator", None)
+    return replaced
 
 
-def _is_object_schema(schema: Mapping[str, Any]) -> bool:
+def _is_content_schema(schema: Mapping[str, Any]) -> bool:
     properties = _mapping(schema.get("properties"))
-    return _mapping(properties.get("kind")).get("const") in _KINDS
+    return _mapping(properties.get("kind")).get("const") in _MEDIA_KINDS
 
 
 def _refers_to_content(schema: Mapping[str, Any]) -> bool:
-    return not _KINDS.isdisjoint(_mapping(_mapping(schema.get("discriminator")).get("mapping")))
+    return not _MEDIA_KINDS.isdisjoint(_mapping(_mapping(schema.get("discriminator")).get("mapping")))
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _own_identifier(one: BinaryContent) -> str | None:
+def _explicit_identifier(content: BinaryContent) -> str | None:
     """Return the identifier that somebody gave it: the framework makes one of the bytes where nobody did."""
-    given = one.identifier
-    return None if given == BinaryContent(one.data, media_type=one.media_type).identifier else given
+    identifier = content.identifier
+    return None if identifier == BinaryContent(content.data, media_type=content.media_type).identifier else identifier
 
 
-def _name(identifier: Any) -> str | None:
+def _media_name(identifier: Any) -> str | None:
     return str(identifier)[:256] if identifier else None
 
 
 @cache
-def _objects() -> TypeAdapter[Any]:
+def _media_adapter() -> TypeAdapter[Any]:
     return TypeAdapter(MultiModalContent)
 
 
-_PLAIN = (str, bool, int, type(None))
-_SIMPLE = (*_PLAIN, float, Decimal, date, time, timedelta, UUID, Enum)
+_JSON_TYPES = (str, bool, int, type(None))
+_DISPLAYABLE_TYPES = (*_JSON_TYPES, float, Decimal, date, time, timedelta, UUID, Enum)
 
 
-def shown_arguments(validated: Mapping[str, Any], flattened: str | None) -> dict[str, Any]:
+def displayed_arguments(validated: Mapping[str, Any], flattened_parameter: str | None) -> dict[str, Any]:
     """Return a tool's validated arguments as plain JSON, keyed as its schema keys them.
 
     ``flattened`` names the one parameter that is shown as the input itself. What runs is shown whole: fields that a
     model leaves out when it is serialised, and what a serialiser would hide.
     """
-    shown = json.loads(json.dumps(plain_arguments(validated), sort_keys=True))
-    only = shown.get(flattened) if flattened is not None and len(shown) == 1 else None
-    return cast("dict[str, Any]", only) if isinstance(only, dict) else shown
+    displayed = json.loads(json.dumps(to_plain_arguments(validated), sort_keys=True))
+    flattened_value = (
+        displayed.get(flattened_parameter) if flattened_parameter is not None and len(displayed) == 1 else None
+    )
+    return cast("dict[str, Any]", flattened_value) if isinstance(flattened_value, dict) else displayed
 
 
-def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def to_plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as plain values, nothing hidden."""
-    return {name: _plain(value) for name, value in arguments.items()}
+    return {name: _to_plain(value) for name, value in arguments.items()}
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Enum):
-        return _plain(value.value)
-    if isinstance(value, _PLAIN):
+        return _to_plain(value.value)
+    if isinstance(value, _JSON_TYPES):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, SecretStr | SecretBytes | Secret):
-        return _plain(cast("Any", value).get_secret_value())
+        return _to_plain(cast("Any", value).get_secret_value())
     if isinstance(value, RootModel):
-        return _plain(cast("Any", value).root)
+        return _to_plain(cast("Any", value).root)
     if isinstance(value, BaseModel):
         return _plain_model(value)
-    if (place := place_of(value)) is not None:
-        return place
+    if (placeholder := media_placeholder(value)) is not None:
+        return placeholder
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields: dict[str, FieldInfo] = getattr(value, "__pydantic_fields__", {})
-        names = [one.name for one in dataclasses.fields(value)]
-        return _object((_key(name, fields.get(name)), getattr(value, name)) for name in names)
+        names = [field.name for field in dataclasses.fields(value)]
+        return _plain_object((_schema_key(name, fields.get(name)), getattr(value, name)) for name in names)
     return _plain_container(value)
 
 
-def _object(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _plain_object(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object in which nothing stands in the place of what is written alike."""
-    shown: dict[str, Any] = {}
+    displayed: dict[str, Any] = {}
     for name, value in items:
-        key = next(key for key in _names_like(name) if key not in shown)
-        shown[key] = _plain(value)
-    return shown
+        key = next(key for key in _candidate_keys(name) if key not in displayed)
+        displayed[key] = _to_plain(value)
+    return displayed
 
 
-def _names_like(name: str) -> Iterator[str]:
+def _candidate_keys(name: str) -> Iterator[str]:
     yield name
     yield from (f"{name} ({number})" for number in count(2))
 
 
 def _plain_model(model: BaseModel) -> dict[str, Any]:
     fields = type(model).model_fields
-    known = ((_key(name, field), getattr(model, name)) for name, field in fields.items())
-    return _object(chain(known, (model.model_extra or {}).items()))
+    declared_items = ((_schema_key(name, field), getattr(model, name)) for name, field in fields.items())
+    return _plain_object(chain(declared_items, (model.model_extra or {}).items()))
 
 
-def _key(name: str, field: FieldInfo | None) -> str:
+def _schema_key(name: str, field: FieldInfo | None) -> str:
     alias = None if field is None else field.validation_alias
     if isinstance(alias, AliasChoices):
         alias = alias.choices[0]
@@ -232,34 +236,43 @@ def _key(name: str, field: FieldInfo | None) -> str:
 def _plain_container(value: Any) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return _object((str(_plain(key)), one) for key, one in items)
+        return _plain_object((str(_to_plain(key)), item) for key, item in items)
     if isinstance(value, AbstractSet):
-        return sorted((_plain(one) for one in cast("AbstractSet[Any]", value)), key=_text_of)
+        return sorted((_to_plain(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
     if (items := list_items(value)) is not None:
-        return [_plain(one) for one in items]
+        return [_to_plain(item) for item in items]
     try:
         return value.decode() if isinstance(value, bytes) else tool_return_ta.dump_python(value, mode="json")
     except UnicodeDecodeError:
         return tool_return_ta.dump_python(value, mode="json")
     except ValueError:
-        return _of_unknown_kind(value)
+        return _describe_object(value)
 
 
-def _text_of(value: Any) -> str:
+def _sort_key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _of_unknown_kind(value: Any) -> Any:
+def _describe_object(value: Any) -> Any:
     """Show what a class of the tool's author holds, when that is simple; else its kind is all that can be said."""
-    kind, name = type(value).__qualname__, getattr(value, "__qualname__", None)
+    type_name, name = type(value).__qualname__, getattr(value, "__qualname__", None)
     if isinstance(name, str):  # a function or a class
-        return f"<{kind} {getattr(value, '__module__', '')}.{name}>"
-    slots = [one for base in type(value).__mro__ for one in _slots_of(base) if hasattr(value, one)]
-    held: dict[str, Any] = {one: getattr(value, one) for one in slots} | getattr(value, "__dict__", {})
-    is_simple = held and all(isinstance(one, _SIMPLE) for one in held.values())
-    return {f"<{kind}>": _object(held.items())} if is_simple else f"<{kind}>"
+        return f"<{type_name} {getattr(value, '__module__', '')}.{name}>"
+    slots = [
+        attribute_name
+        for cls in type(value).__mro__
+        for attribute_name in _slot_names(cls)
+        if hasattr(value, attribute_name)
+    ]
+    attributes: dict[str, Any] = {attribute_name: getattr(value, attribute_name) for attribute_name in slots} | getattr(
+        value, "__dict__", {}
+    )
+    is_simple = attributes and all(
+        isinstance(attribute_name, _DISPLAYABLE_TYPES) for attribute_name in attributes.values()
+    )
+    return {f"<{type_name}>": _plain_object(attributes.items())} if is_simple else f"<{type_name}>"
 
 
-def _slots_of(kind: type) -> list[str]:
-    slots: Any = kind.__dict__.get("__slots__", ())
-    return [slots] if isinstance(slots, str) else [one for one in slots if not one.startswith("__")]
+def _slot_names(cls: type) -> list[str]:
+    slots: Any = cls.__dict__.get("__slots__", ())
+    return [slots] if isinstance(slots, str) else [slot for slot in slots if not slot.startswith("__")]

@@ -19,17 +19,17 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
 from codemode.plugins import TextPlace, forkable_lock
 
-_here: ContextVar[TextPlace | None] = ContextVar("codemode_pydantic_ai_state", default=None)
+_current_backend: ContextVar[TextPlace | None] = ContextVar("codemode_pydantic_ai_state", default=None)
 MAX_CONVERSATIONS = 1024
-MAX_BYTES = 64 << 20
-_MAX_CALLS = 64
-_MAX_CHARACTERS = 1 << 20
+MAX_TOTAL_BYTES = 64 << 20
+_MAX_SEARCHED_CALLS = 64
+_MAX_SEARCHED_CHARACTERS = 1 << 20
 
 
 @dataclass(eq=False)
-class _Kept:
-    place: TextPlace = field(default_factory=TextPlace)
-    marks: set[bytes] = field(default_factory=set[bytes])
+class _ConversationEntry:
+    backend: TextPlace = field(default_factory=TextPlace)
+    call_digests: set[bytes] = field(default_factory=set[bytes])
 
 
 class ConversationStates:
@@ -41,80 +41,88 @@ class ConversationStates:
     def __init__(self, tool_name: str, *arguments: str) -> None:
         self._tool_name = tool_name
         self._arguments = arguments
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        self._by_mark: dict[bytes, _Kept | None] = {}  # None: several conversations have made this call
+        self._entries: OrderedDict[int, _ConversationEntry] = OrderedDict()
+        self._entry_by_digest: dict[
+            bytes, _ConversationEntry | None
+        ] = {}  # None: several conversations have made this call
         self._lock = forkable_lock()
 
     def __call__(self, _conversation_id: str | None) -> TextPlace | None:
         """Give the place of the call that is being made; None where each call brings its own."""
-        return _here.get()
+        return _current_backend.get()
 
     @contextmanager
-    def here(self, ctx: RunContext[Any], known: dict[int, Any]) -> Generator[None]:
+    def use_for_call(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> Generator[None]:
         """Let the place that `of` returns be given to what is asked for one while the block runs."""
-        token = _here.set(self.of(ctx, known))
+        token = _current_backend.set(self.get_backend(ctx, run_entries))
         try:
             yield
         finally:
-            _here.reset(token)
+            _current_backend.reset(token)
 
-    def of(self, ctx: RunContext[Any], known: dict[int, Any]) -> TextPlace:
+    def get_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> TextPlace:
         """Return the place of the conversation that a call is made in. ``known`` are those of its run of the agent."""
         conversation = ctx.conversation_id or ""
         with self._lock:
-            one = known.get(id(self)) or self._found(conversation, _before(ctx)) or _Kept()
-            known[id(self)] = one
-            self._kept[id(one)] = one
-            self._kept.move_to_end(id(one))
-            for call in self._calls(ctx.messages[-1:]):
-                mark = _mark(conversation, *call)
-                one.marks.add(mark)
-                if self._by_mark.setdefault(mark, one) is not one:
-                    self._by_mark[mark] = None
-            self._forget()
-            return one.place
+            entry = (
+                run_entries.get(id(self))
+                or self._find_entry(conversation, _earlier_messages(ctx))
+                or _ConversationEntry()
+            )
+            run_entries[id(self)] = entry
+            self._entries[id(entry)] = entry
+            self._entries.move_to_end(id(entry))
+            for call in self._program_calls(ctx.messages[-1:]):
+                digest = _digest(conversation, *call)
+                entry.call_digests.add(digest)
+                if self._entry_by_digest.setdefault(digest, entry) is not entry:
+                    self._entry_by_digest[digest] = None
+            self._evict()
+            return entry.backend
 
-    def _found(self, conversation: str, messages: Sequence[ModelMessage]) -> _Kept | None:
+    def _find_entry(self, conversation: str, messages: Sequence[ModelMessage]) -> _ConversationEntry | None:
         characters = 0
-        for number, call in enumerate(self._calls(reversed(messages))):
+        for index, call in enumerate(self._program_calls(reversed(messages))):
             characters += len(call[1])
-            if number >= _MAX_CALLS or characters > _MAX_CHARACTERS:
+            if index >= _MAX_SEARCHED_CALLS or characters > _MAX_SEARCHED_CHARACTERS:
                 return None
-            if (one := self._by_mark.get(_mark(conversation, *call))) is not None:
-                return one
+            if (entry := self._entry_by_digest.get(_digest(conversation, *call))) is not None:
+                return entry
         return None
 
-    def _calls(self, messages: Any) -> Iterator[tuple[str, str]]:
+    def _program_calls(self, messages: Any) -> Iterator[tuple[str, str]]:
         for message in messages:
             if isinstance(message, ModelResponse):
                 for part in message.parts:
                     if isinstance(part, ToolCallPart) and part.tool_name == self._tool_name:
-                        yield part.tool_call_id, self._program(part)
+                        yield part.tool_call_id, self._program_text(part)
 
-    def _program(self, part: ToolCallPart) -> str:
+    def _program_text(self, part: ToolCallPart) -> str:
         try:
-            given = part.args_as_dict()
+            arguments = part.args_as_dict()
         except (ValueError, AssertionError):  # arguments that are no JSON object are told of elsewhere
             return ""
-        return next((str(given[name]) for name in self._arguments if name in given), "")
+        return next((str(arguments[name]) for name in self._arguments if name in arguments), "")
 
-    def _forget(self) -> None:
-        size = sum(one.place.size for one in self._kept.values())
-        while len(self._kept) > MAX_CONVERSATIONS or (size > MAX_BYTES and len(self._kept) > 1):
-            _, oldest = self._kept.popitem(last=False)
-            size -= oldest.place.size
-            for mark in oldest.marks:
+    def _evict(self) -> None:
+        size = sum(entry.backend.size for entry in self._entries.values())
+        while len(self._entries) > MAX_CONVERSATIONS or (size > MAX_TOTAL_BYTES and len(self._entries) > 1):
+            _, oldest = self._entries.popitem(last=False)
+            size -= oldest.backend.size
+            for digest in oldest.call_digests:
                 # What several have made says nothing to those that are still here.
-                if self._by_mark.get(mark) is oldest or not any(mark in one.marks for one in self._kept.values()):
-                    self._by_mark.pop(mark, None)
+                if self._entry_by_digest.get(digest) is oldest or not any(
+                    digest in entry.call_digests for entry in self._entries.values()
+                ):
+                    self._entry_by_digest.pop(digest, None)
 
 
-def _before(ctx: RunContext[Any]) -> list[ModelMessage]:
+def _earlier_messages(ctx: RunContext[Any]) -> list[ModelMessage]:
     """Return the history without what this run has added: that a model calls as another's did proves nothing."""
-    return [one for one in ctx.messages if one.run_id is None or one.run_id != ctx.run_id]
+    return [message for message in ctx.messages if message.run_id is None or message.run_id != ctx.run_id]
 
 
-def _mark(*texts: str) -> bytes:
+def _digest(*texts: str) -> bytes:
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")

@@ -17,17 +17,17 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 
-async def ask_inline_again(
-    manager: ToolManager[Any], call: ToolCallPart, waits: ApprovalRequired, **settings: Any
+async def ask_inline_handler_again(
+    manager: ToolManager[Any], call: ToolCallPart, approval_required: ApprovalRequired, **settings: Any
 ) -> Any:
     """Ask an inline handler about a call and do what it decides, as `ToolManager.handle_call`; else raise ``waits``."""
     resolve: Any = getattr(manager, "_resolve_single_deferred", None)
     if resolve is None:
-        raise waits
-    return await resolve(call, waits, **settings)
+        raise approval_required
+    return await resolve(call, approval_required, **settings)
 
 
-def mark_questions(requests: DeferredToolRequests, questions: Collection[str]) -> None:
+def mark_as_questions(requests: DeferredToolRequests, questions: Collection[str]) -> None:
     """Let ``requests.kind`` say of these calls that they ask a question; else it says that they are external.
 
     It has no public counterpart that sets.
@@ -48,7 +48,7 @@ def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
     return cast("str | None", getattr(schema, "single_arg_name", None)) if is_its_own else None
 
 
-def function_of(tool: ToolsetTool[Any]) -> Callable[..., Any] | None:
+def get_function(tool: ToolsetTool[Any]) -> Callable[..., Any] | None:
     """Return the function behind a tool; None for tools of other kinds."""
     return getattr(_function_schema(tool), "function", None)
 

@@ -26,64 +26,64 @@ from pydantic_graph import End
 
 from codemode import WorkerPool
 
-from .faces import MAX_RETRIES, Face, InPrograms, Kept
-from .hiding_toolset import HidingToolset
-from .nested import require_place_for_programs
+from .faces import MAX_RETRIES, ProgramToolSelector, Surface, ToolSelector
+from .hiding_toolset import SurfaceToolset
+from .nested import require_outside_workflow
 from .outer_calls import RunState
 from .pauses import (
-    KeptPauses,
     Pause,
-    answers_for,
-    expand,
-    forget_pauses,
+    PauseCache,
+    collect_answers,
+    expand_pauses,
+    find_client_results,
     is_waiting_id,
-    late_results,
+    list_waiting_calls,
     record_pauses,
-    take_pauses,
-    waiting_calls,
+    remove_pauses,
+    restore_pauses,
 )
 
 
 @dataclass
-class HidingCapability(AbstractCapability[AgentDepsT]):
+class SurfaceCapability(AbstractCapability[AgentDepsT]):
     """Shows the tools of a face in place of the agent's, and translates the pauses of what runs behind them.
 
     Without a face it does nothing.
     """
 
     options: Any = None
-    keep: Kept = ()
+    keep: ToolSelector = ()
     max_retries: int = MAX_RETRIES
     pool: WorkerPool | None = None
-    _made_face: Face | None = field(default=None, init=False, repr=False)
-    _kept: KeptPauses = field(default_factory=KeptPauses, init=False, repr=False)
+    _surface: Surface | None = field(default=None, init=False, repr=False)
+    _pause_cache: PauseCache = field(default_factory=PauseCache, init=False, repr=False)
     _run: RunState = field(default_factory=RunState, init=False, repr=False)
 
-    def __new__(cls, *given: Any, **_named: Any) -> Self:
+    def __new__(cls, *args: Any, **_kwargs: Any) -> Self:
         """Refuse what the framework does with a class: it calls it with the context of each run."""
-        if given and isinstance(given[0], RunContext):
+        if args and isinstance(args[0], RunContext):
             raise UserError(f"an agent's capabilities are objects: write {cls.__name__}() in place of {cls.__name__}")
         return super().__new__(cls)
 
     @property
-    def _face(self) -> Face:
-        assert self._made_face is not None  # noqa: S101 - looked at where there may be none
-        return self._made_face
+    def _required_surface(self) -> Surface:
+        assert self._surface is not None  # noqa: S101 - looked at where there may be none
+        return self._surface
 
     @property
-    def made_face(self) -> Face | None:
+    def surface(self) -> Surface | None:
         """The face, where there is one."""
-        return self._made_face
+        return self._surface
 
     @property
-    def _programs_call(self) -> InPrograms | None:
+    def _program_tools(self) -> ProgramToolSelector | None:
         """The tools that programs call; None: all that are not kept."""
         return None
 
     @classmethod
     def from_spec(cls, *args: Any, **kwargs: Any) -> AbstractCapability[Any]:
         """Return what the specification of an agent says. Raises `ValueError` for signing keys in it."""
-        if _has_keys([*args, kwargs]):
+        if _has_signing_keys([*args, kwargs]):
             raise ValueError(
                 f"{cls.__name__}: continuation.keys belong in no specification: "
                 "set them with codemode.set_continuation_signing_key"
@@ -96,24 +96,24 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:  # noqa: ARG002
         """Return the capability with a state of its own for this run. Raises `UserError` where no program can run."""
-        if self._made_face is not None:
-            require_place_for_programs()
-        own = copy(self)
-        vars(own)["_run"] = RunState()
-        return own
+        if self._surface is not None:
+            require_outside_workflow()
+        copied = copy(self)
+        vars(copied)["_run"] = RunState()
+        return copied
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
         """Put the tools of the face in the place of the agent's."""
-        return HidingToolset(
+        return SurfaceToolset(
             toolset,
             self.options,
             self.keep,
             self.max_retries,
             self.pool,
-            self._programs_call,
-            face=self._face,
-            run=self._run,
-            is_all_of_the_agent=True,
+            self._program_tools,
+            surface=self._required_surface,
+            run_state=self._run,
+            covers_all_agent_tools=True,
         )
 
     @property
@@ -123,27 +123,27 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
 
     async def before_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any) -> Any:
         """Turn answers to inner calls into the resumption of the program that made them."""
-        if self._made_face is None or not isinstance(node, UserPromptNode):
+        if self._surface is None or not isinstance(node, UserPromptNode):
             return node
         prompt = cast("UserPromptNode[AgentDepsT, Any]", node)
-        given = prompt.deferred_tool_results
-        if given is None and prompt.user_prompt is not None:
-            forget_pauses(ctx.messages)
+        deferred_results = prompt.deferred_tool_results
+        if deferred_results is None and prompt.user_prompt is not None:
+            remove_pauses(ctx.messages)
             return prompt
-        results = await self._results(ctx, given or DeferredToolResults())
+        results = await self._resolve_results(ctx, deferred_results or DeferredToolResults())
         return prompt if results is None else replace(prompt, deferred_tool_results=results)
 
     async def after_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any, result: Any) -> Any:  # noqa: ARG002
         """Turn the deferral of an outer call into those of the inner calls that wait."""
         final = cast("End[Any]", result).data if isinstance(result, End) else None
         output = cast("FinalResult[Any]", final).output if isinstance(final, FinalResult) else None
-        if self._made_face is None or not isinstance(output, DeferredToolRequests):
+        if self._surface is None or not isinstance(output, DeferredToolRequests):
             return cast("Any", result)
-        requests, pauses = await expand(output, self._face, ctx)
+        requests, pauses = await expand_pauses(output, self._required_surface, ctx)
         if not pauses:
             return cast("Any", result)
         for pause in pauses:
-            self._kept.put(pause)
+            self._pause_cache.put(pause)
         record_pauses(ctx.messages, pauses)
         return End(replace(cast("FinalResult[Any]", final), output=requests))
 
@@ -155,80 +155,85 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
     ) -> AsyncIterator[AgentStreamEvent]:
         """Show the inner calls that wait, and what became of them, as calls of their own."""
         async for event in stream:
-            if self._made_face is not None and isinstance(event, DeferredToolRequestsEvent):
-                for shown in await self._pause_events(event, ctx):
-                    yield shown
+            if self._surface is not None and isinstance(event, DeferredToolRequestsEvent):
+                for pause_event in await self._pause_events(event, ctx):
+                    yield pause_event
                 continue
-            if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed:
+            if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed_call_ids:
                 # Whoever streams knows it from the run that paused: announced once more it would be another call.
-                self._run.resumed.discard(event.part.tool_call_id)
+                self._run.resumed_call_ids.discard(event.part.tool_call_id)
                 yield replace(event, args_valid=None)
                 continue
             if isinstance(event, FunctionToolResultEvent):
-                for settled in self._settled_events(event.part.tool_call_id):
-                    yield settled
+                for settled_event in self._settled_events(event.part.tool_call_id):
+                    yield settled_event
             yield event
 
-    async def _results(self, ctx: RunContext[AgentDepsT], given: DeferredToolResults) -> DeferredToolResults | None:
+    async def _resolve_results(
+        self, ctx: RunContext[AgentDepsT], deferred_results: DeferredToolResults
+    ) -> DeferredToolResults | None:
         """Return the framework's results for what is pending at the end of the history; None when nothing is ours."""
-        before = list(ctx.messages)
-        pauses = await take_pauses(ctx, given, self._kept, self._face)
+        earlier_messages = list(ctx.messages)
+        pauses = await restore_pauses(ctx, deferred_results, self._pause_cache, self._required_surface)
         results = replace(
-            given,
-            calls={**late_results(before, pauses), **given.calls},
-            approvals=dict(given.approvals),
-            metadata=dict(given.metadata),
+            deferred_results,
+            calls={**find_client_results(earlier_messages, pauses), **deferred_results.calls},
+            approvals=dict(deferred_results.approvals),
+            metadata=dict(deferred_results.metadata),
         )
         for pause in pauses:
-            await self._resume(ctx, pause, results)
-        lost = next((one for one in [*results.approvals, *results.calls] if is_waiting_id(one)), None)
-        if lost is not None:
+            await self._approve_resume(ctx, pause, results)
+        unknown_id = next(
+            (tool_call_id for tool_call_id in [*results.approvals, *results.calls] if is_waiting_id(tool_call_id)), None
+        )
+        if unknown_id is not None:
             raise UserError(
-                f"No paused {self._face.title} call waits for {lost!r}: it was answered before, or this history was "
+                f"No paused {self._required_surface.title} call waits for {unknown_id!r}: it was answered before, or"
+                " this history was "
                 "kept by a client and the process that paused it is gone."
             )
         return results if pauses else None
 
-    async def _resume(self, ctx: RunContext[AgentDepsT], pause: Pause, results: DeferredToolResults) -> None:
-        answers = answers_for(pause, results)
+    async def _approve_resume(self, ctx: RunContext[AgentDepsT], pause: Pause, results: DeferredToolResults) -> None:
+        answers = collect_answers(pause, results)
         for request in pause.interrupt.requests:
-            self._run.shown.add(request.interrupt_id)
+            self._run.displayed_call_ids.add(request.interrupt_id)
             results.approvals.pop(request.interrupt_id, None)
             results.calls.pop(request.interrupt_id, None)
             results.metadata.pop(request.interrupt_id, None)
-        whole = results.approvals.get(pause.outer_id)
-        if whole is False or isinstance(whole, ToolDenied):
-            await pause.end(self._face, ctx)
+        outer_result = results.approvals.get(pause.outer_id)
+        if outer_result is False or isinstance(outer_result, ToolDenied):
+            await pause.close(self._required_surface, ctx)
             return
-        self._run.resumed.add(pause.outer_id)
+        self._run.resumed_call_ids.add(pause.outer_id)
         results.approvals[pause.outer_id] = ToolApproved()
-        results.metadata[pause.outer_id] = pause.resumed_by(answers)
+        results.metadata[pause.outer_id] = pause.make_resume_metadata(answers)
 
     async def _pause_events(
         self, event: DeferredToolRequestsEvent, ctx: RunContext[AgentDepsT]
     ) -> list[AgentStreamEvent]:
-        requests, pauses = await expand(event.requests, self._face, ctx)
-        settled = [one for pause in pauses for one in self._settled_events(pause.outer_id)]
-        waiting = [call for pause in pauses for call in waiting_calls(pause.interrupt)]
-        new = [call for call in waiting if call.tool_call_id not in self._run.shown]
-        self._run.shown.update(call.tool_call_id for call in new)
+        requests, pauses = await expand_pauses(event.requests, self._required_surface, ctx)
+        settled = [event for pause in pauses for event in self._settled_events(pause.outer_id)]
+        waiting = [call for pause in pauses for call in list_waiting_calls(pause.interrupt)]
+        new_calls = [call for call in waiting if call.tool_call_id not in self._run.displayed_call_ids]
+        self._run.displayed_call_ids.update(call.tool_call_id for call in new_calls)
         # Clients look at the last step of a response: everything that waits must be in one.
-        parts: list[AgentStreamEvent] = []
-        for index, call in enumerate(new):
-            parts += [PartStartEvent(index=index, part=call), PartEndEvent(index=index, part=call)]
-        calls = [FunctionToolCallEvent(call, args_valid=True) for call in new]
-        return [*settled, *parts, *calls, replace(event, requests=requests)]
+        part_events: list[AgentStreamEvent] = []
+        for index, call in enumerate(new_calls):
+            part_events += [PartStartEvent(index=index, part=call), PartEndEvent(index=index, part=call)]
+        call_events = [FunctionToolCallEvent(call, args_valid=True) for call in new_calls]
+        return [*settled, *part_events, *call_events, replace(event, requests=requests)]
 
     def _settled_events(self, outer_id: str) -> list[AgentStreamEvent]:
-        settled = self._run.settled.pop(outer_id, {})
+        settled = self._run.settled_results.pop(outer_id, {})
         in_order = sorted(settled, key=lambda waiting_id: (len(waiting_id), waiting_id))
         return [FunctionToolResultEvent(settled[waiting_id]) for waiting_id in in_order]
 
 
-def _has_keys(given: Any) -> bool:
+def _has_signing_keys(value: Any) -> bool:
     """Tell whether options that a file has said name signing keys."""
-    if isinstance(given, dict):
-        said = cast("dict[str, Any]", given)
-        continuation: Any = said.get("continuation")
-        return (isinstance(continuation, dict) and "keys" in continuation) or _has_keys([*said.values()])
-    return isinstance(given, list) and any(_has_keys(one) for one in cast("list[Any]", given))
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        continuation: Any = fields.get("continuation")
+        return (isinstance(continuation, dict) and "keys" in continuation) or _has_signing_keys([*fields.values()])
+    return isinstance(value, list) and any(_has_signing_keys(child) for child in cast("list[Any]", value))

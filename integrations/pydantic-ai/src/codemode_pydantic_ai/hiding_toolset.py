@@ -17,51 +17,59 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, 
 from codemode import WorkerPool
 from codemode.plugins import ToolSelection
 
-from .faces import MAX_RETRIES, Chosen, Face, FaceTool, InPrograms, Kept, check_settings
+from .faces import (
+    MAX_RETRIES,
+    AgentToolSelection,
+    ProgramToolSelector,
+    Surface,
+    SurfaceTool,
+    ToolSelector,
+    check_options,
+)
 from .hidden_tools import stays_native
-from .nested import require_place_for_programs
+from .nested import require_outside_workflow
 from .outer_calls import OuterCall, RunState
 
 
-def toolset_of(tools: Any) -> AbstractToolset[Any]:
+def to_toolset(tools: Any) -> AbstractToolset[Any]:
     """Return a toolset as it is, and one of tools and functions. Raises `ValueError` for anything else."""
     if isinstance(tools, AbstractToolset):
         return cast("AbstractToolset[Any]", tools)
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-        raise ValueError(f"tools must be a toolset, or a list of tools and functions, got {_named(tools)}")  # noqa: TRY004
-    given = list(cast("Iterable[Any]", tools))
-    for one in given:
-        if isinstance(one, AbstractToolset):
-            raise ValueError(f"{_named(one)} is no tool: give a toolset alone, several as CombinedToolset([...])")  # noqa: TRY004
-        if callable(one) and not isinstance(one, Tool):
-            ToolSelection.refuse_framework_tool(one)
-        if not isinstance(one, Tool) and not hasattr(one, "__name__"):
-            raise ValueError(f"tools must be pydantic_ai.Tool objects and functions, got {_named(one)}")
-    return FunctionToolset(given)
+        raise ValueError(f"tools must be a toolset, or a list of tools and functions, got {_type_name(tools)}")  # noqa: TRY004
+    tools_list = list(cast("Iterable[Any]", tools))
+    for tool in tools_list:
+        if isinstance(tool, AbstractToolset):
+            raise ValueError(f"{_type_name(tool)} is no tool: give a toolset alone, several as CombinedToolset([...])")  # noqa: TRY004
+        if callable(tool) and not isinstance(tool, Tool):
+            ToolSelection.refuse_framework_tool(tool)
+        if not isinstance(tool, Tool) and not hasattr(tool, "__name__"):
+            raise ValueError(f"tools must be pydantic_ai.Tool objects and functions, got {_type_name(tool)}")
+    return FunctionToolset(tools_list)
 
 
-def require_toolset(given: Any) -> None:
+def require_toolset(value: Any) -> None:
     """Raise `ValueError` for what is no toolset."""
-    if not isinstance(given, AbstractToolset):
-        raise ValueError(f"what is wrapped must be a toolset, such as FunctionToolset([...]), got {_named(given)}")  # noqa: TRY004
+    if not isinstance(value, AbstractToolset):
+        raise ValueError(f"what is wrapped must be a toolset, such as FunctionToolset([...]), got {_type_name(value)}")  # noqa: TRY004
 
 
-def _named(given: Any) -> str:
-    return type(given).__name__
+def _type_name(value: Any) -> str:
+    return type(value).__name__
 
 
 # Toolsets of somebody's own around it, and capabilities with hooks: then what the function says of itself is not sure.
 
-_HOOKS = ("after_tool_execute", "wrap_tool_execute", "on_tool_execute_error")
-_PASSING_ON = ("pydantic_ai", "codemode_pydantic_ai")
-_CALLING_OTHERS = "pydantic_ai.capabilities.hooks"
+_RESULT_HOOKS = ("after_tool_execute", "wrap_tool_execute", "on_tool_execute_error")
+_FRAMEWORK_PACKAGES = ("pydantic_ai", "codemode_pydantic_ai")
+_HOOKS_MODULE = "pydantic_ai.capabilities.hooks"
 
 
-def as_declared(
+def hide_changed_functions(
     tools: Mapping[str, ToolsetTool[Any]], toolset: AbstractToolset[Any], capability: AbstractCapability[Any] | None
 ) -> Mapping[str, ToolsetTool[Any]]:
     """Return tools of a toolset; where somebody may change what they return, such as lead to no function."""
-    if not (_is_changed_around(toolset) or _is_hooked(capability)):
+    if not (_has_custom_wrapper(toolset) or _has_result_hooks(capability)):
         return tools
     return {
         name: ToolsetTool(
@@ -74,160 +82,186 @@ def as_declared(
     }
 
 
-def _is_changed_around(toolset: AbstractToolset[Any]) -> bool:
+def _has_custom_wrapper(toolset: AbstractToolset[Any]) -> bool:
     pending: list[Any] = [toolset]
     while pending:
-        one = pending.pop()
-        if not _passes_on(cast("Any", type(one)).call_tool):
+        current = pending.pop()
+        if not _is_framework_method(cast("Any", type(current)).call_tool):
             return True
-        inner = (getattr(one, "wrapped", None), *getattr(one, "toolsets", ()))
-        found: list[Any] = [other for other in inner if isinstance(other, AbstractToolset)]
+        candidates = (getattr(current, "wrapped", None), *getattr(current, "toolsets", ()))
+        inner_toolsets: list[Any] = [candidate for candidate in candidates if isinstance(candidate, AbstractToolset)]
         leaves: list[Any] = []
-        one.apply(leaves.append)
-        if not found and any(leaf is not one for leaf in leaves):  # what a function has made, and maybe wrapped
+        current.apply(leaves.append)
+        if not inner_toolsets and any(
+            leaf is not current for leaf in leaves
+        ):  # what a function has made, and maybe wrapped
             return True
-        pending += found
+        pending += inner_toolsets
     return False
 
 
-def _is_hooked(capability: AbstractCapability[Any] | None) -> bool:
-    found: list[bool] = []
+def _has_result_hooks(capability: AbstractCapability[Any] | None) -> bool:
+    results: list[bool] = []
 
-    def look(one: AbstractCapability[Any]) -> None:
-        methods = [cast("Any", getattr(type(one), name, None)) for name in _HOOKS]
-        known = [method for method in methods if method is not None]
-        found.append(any(not _passes_on(method) or method.__module__ == _CALLING_OTHERS for method in known))
-        inner = getattr(one, "wrapped", None)
-        found.append(isinstance(inner, AbstractCapability) and _is_hooked(cast("AbstractCapability[Any]", inner)))
+    def visit(current: AbstractCapability[Any]) -> None:
+        methods = [cast("Any", getattr(type(current), name, None)) for name in _RESULT_HOOKS]
+        existing_methods = [method for method in methods if method is not None]
+        results.append(
+            any(not _is_framework_method(method) or method.__module__ == _HOOKS_MODULE for method in existing_methods)
+        )
+        wrapped = getattr(current, "wrapped", None)
+        results.append(
+            isinstance(wrapped, AbstractCapability) and _has_result_hooks(cast("AbstractCapability[Any]", wrapped))
+        )
 
     if capability is not None:
-        capability.apply(look)
-    return any(found)
+        capability.apply(visit)
+    return any(results)
 
 
-def _passes_on(method: Any) -> bool:
-    return str(method.__module__).partition(".")[0] in _PASSING_ON
+def _is_framework_method(method: Any) -> bool:
+    return str(method.__module__).partition(".")[0] in _FRAMEWORK_PACKAGES
 
 
 @dataclass(kw_only=True)
-class OwnTool(ToolsetTool[Any]):
+class SurfaceToolsetTool(ToolsetTool[Any]):
     """A tool of a face in one step, with the tools behind it."""
 
-    own: FaceTool
-    face: Face
-    hidden: dict[str, ToolsetTool[Any]]
+    surface_tool: SurfaceTool
+    surface: Surface
+    program_tools: dict[str, ToolsetTool[Any]]
 
 
 @dataclass
-class HidingToolset(WrapperToolset[AgentDepsT]):
+class SurfaceToolset(WrapperToolset[AgentDepsT]):
     """Replaces the tools of another toolset with those of a face, except those that must stay native."""
 
     options: Any = None
-    keep: Kept = ()
+    keep: ToolSelector = ()
     max_retries: int = MAX_RETRIES
     pool: WorkerPool | None = None
-    tools: InPrograms | None = None
-    face: Face | None = field(default=None, repr=False)
-    run: RunState | None = field(default=None, repr=False)
-    is_all_of_the_agent: bool = field(default=False, repr=False)
-    _runs: WeakValueDictionary[str, RunState] = field(default_factory=WeakValueDictionary[str, RunState], repr=False)
+    tools: ProgramToolSelector | None = None
+    surface: Surface | None = field(default=None, repr=False)
+    run_state: RunState | None = field(default=None, repr=False)
+    covers_all_agent_tools: bool = field(default=False, repr=False)
+    _run_states: WeakValueDictionary[str, RunState] = field(
+        default_factory=WeakValueDictionary[str, RunState], repr=False
+    )
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
         require_toolset(self.wrapped)
-        check_settings(self.keep, self.max_retries, self.tools)
-        if self.face is None:
-            self.face = self._own_face()
+        check_options(self.keep, self.max_retries, self.tools)
+        if self.surface is None:
+            self.surface = self._make_surface()
 
-    def _own_face(self) -> Face:
+    def _make_surface(self) -> Surface:
         raise NotImplementedError
 
     @property
-    def _made_face(self) -> Face:
-        assert self.face is not None  # noqa: S101 - made with the toolset
-        return self.face
+    def _required_surface(self) -> Surface:
+        assert self.surface is not None  # noqa: S101 - made with the toolset
+        return self.surface
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
         """Return the toolset with a state of its own for this run."""
-        return dataclasses.replace(self, wrapped=await self.wrapped.for_run(ctx), run=self.run or RunState())
+        return dataclasses.replace(
+            self, wrapped=await self.wrapped.for_run(ctx), run_state=self.run_state or RunState()
+        )
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """Return the tools that the model goes on calling directly, and those of the face for the others."""
-        face = self._made_face
+        surface = self._required_surface
         tools = await self.wrapped.get_tools(ctx)
-        native, hidden = await self._split(tools, ctx)
-        if self._has_nothing(hidden):
+        direct_names, program_tools = await self._partition_tools(tools, ctx)
+        if self._has_no_program_tools(program_tools):
             return tools
-        require_place_for_programs()
-        shown = await face.shown(as_declared(hidden, self.wrapped, getattr(ctx, "root_capability", None)))
-        taken = next((name for name in native if face.is_taken(name)), None)
-        if taken is not None:
-            raise UserError(f"a tool that stays native is called {taken!r}, which is the name of the {face.title} tool")
-        beside = {name: tool for name, tool in tools.items() if name in native or name in shown.visible}
-        return {**beside, **{one.definition.name: self._own_tool(one, hidden) for one in shown.own}}
+        require_outside_workflow()
+        model_tools = await surface.build_tools(
+            hide_changed_functions(program_tools, self.wrapped, getattr(ctx, "root_capability", None))
+        )
+        reserved_name = next((name for name in direct_names if surface.is_reserved_name(name)), None)
+        if reserved_name is not None:
+            raise UserError(
+                f"a tool that stays native is called {reserved_name!r}, which is the name of the {surface.title} tool"
+            )
+        direct_tools = {
+            name: tool for name, tool in tools.items() if name in direct_names or name in model_tools.visible_names
+        }
+        return {
+            **direct_tools,
+            **{
+                surface_tool.definition.name: self._make_surface_toolset_tool(surface_tool, program_tools)
+                for surface_tool in model_tools.surface_tools
+            },
+        }
 
-    async def _split(
+    async def _partition_tools(
         self, tools: dict[str, ToolsetTool[AgentDepsT]], ctx: RunContext[AgentDepsT]
     ) -> tuple[Collection[str], dict[str, ToolsetTool[AgentDepsT]]]:
         """Return the names of the tools that stay, and what is behind those of the face; a tool may be both."""
-        chosen, run = Chosen(self.tools, self.keep), self._run_state(ctx)
-        if not run.is_checked:
-            chosen.require_known_in(self.wrapped, tools)
-            run.is_checked = True
-        native, hidden = set[str](), dict[str, ToolsetTool[AgentDepsT]]()
+        selection, run = AgentToolSelection(self.tools, self.keep), self._get_run_state(ctx)
+        if not run.are_names_checked:
+            selection.require_known_in(self.wrapped, tools)
+            run.are_names_checked = True
+        direct_names, program_tools = set[str](), dict[str, ToolsetTool[AgentDepsT]]()
         for name, tool in tools.items():
-            is_alone = stays_native(tool.tool_def, ctx)
-            called = (
-                Chosen.ONLY_DIRECTLY
-                if is_alone
-                else await chosen.find_places_async(tool.tool_def.name, tool.tool_def.metadata, ctx, tool.tool_def)
+            is_direct_only = stays_native(tool.tool_def, ctx)
+            availability = (
+                AgentToolSelection.ONLY_DIRECTLY
+                if is_direct_only
+                else await selection.find_places_async(tool.tool_def.name, tool.tool_def.metadata, ctx, tool.tool_def)
             )
-            if called.directly:
-                native.add(name)
-            if called.in_programs:
-                hidden[name] = tool
-        return native, hidden
+            if availability.directly:
+                direct_names.add(name)
+            if availability.in_programs:
+                program_tools[name] = tool
+        return direct_names, program_tools
 
-    def _has_nothing(self, hidden: Mapping[str, ToolsetTool[AgentDepsT]]) -> bool:
+    def _has_no_program_tools(self, program_tools: Mapping[str, ToolsetTool[AgentDepsT]]) -> bool:
         """Tell whether there is nothing for which the face could stand."""
-        return not hidden
+        return not program_tools
 
     @property
-    def _behind(self) -> AbstractToolset[AgentDepsT]:
+    def _program_toolset(self) -> AbstractToolset[AgentDepsT]:
         """What calls the tools behind those of the face."""
         return self.wrapped
 
-    def _own_tool(self, own: FaceTool, hidden: dict[str, ToolsetTool[AgentDepsT]]) -> ToolsetTool[AgentDepsT]:
+    def _make_surface_toolset_tool(
+        self, surface_tool: SurfaceTool, program_tools: dict[str, ToolsetTool[AgentDepsT]]
+    ) -> ToolsetTool[AgentDepsT]:
         # What runs beside it is not all known here: then the framework must keep it apart.
-        is_alone = own.makes_calls and not self.is_all_of_the_agent
-        is_sequential = is_alone and any(tool.tool_def.sequential for tool in hidden.values())
-        return OwnTool(
+        runs_other_tools = surface_tool.makes_calls and not self.covers_all_agent_tools
+        is_sequential = runs_other_tools and any(tool.tool_def.sequential for tool in program_tools.values())
+        return SurfaceToolsetTool(
             toolset=self,
-            tool_def=dataclasses.replace(own.definition, sequential=is_sequential),
+            tool_def=dataclasses.replace(surface_tool.definition, sequential=is_sequential),
             max_retries=self.max_retries,
-            args_validator=own.validator,
-            own=own,
-            face=self._made_face,
-            hidden=hidden,
+            args_validator=surface_tool.validator,
+            surface_tool=surface_tool,
+            surface=self._required_surface,
+            program_tools=program_tools,
         )
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
         """Run a program, go on with a paused one, or call a tool that stayed native."""
-        run = self._run_state(ctx)
-        face = self._made_face
-        if not isinstance(tool, OwnTool) or tool.face is not face:
-            async with run.turns.take(alone=tool.tool_def.sequential):
+        run = self._get_run_state(ctx)
+        surface = self._required_surface
+        if not isinstance(tool, SurfaceToolsetTool) or tool.surface is not surface:
+            async with run.scheduler.acquire(is_sequential=tool.tool_def.sequential):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         # Beside what the framework has counted, calls of programs that nobody is on may be in flight.
         reservation = run.budget.reserve(ctx)
         try:
-            return await OuterCall(face, tool.own, (self._behind, tool.hidden), ctx, run).run(tool_args)
+            return await OuterCall(
+                surface, tool.surface_tool, (self._program_toolset, tool.program_tools), ctx, run
+            ).run(tool_args)
         finally:
             reservation.release()
 
-    def _run_state(self, ctx: RunContext[AgentDepsT]) -> RunState:
-        if self.run is not None:
-            return self.run
-        return RunState() if ctx.run_id is None else self._runs.setdefault(ctx.run_id, RunState())
+    def _get_run_state(self, ctx: RunContext[AgentDepsT]) -> RunState:
+        if self.run_state is not None:
+            return self.run_state
+        return RunState() if ctx.run_id is None else self._run_states.setdefault(ctx.run_id, RunState())

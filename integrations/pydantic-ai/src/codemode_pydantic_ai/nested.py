@@ -31,21 +31,21 @@ from codemode import (
 from codemode.plugins import replace_content, run_bounded
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
-from .content import Beside, taken
-from .failures import OWN_WORDS, TOLD, ErrorWords, told
-from .shown_inputs import CallInput, NestedManager, require_as_shown
-from .turns import Reservation, SharedTurns
+from .content import ResultAttachments, extract_media
+from .failures import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, format_error
+from .shown_inputs import CallInput, NestedToolManager, require_displayed_input
+from .turns import Reservation, SharedCallState
 
 
-def is_repeated(capability: AbstractCapability[Any] | None) -> bool:
+def is_durable_run(capability: AbstractCapability[Any] | None) -> bool:
     """Tell whether a durable engine may repeat this run, and match what it has recorded by the order of beginnings."""
-    found: list[bool] = []
+    results: list[bool] = []
     if capability is not None:
-        capability.apply(lambda one: found.append(getattr(one, "in_durable_context", False) is True))
-    return any(found)
+        capability.apply(lambda current: results.append(getattr(current, "in_durable_context", False) is True))
+    return any(results)
 
 
-def require_place_for_programs() -> None:
+def require_outside_workflow() -> None:
     """Raise `UserError` inside a workflow function of Temporal, before anything is started or asked.
 
     It is the error of which pydantic-ai's plugin for Temporal ends the workflow; for others its task is tried for ever.
@@ -61,18 +61,18 @@ def require_place_for_programs() -> None:
         ) from None
 
 
-_MOST = 16 << 10
-_GATHERED_SECONDS = 0.005
+_MAX_STREAMED_BYTES = 16 << 10
+_EVENT_BATCH_SECONDS = 0.005
 
 CallState: TypeAlias = Literal["running", "waiting", "done", "failed", "denied", "aborted"]
 
-_ENDED: dict[str, CallState] = {
+_STATE_BY_STATUS: dict[str, CallState] = {
     "fulfilled": "done",
     "rejected": "failed",
     "interrupted": "waiting",
     "aborted": "aborted",
 }
-_IN_BROWSERS = {
+_BROWSER_KEYS = {
     "call_id": "toolCallId",
     "nested_tool_name": "toolName",
     "state": "state",
@@ -116,13 +116,13 @@ class NestedCallEvent(CustomEvent, name="codemode.call"):
         # Imported here, for most agents have no browser.
         from pydantic_ai.ui.vercel_ai.response_types import DataChunk
 
-        told = {said: getattr(self, name) for name, said in _IN_BROWSERS.items()}
-        data = {key: value for key, value in told.items() if value is not None}
+        fields = {browser_key: getattr(self, name) for name, browser_key in _BROWSER_KEYS.items()}
+        data = {key: value for key, value in fields.items() if value is not None}
         return DataChunk(type=f"data-{self.name}", id=self.call_id, data={**data, "outerToolCallId": self.tool_call_id})
 
     def to_metadata(self) -> dict[str, Any]:
         """Return the call as the metadata of the tool's return has it."""
-        said = {
+        fields = {
             "name": self.nested_tool_name,
             "call_id": self.call_id,
             "input": self.input,
@@ -133,7 +133,7 @@ class NestedCallEvent(CustomEvent, name="codemode.call"):
             "completed_at_ms": self.completed_at_ms,
         }
         sizes = {"input_bytes": self.input_bytes, "output_characters": self.output_characters}
-        return {key: value for key, value in {**said, **sizes}.items() if value is not None}
+        return {key: value for key, value in {**fields, **sizes}.items() if value is not None}
 
 
 class CallLog:
@@ -149,12 +149,12 @@ class CallLog:
         self._ctx = ctx
         self._is_live = is_live
         self._loop = asyncio.get_running_loop()
-        self._news: deque[NestedCallEvent] = deque()
-        self._has_news = asyncio.Event()
+        self._events: deque[NestedCallEvent] = deque()
+        self._has_events = asyncio.Event()
         self._invocation_id: str | None = None
         self._successor: CallLog | None = None
         self._calls: dict[str, NestedCallEvent] = {}
-        self._reported: dict[str, NestedCallEvent] = {}
+        self._reported_calls: dict[str, NestedCallEvent] = {}
         self._replayed: set[str] = set()
 
     def __call__(self, event: Any) -> None:
@@ -162,113 +162,123 @@ class CallLog:
         if self._invocation_id is None and isinstance(event, InvocationStarted):
             self._invocation_id = event.invocation_id
         if isinstance(event, NestedToolCallEvent) and event.invocation_id == self._invocation_id:
-            log = self.last
-            log.take(_told(event, self._ctx, log.begun(event)), is_replayed=event.replayed)
+            log = self.latest
+            log.record(_make_call_event(event, self._ctx, log.find_start_event(event)), is_replay=event.replayed)
 
     @property
-    def last(self) -> CallLog:
+    def latest(self) -> CallLog:
         """The log of the call that goes on with the program; this one, until one does."""
-        return self if self._successor is None else self._successor.last
+        return self if self._successor is None else self._successor.latest
 
-    def begun(self, event: NestedToolCallEvent) -> NestedCallEvent | None:
+    def find_start_event(self, event: NestedToolCallEvent) -> NestedCallEvent | None:
         """Return what was told of a call when it began, if this event is of its end."""
         return self._calls.get(event.tool_call_id) if isinstance(event, NestedToolResultEvent) else None
 
-    def take(self, told: NestedCallEvent, *, is_replayed: bool) -> None:
+    def record(self, call_event: NestedCallEvent, *, is_replay: bool) -> None:
         """Keep what has become of a call, and pass it on unless it was told of before the program had paused."""
-        self._calls[told.call_id] = told
-        if is_replayed:
-            self._replayed.add(told.call_id)
+        self._calls[call_event.call_id] = call_event
+        if is_replay:
+            self._replayed.add(call_event.call_id)
         elif self._is_live:
-            self._replayed.discard(told.call_id)
-            self._news.append(told)
+            self._replayed.discard(call_event.call_id)
+            self._events.append(call_event)
             if asyncio.get_running_loop() is self._loop:
-                self._has_news.set()
+                self._has_events.set()
             else:  # the program lives on the loop of the call that began it
-                self._loop.call_soon_threadsafe(self._has_news.set)
+                self._loop.call_soon_threadsafe(self._has_events.set)
 
-    def note_edit(self, call_id: str, edited: dict[str, Any]) -> None:
+    def record_edit(self, call_id: str, edited_input: dict[str, Any]) -> None:
         """Let the input of a call be the one that somebody put in its place, with which it has been made."""
-        told = self._calls.get(call_id)
-        if told is not None:
-            size = len(to_json(edited))
-            self._calls[call_id] = replace(told, input=edited if size <= _MOST else None, input_bytes=size)
+        call_event = self._calls.get(call_id)
+        if call_event is not None:
+            size = len(to_json(edited_input))
+            self._calls[call_id] = replace(
+                call_event, input=edited_input if size <= _MAX_STREAMED_BYTES else None, input_bytes=size
+            )
 
-    def follow(self, log: CallLog) -> None:
+    def take_over(self, log: CallLog) -> None:
         """Take over what is still to come of the calls of another log, and what came after its call had returned."""
         if log is self:
             return
-        calls, news = log.left_to(self)
+        calls, events = log.hand_over(self)
         self._calls.update(calls)
-        self._news.extend(news)
-        self._has_news.set()
+        self._events.extend(events)
+        self._has_events.set()
 
-    def left_to(self, log: CallLog) -> tuple[dict[str, NestedCallEvent], Iterable[NestedCallEvent]]:
+    def hand_over(self, log: CallLog) -> tuple[dict[str, NestedCallEvent], Iterable[NestedCallEvent]]:
         """Leave what is still to come to another log. Returns what came after the report, and what was not told yet."""
         self._successor = log
-        return {key: told for key, told in self._calls.items() if self._reported.get(key) is not told}, self._news
+        return {
+            key: call_event
+            for key, call_event in self._calls.items()
+            if self._reported_calls.get(key) is not call_event
+        }, self._events
 
-    def report(self) -> list[dict[str, Any]]:
+    def list_calls(self) -> list[dict[str, Any]]:
         """Return every call in the order in which they began, as plain data; ``replayed`` are those before a pause."""
-        self._reported = dict(self._calls)
+        self._reported_calls = dict(self._calls)
         return [
-            {**told.to_metadata(), **({"replayed": True} if call_id in self._replayed else {})}
-            for call_id, told in self._calls.items()
+            {**call_event.to_metadata(), **({"replayed": True} if call_id in self._replayed else {})}
+            for call_id, call_event in self._calls.items()
         ]
 
     @asynccontextmanager
-    async def streamed(self) -> AsyncGenerator[None]:
+    async def stream_events(self) -> AsyncGenerator[None]:
         """Emit events into the run while the block goes on, and the last of them when it is left."""
-        emitting = asyncio.create_task(self._emit_news())
+        emit_task = asyncio.create_task(self._emit_batches())
         try:
             yield
         finally:
-            emitting.cancel()
+            emit_task.cancel()
             with suppress(asyncio.CancelledError):
-                await emitting
-            await self._emit()
+                await emit_task
+            await self._emit_pending()
 
-    async def _emit_news(self) -> None:
+    async def _emit_batches(self) -> None:
         while True:
-            await self._has_news.wait()
+            await self._has_events.wait()
             # Each time that whoever streams is woken costs as much as an event: what comes together is told together.
-            await asyncio.sleep(_GATHERED_SECONDS)
-            self._has_news.clear()
-            await self._emit()
+            await asyncio.sleep(_EVENT_BATCH_SECONDS)
+            self._has_events.clear()
+            await self._emit_pending()
 
-    async def _emit(self) -> None:
+    async def _emit_pending(self) -> None:
         try:
-            while self._news:
-                await self._ctx.emit(self._news.popleft())
+            while self._events:
+                await self._ctx.emit(self._events.popleft())
         except UserError:
             # There is nobody to tell: no run of an agent, or one whose events this tool is not to make.
             self._is_live = False
-            self._news.clear()
+            self._events.clear()
 
 
-def _told(event: NestedToolCallEvent, ctx: RunContext[Any], begun: NestedCallEvent | None) -> NestedCallEvent:
-    size = event.input_bytes if begun is None else begun.input_bytes
+def _make_call_event(
+    event: NestedToolCallEvent, ctx: RunContext[Any], started_event: NestedCallEvent | None
+) -> NestedCallEvent:
+    size = event.input_bytes if started_event is None else started_event.input_bytes
     # What an input is decoded to once need not be decoded again.
-    given = begun.input if begun is not None else event.input if size <= _MOST else None
-    ending: dict[str, Any] = _ending(event) if isinstance(event, NestedToolResultEvent) else {}
+    call_input = (
+        started_event.input if started_event is not None else event.input if size <= _MAX_STREAMED_BYTES else None
+    )
+    result_fields: dict[str, Any] = _result_fields(event) if isinstance(event, NestedToolResultEvent) else {}
     return NestedCallEvent(
         tool_call_id=ctx.tool_call_id,
         tool_name=ctx.tool_name,
         call_id=event.tool_call_id,
         nested_tool_name=event.tool_name,
-        input=given,
+        input=call_input,
         input_bytes=size,
         started_at_ms=event.started_at_ms,
-        **ending,
+        **result_fields,
     )
 
 
-def _ending(event: NestedToolResultEvent) -> dict[str, Any]:
+def _result_fields(event: NestedToolResultEvent) -> dict[str, Any]:
     size = event.output_characters
     is_denied = isinstance(event.error, CodeModeToolApprovalDeniedError)
     return {
-        "state": "denied" if is_denied else _ENDED[event.status],
-        "output": event.output if size is not None and size <= _MOST else None,
+        "state": "denied" if is_denied else _STATE_BY_STATUS[event.status],
+        "output": event.output if size is not None and size <= _MAX_STREAMED_BYTES else None,
         "output_characters": size,
         "error": None if event.told_error is None else event.told_error["message"],
         "waits_as": event.interrupt_id,
@@ -278,15 +288,15 @@ def _ending(event: NestedToolResultEvent) -> dict[str, Any]:
 
 APPROVAL_KIND = "pydantic-ai/approval"
 CALL_KIND = "pydantic-ai/call"
-TOOL_NAME = "toolName"
+TOOL_NAME_KEY = "toolName"
 """In the payload of a pause: what the framework calls the tool, where programs have another name for it."""
 
 # These end the run of the agent; a program must not be able to catch them.
-_ENDS_THE_RUN = (AgentRunError, UserError)
+_FATAL_ERRORS = (AgentRunError, UserError)
 
 
 @dataclass
-class _CountedToolset(WrapperToolset[Any]):
+class _GuardedToolset(WrapperToolset[Any]):
     """Stands where the framework calls a tool, behind all its hooks.
 
     What was approved must arrive as it was shown; and a reservation is given back at the moment before the framework
@@ -294,14 +304,16 @@ class _CountedToolset(WrapperToolset[Any]):
     """
 
     reservations: dict[str, Reservation] = field(default_factory=dict[str, Reservation])
-    inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
+    call_inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        waiting = self.inputs.get(ctx.tool_call_id or "")
-        if waiting is not None and ctx.tool_call_approved:
-            await require_as_shown(ToolCallPart(name, tool_call_id=ctx.tool_call_id or ""), waiting, tool_args, tool)
+        call_input = self.call_inputs.get(ctx.tool_call_id or "")
+        if call_input is not None and ctx.tool_call_approved:
+            await require_displayed_input(
+                ToolCallPart(name, tool_call_id=ctx.tool_call_id or ""), call_input, tool_args, tool
+            )
         result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
         reservation = self.reservations.get(ctx.tool_call_id or "")
         if reservation is not None:  # a tool may make calls of its own, under ids of its own
@@ -324,25 +336,25 @@ class NestedCalls:
         self,
         toolset: AbstractToolset[Any],
         tools: Mapping[str, ToolsetTool[Any]],
-        ctx: RunContext[Any],
-        shared: SharedTurns,
+        run_context: RunContext[Any],
+        shared_state: SharedCallState,
         policy: ExecutionPolicy,
-        words: ErrorWords = OWN_WORDS,
+        error_style: ErrorStyle = DEFAULT_ERROR_STYLE,
     ) -> None:
-        self.fatal: BaseException | None = None
-        self.stop: Callable[[], object] = lambda: None
-        self.settled: dict[str, ToolReturnPart] = {}
-        self.beside = Beside()
-        self.run_context = ctx
-        self.shared = shared
+        self.fatal_error: BaseException | None = None
+        self.cancel_program: Callable[[], object] = lambda: None
+        self.settled_results: dict[str, ToolReturnPart] = {}
+        self.attachments = ResultAttachments()
+        self.run_context = run_context
+        self.shared_state = shared_state
         self._policy = policy
-        self._words = words
-        self._toolset = _CountedToolset(toolset)
-        self._manager = _manager(self._toolset, tools, ctx)
-        self._manager.inputs = self._toolset.inputs
-        self.is_repeated = is_repeated(self._manager.root_capability)
-        self.log = CallLog(ctx, is_live=not self.is_repeated)
-        self._all_alone = self.is_repeated or self._manager.get_parallel_execution_mode() == "sequential"
+        self._error_style = error_style
+        self._toolset = _GuardedToolset(toolset)
+        self._manager = _make_manager(self._toolset, tools, run_context)
+        self._manager.call_inputs = self._toolset.call_inputs
+        self.is_durable = is_durable_run(self._manager.root_capability)
+        self.log = CallLog(run_context, is_live=not self.is_durable)
+        self._is_sequential = self.is_durable or self._manager.get_parallel_execution_mode() == "sequential"
 
     async def call(
         self,
@@ -350,8 +362,8 @@ class NestedCalls:
         arguments: Any,
         context: ToolCallContext,
         *,
-        approved: bool = False,
-        shown: dict[str, Any] | None = None,
+        is_approved: bool = False,
+        displayed: dict[str, Any] | None = None,
     ) -> Any:
         """Run one nested call, or finish one that waited. Returns plain JSON.
 
@@ -360,169 +372,178 @@ class NestedCalls:
         call = ToolCallPart(name, replace_content(arguments) or {}, tool_call_id=context.tool_call_id)
         try:
             if context.interrupt is None:
-                waiting = await CallInput.of(call.args_as_dict(), shown)
-                call = replace(call, args=waiting.arguments)
-                return await self._handle(call, waiting, context, approved=approved)
-            return await self._finish(call, context)
-        except _ENDS_THE_RUN as error:
-            self.fatal = error
-            self.stop()
+                call_input = await CallInput.create(call.args_as_dict(), displayed)
+                call = replace(call, args=call_input.arguments)
+                return await self._run_call(call, call_input, context, approved=is_approved)
+            return await self._finish_waiting_call(call, context)
+        except _FATAL_ERRORS as error:
+            self.fatal_error = error
+            self.cancel_program()
             # The run raises it; raised from here it would be logged as a failure of the tool, which it is not.
-            raise self._words.failure(call, "the run of the agent has ended") from None
+            raise self._error_style.make_failed_error(call, "the run of the agent has ended") from None
 
-    def add(self, name: str, tool: ToolsetTool[Any]) -> None:
+    def add_tool(self, name: str, tool: ToolsetTool[Any]) -> None:
         """Let one more tool be called, which was not known before."""
         assert self._manager.tools is not None  # noqa: S101 - given when the manager is made
         self._manager.tools[name] = tool
 
-    async def _finish(self, call: ToolCallPart, context: ToolCallContext) -> Any:
+    async def _finish_waiting_call(self, call: ToolCallPart, context: ToolCallContext) -> Any:
         """Go on with a call that waited, by the answer that it got."""
-        answered = context.interrupt
-        assert answered is not None  # noqa: S101 - the caller has looked
+        interrupt = context.interrupt
+        assert interrupt is not None  # noqa: S101 - the caller has looked
         try:
-            value = await self._by_answer(call, context, answered.payload, answered.resolution)
+            value = await self._apply_answer(call, context, interrupt.payload, interrupt.resolution)
         except CodeModeToolApprovalDeniedError as error:
-            self.settled[answered.id] = _settled(call, answered.id, error.message, "denied")
+            self.settled_results[interrupt.id] = _make_tool_return(call, interrupt.id, error.message, "denied")
             raise
         except CodeModeToolError as error:
-            self.settled[answered.id] = _settled(call, answered.id, error.message, "failed")
+            self.settled_results[interrupt.id] = _make_tool_return(call, interrupt.id, error.message, "failed")
             raise
-        self.settled[answered.id] = _settled(call, answered.id, value, "success")
+        self.settled_results[interrupt.id] = _make_tool_return(call, interrupt.id, value, "success")
         return value
 
-    async def _by_answer(
+    async def _apply_answer(
         self, call: ToolCallPart, context: ToolCallContext, payload: Mapping[str, Any], answer: Mapping[str, Any]
     ) -> Any:
         if "result" in answer:
             return answer["result"]
         if "failed" in answer:
-            raise self._words.failure(call, str(answer["failed"]))
+            raise self._error_style.make_failed_error(call, str(answer["failed"]))
         if answer.get("approved") is not True:
             # Where a store keeps the question, the answer is in the words of its decisions.
-            said = answer.get("message", answer.get("reason")) or ToolDenied().message
-            raise self._words.denial(call, str(said))
+            message = answer.get("message", answer.get("reason")) or ToolDenied().message
+            raise self._error_style.make_denied_error(call, str(message))
         if payload["kind"] != APPROVAL_KIND:
             raise UserError(f"{call.tool_name!r} waits for a result, not for an approval")
         arguments = payload.get("given") or call.args_as_dict()
-        waiting = await CallInput.of(arguments, payload["args"], payload.get("metadata"))
-        call = replace(call, args=answer.get("args", answer.get("input", waiting.arguments)))
-        return await self._handle(call, waiting, context, approved=True, metadata=answer.get("metadata"))
+        call_input = await CallInput.create(arguments, payload["args"], payload.get("metadata"))
+        call = replace(call, args=answer.get("args", answer.get("input", call_input.arguments)))
+        return await self._run_call(call, call_input, context, approved=True, metadata=answer.get("metadata"))
 
-    async def _handle(
+    async def _run_call(
         self,
         call: ToolCallPart,
-        waiting: CallInput,
+        call_input: CallInput,
         context: ToolCallContext,
         *,
         approved: bool = False,
         metadata: Any = None,
     ) -> Any:
-        reservation = self.shared.budget.reserve(_context(self._manager))
+        reservation = self.shared_state.budget.reserve(_require_context(self._manager))
         self._toolset.reservations[call.tool_call_id] = reservation
-        self._manager.inputs[call.tool_call_id] = waiting
-        waiting.require_allowed = context.require_allowed
+        self._manager.call_inputs[call.tool_call_id] = call_input
+        call_input.require_allowed = context.require_allowed
         try:
-            alone = self._all_alone or self._manager.is_sequential(call)
-            async with self.shared.turns.take(alone=alone):
-                outcome = await self._through_manager(call, context, approved=approved, metadata=metadata)
-        except (ApprovalRequired, CallDeferred) as waits:
-            name = call.tool_name if self._words.names_tools else None
-            _pause(waits, await self._shown(call), waiting.edited, name)
-        except TOLD as error:
+            is_sequential = self._is_sequential or self._manager.is_sequential(call)
+            async with self.shared_state.scheduler.acquire(is_sequential=is_sequential):
+                outcome = await self._call_through_manager(call, context, approved=approved, metadata=metadata)
+        except (ApprovalRequired, CallDeferred) as deferral:
+            name = call.tool_name if self._error_style.includes_tool_name else None
+            _raise_interrupt(deferral, await self._get_displayed_input(call), call_input.edited_input, name)
+        except REPORTED_ERRORS as error:
             # The text says it all, but for what a tool itself could not validate: the host's log has that.
-            is_hidden = waiting.has_begun and isinstance(error, ValidationError)
-            failure = self._words.failure(call, told(error), is_refused=not waiting.has_begun)
-            raise failure from (error if is_hidden else None)
+            is_tool_validation = call_input.has_started and isinstance(error, ValidationError)
+            failure = self._error_style.make_failed_error(
+                call, format_error(error), is_invalid_input=not call_input.has_started
+            )
+            raise failure from (error if is_tool_validation else None)
         finally:
-            if waiting.edited is not None and waiting.has_begun:
-                self.log.last.note_edit(call.tool_call_id, waiting.edited)
+            if call_input.edited_input is not None and call_input.has_started:
+                self.log.latest.record_edit(call.tool_call_id, call_input.edited_input)
             reservation.release()
             del self._toolset.reservations[call.tool_call_id]
-            del self._manager.inputs[call.tool_call_id]
+            del self._manager.call_inputs[call.tool_call_id]
         if isinstance(outcome, ToolDenied):
-            raise self._words.denial(call, outcome.message)
+            raise self._error_style.make_denied_error(call, outcome.message)
         value = outcome
         if isinstance(outcome, ToolReturn):
-            returned = cast("ToolReturn[Any]", outcome)
-            self.beside.note(call.tool_name, call.tool_call_id, returned)
-            value = returned.return_value
-        return await self._as_json(value)
+            tool_return = cast("ToolReturn[Any]", outcome)
+            self.attachments.add(call.tool_name, call.tool_call_id, tool_return)
+            value = tool_return.return_value
+        return await self._to_json(value)
 
-    async def _shown(self, call: ToolCallPart) -> dict[str, Any]:
+    async def _get_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
         try:
-            return await self._manager.show(call)
+            return await self._manager.get_displayed_input(call)
         except ValidationError as error:  # an iterator validates what it gives when it is read
-            raise self._words.failure(call, told(error), is_refused=True) from None
+            raise self._error_style.make_failed_error(call, format_error(error), is_invalid_input=True) from None
 
-    async def _as_json(self, given: Any) -> Any:
-        most = self._policy.max_values
+    async def _to_json(self, output: Any) -> Any:
+        max_values = self._policy.max_values
 
-        def write() -> Any:
+        def convert() -> Any:
             # A generator is the tool's code, and may never end.
-            value = list(islice(cast("Iterator[Any]", given), most + 1)) if isinstance(given, GeneratorType) else given
-            value = taken(value)
+            value = (
+                list(islice(cast("Iterator[Any]", output), max_values + 1))
+                if isinstance(output, GeneratorType)
+                else output
+            )
+            value = extract_media(value)
             try:
                 return tool_return_ta.dump_python(value, mode="json", by_alias=True)
             except ValueError:  # a part of it cannot be written: the core reads the others
                 return value
 
-        return await run_bounded(given, write)
+        return await run_bounded(output, convert)
 
-    async def _through_manager(self, call: ToolCallPart, context: ToolCallContext, **given: Any) -> Any:
+    async def _call_through_manager(self, call: ToolCallPart, context: ToolCallContext, **options: Any) -> Any:
         """Make a call; while an inline handler decides about it, the program's time stands still."""
-        with ExitStack() as asking:
+        with ExitStack() as asking_person:
 
-            async def asked(_requests: object) -> None:
-                asking.enter_context(context.asking_person())
+            async def on_asked(_requests: object) -> None:
+                asking_person.enter_context(context.asking_person())
 
-            async def answered(_requests: object, _results: object) -> None:
-                asking.close()
+            async def on_answered(_requests: object, _results: object) -> None:
+                asking_person.close()
 
             # A program may catch what fails, and what it does not catch is a retry of the program: neither is one of
             # the tool's own.
             return await self._manager.handle_call(
                 call,
                 wrap_validation_errors=False,
-                on_deferred_requests=asked,
-                on_inline_deferred=answered,
-                **given,
+                on_deferred_requests=on_asked,
+                on_inline_deferred=on_answered,
+                **options,
             )
 
 
-def _manager(
+def _make_manager(
     toolset: AbstractToolset[Any], tools: Mapping[str, ToolsetTool[Any]], ctx: RunContext[Any]
-) -> NestedManager:
+) -> NestedToolManager:
     """Return a manager of the hidden tools that shares the run's hooks and usage with the visible one."""
     outer = ctx.tool_manager
     if outer is None:
-        return NestedManager(toolset, ctx=ctx, tools=dict(tools))
-    return NestedManager.beside(
+        return NestedToolManager(toolset, ctx=ctx, tools=dict(tools))
+    return NestedToolManager.from_manager(
         replace(outer, toolset=toolset, tools=dict(tools), failed_tools=set(), succeeded_tools=set())
     )
 
 
-def _context(manager: NestedManager) -> RunContext[Any]:
+def _require_context(manager: NestedToolManager) -> RunContext[Any]:
     assert manager.ctx is not None  # noqa: S101 - set when the manager is made
     return manager.ctx
 
 
-def _pause(
-    waits: ApprovalRequired | CallDeferred, shown: dict[str, Any], edited: dict[str, Any] | None, name: str | None
+def _raise_interrupt(
+    deferral: ApprovalRequired | CallDeferred,
+    displayed: dict[str, Any],
+    edited_input: dict[str, Any] | None,
+    name: str | None,
 ) -> NoReturn:
-    kind = APPROVAL_KIND if isinstance(waits, ApprovalRequired) else CALL_KIND
-    payload: dict[str, Any] = {"kind": kind, "args": shown}
+    kind = APPROVAL_KIND if isinstance(deferral, ApprovalRequired) else CALL_KIND
+    payload: dict[str, Any] = {"kind": kind, "args": displayed}
     if kind == APPROVAL_KIND:
         payload["asksApproval"] = True  # to a store
     if name is not None:
-        payload[TOOL_NAME] = name
-    if edited is not None:
-        payload["given"] = edited
-    if waits.metadata is not None:
-        payload["metadata"] = waits.metadata
-    if getattr(waits, "kind", None) == "question":
+        payload[TOOL_NAME_KEY] = name
+    if edited_input is not None:
+        payload["given"] = edited_input
+    if deferral.metadata is not None:
+        payload["metadata"] = deferral.metadata
+    if getattr(deferral, "kind", None) == "question":
         payload["question"] = True
     request_interrupt(payload)
 
 
-def _settled(call: ToolCallPart, waiting_id: str, content: Any, outcome: Any) -> ToolReturnPart:
+def _make_tool_return(call: ToolCallPart, waiting_id: str, content: Any, outcome: Any) -> ToolReturnPart:
     return ToolReturnPart(tool_name=call.tool_name, content=content, tool_call_id=waiting_id, outcome=outcome)

@@ -15,27 +15,27 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from codemode import CallContext, CodeModeError, CodeModeProtocolError, Interrupt, failure_text
 from codemode.plugins import add_event_listener
 
-from .faces import Face, FaceTool
+from .faces import Surface, SurfaceTool
 from .nested import NestedCalls
-from .pauses import KEY, Pause, pause_metadata, refused
-from .turns import SharedTurns
+from .pauses import METADATA_KEY, Pause, make_pause_metadata, make_refused_error
+from .turns import SharedCallState
 
 
-class LeftProgram(Protocol):
+class WaitingProgram(Protocol):
     """A program that a call of a run has left waiting, with calls that may go on."""
 
     @property
-    def fatal(self) -> BaseException | None:
+    def fatal_error(self) -> BaseException | None:
         """What ends the run of the agent, of what one of its calls has raised meanwhile."""
         ...
 
-    async def end(self, run: RunState) -> None:
+    async def on_run_end(self, run: RunState) -> None:
         """End it when this run of the agent ends, if calls of the run are in flight."""
         ...
 
 
 @dataclass
-class RunState(SharedTurns):
+class RunState(SharedCallState):
     """What the calls of one run of the agent share.
 
     ``paused`` holds the metadata of paused calls by their id, ``settled`` what became of answered inner calls,
@@ -44,13 +44,13 @@ class RunState(SharedTurns):
     may be shown in this step, if that is known. ``is_checked``: the names of ``tools`` and ``keep`` are those of tools.
     """
 
-    paused: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    waiting: dict[str, LeftProgram] = field(default_factory=dict[str, "LeftProgram"])
-    offered: frozenset[str] | None = None
-    settled: dict[str, dict[str, ToolReturnPart]] = field(default_factory=dict[str, dict[str, ToolReturnPart]])
-    shown: set[str] = field(default_factory=set[str])
-    resumed: set[str] = field(default_factory=set[str])
-    is_checked: bool = False
+    paused_metadata: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    waiting_programs: dict[str, WaitingProgram] = field(default_factory=dict[str, "WaitingProgram"])
+    allowed_tools: frozenset[str] | None = None
+    settled_results: dict[str, dict[str, ToolReturnPart]] = field(default_factory=dict[str, dict[str, ToolReturnPart]])
+    displayed_call_ids: set[str] = field(default_factory=set[str])
+    resumed_call_ids: set[str] = field(default_factory=set[str])
+    are_names_checked: bool = False
 
 
 class OuterCall:
@@ -58,117 +58,124 @@ class OuterCall:
 
     def __init__(
         self,
-        face: Face,
-        tool: FaceTool,
-        behind: tuple[AbstractToolset[Any], Mapping[str, ToolsetTool[Any]]],
+        surface: Surface,
+        tool: SurfaceTool,
+        program_tools: tuple[AbstractToolset[Any], Mapping[str, ToolsetTool[Any]]],
         ctx: RunContext[Any],
-        run: RunState,
+        run_state: RunState,
     ) -> None:
-        self._face = face
+        self._surface = surface
         self._tool = tool
         self._ctx = ctx
-        self._run = run
+        self._run_state = run_state
         self._id = ctx.tool_call_id or ""
-        self._calls = NestedCalls(*behind, ctx, run, face.settings.execution_policy, face.words)
+        self._calls = NestedCalls(
+            *program_tools, ctx, run_state, surface.settings.execution_policy, surface.error_style
+        )
         # An engine gives what it has recorded to the next call in order: one that came from a journal would shift them.
-        self._call = tool.new_call(is_repeated=self._calls.is_repeated)
+        self._call = tool.new_call(is_durable=self._calls.is_durable)
 
     async def run(self, arguments: dict[str, Any]) -> Any:
         """Return the answer.
 
         Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure, `UserError` for one that was answered before.
         """
-        resumed = await self._resumed() if self._ctx.tool_call_approved and self._tool.makes_calls else None
+        opened_pause = await self._open_pause() if self._ctx.tool_call_approved and self._tool.makes_calls else None
         try:
-            answer = await self._until_fatal(arguments, resumed)
+            result = await self._run_until_fatal(arguments, opened_pause)
         except CodeModeProtocolError as error:
             if error.was_answered:
-                raise refused(self._face, "go on", error) from error
+                raise make_refused_error(self._surface, "go on", error) from error
             raise
         except CodeModeError as error:
             if error.details.get("origin") == "journal":
                 raise  # no fault of the program, which goes on when the run is made again
-            raise ModelRetry(failure_text(error, self._call.text(arguments))) from error
+            raise ModelRetry(failure_text(error, self._call.program_text(arguments))) from error
         finally:
-            if self._calls.settled:
-                self._run.settled[self._id] = self._calls.settled
-        if isinstance(answer, Interrupt):
+            if self._calls.settled_results:
+                self._run_state.settled_results[self._id] = self._calls.settled_results
+        if isinstance(result, Interrupt):
             name = self._tool.definition.name
-            self._pause(pause_metadata(answer, ToolCallPart(name, arguments, tool_call_id=self._id)))
-        return self._with_calls(self._calls.beside.on(self._call.shown(answer, self._id)))
+            self._defer(make_pause_metadata(result, ToolCallPart(name, arguments, tool_call_id=self._id)))
+        return self._add_call_metadata(self._calls.attachments.attach_to(self._call.format_result(result, self._id)))
 
-    def _with_calls(self, shown: Any) -> Any:
+    def _add_call_metadata(self, formatted: Any) -> Any:
         """Return what the model is shown, with what the application may know of the calls."""
         if not self._tool.makes_calls:
-            return shown
-        returned = cast("ToolReturn[Any]", shown if isinstance(shown, ToolReturn) else ToolReturn(shown))
-        told = {"tool_kind": self._tool.kind, "calls": self._calls.log.report()}
-        return replace(returned, metadata={**(returned.metadata or {}), **told})
+            return formatted
+        tool_return = cast("ToolReturn[Any]", formatted if isinstance(formatted, ToolReturn) else ToolReturn(formatted))
+        call_metadata = {"tool_kind": self._tool.kind, "calls": self._calls.log.list_calls()}
+        return replace(tool_return, metadata={**(tool_return.metadata or {}), **call_metadata})
 
-    async def _resumed(self) -> tuple[Pause, dict[str, Any]]:
+    async def _open_pause(self) -> tuple[Pause, dict[str, Any]]:
         """Return the pause that an approval of this call resumes, and the answers."""
         metadata = self._ctx.tool_call_metadata
-        carried = cast("dict[str, Any]", metadata).get(KEY) if isinstance(metadata, dict) else None
-        if carried is None:
+        pause_data = cast("dict[str, Any]", metadata).get(METADATA_KEY) if isinstance(metadata, dict) else None
+        if pause_data is None:
             # To approve the program is not to approve what it calls, least of all to run it again.
-            if self._id in self._run.paused:
-                self._pause(self._run.paused[self._id])
+            if self._id in self._run_state.paused_metadata:
+                self._defer(self._run_state.paused_metadata[self._id])
             raise UserError(
-                f"A {self._face.title} call was approved as a whole. What waits are its inner calls: answer those, by "
+                f"A {self._surface.title} call was approved as a whole. What waits are its inner calls: answer those,"
+                " by "
                 "their ids."
             )
-        pause = await Pause.of(carried["continuation"], self._face, self._ctx.conversation_id)
+        pause = await Pause.open(pause_data["continuation"], self._surface, self._ctx.conversation_id)
         if pause.outer_id != self._id:
-            raise UserError(f"The continuation belongs to another call of {self._face.title}.")
-        if not carried["answers"]:
-            self._pause(pause_metadata(pause.interrupt, pause.outer_call))
-        return pause, carried["answers"]
+            raise UserError(f"The continuation belongs to another call of {self._surface.title}.")
+        if not pause_data["answers"]:
+            self._defer(make_pause_metadata(pause.interrupt, pause.outer_call))
+        return pause, pause_data["answers"]
 
-    def _pause(self, metadata: dict[str, Any]) -> None:
-        self._run.paused[self._id] = metadata
+    def _defer(self, metadata: dict[str, Any]) -> None:
+        self._run_state.paused_metadata[self._id] = metadata
         raise ApprovalRequired(metadata=metadata)
 
-    async def _until_fatal(self, arguments: dict[str, Any], resumed: tuple[Pause, dict[str, Any]] | None) -> Any:
+    async def _run_until_fatal(
+        self, arguments: dict[str, Any], opened_pause: tuple[Pause, dict[str, Any]] | None
+    ) -> Any:
         log = self._calls.log
         with add_event_listener(log):
-            task = asyncio.ensure_future(self._answer(arguments, resumed))
-        self._calls.stop = task.cancel
+            task = asyncio.ensure_future(self._start_or_resume(arguments, opened_pause))
+        self._calls.cancel_program = task.cancel
         try:
-            async with log.streamed():
-                answer = await task
+            async with log.stream_events():
+                result = await task
         except (CodeModeError, asyncio.CancelledError):
-            if self._calls.fatal is None:
+            if self._calls.fatal_error is None:
                 raise
-            raise self._calls.fatal from None
-        if self._calls.fatal is not None:
-            raise self._calls.fatal
-        return answer
+            raise self._calls.fatal_error from None
+        if self._calls.fatal_error is not None:
+            raise self._calls.fatal_error
+        return result
 
-    async def _answer(self, arguments: dict[str, Any], resumed: tuple[Pause, dict[str, Any]] | None) -> Any:
+    async def _start_or_resume(
+        self, arguments: dict[str, Any], opened_pause: tuple[Pause, dict[str, Any]] | None
+    ) -> Any:
         ctx = self._ctx
-        noted_ms = _response_time_ms(ctx.messages)
+        response_time_ms = _response_time_ms(ctx.messages)
         call = CallContext(
             tool_call_id=self._id or None,
             messages=ctx.messages,
             context=self._calls,
             conversation_id=ctx.conversation_id or None,
-            started_at_ms=noted_ms,
-            clock_ms=None if noted_ms is None or not self._calls.is_repeated else lambda: noted_ms,
+            started_at_ms=response_time_ms,
+            clock_ms=None if response_time_ms is None or not self._calls.is_durable else lambda: response_time_ms,
         )
-        if resumed is None:
-            return await self._call.begin(arguments, ctx, call)
-        pause, answers = resumed
-        return await self._go_on(pause.interrupt, answers, call)
+        if opened_pause is None:
+            return await self._call.start(arguments, ctx, call)
+        pause, answers = opened_pause
+        return await self._resume_program(pause.interrupt, answers, call)
 
-    async def _go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+    async def _resume_program(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         """Go on from a pause; where a run was cut off that did so by these answers, from there."""
         try:
-            return await self._call.go_on(interrupt, answers, call)
+            return await self._call.resume(interrupt, answers, call)
         except CodeModeError as error:
             recovery = Interrupt.find_recovery(error)
             if recovery is None:
                 raise
-        return recovery if recovery.requests else await self._go_on(recovery, {}, call)
+        return recovery if recovery.requests else await self._resume_program(recovery, {}, call)
 
 
 def _response_time_ms(messages: Iterable[ModelMessage]) -> int | None:

@@ -17,9 +17,9 @@ from pydantic_core import from_json, to_json
 from codemode import CodeModeToolError
 from codemode.plugins import copy_json, read_again, restore_integers, run_bounded, same_json
 
-from .content import shown_arguments, with_objects
-from .failures import told
-from .framework_internals import ask_inline_again, flattened_parameter
+from .content import displayed_arguments, restore_media
+from .failures import format_error
+from .framework_internals import ask_inline_handler_again, flattened_parameter
 
 EDIT_REFUSED = "editRefused"
 """In the metadata of a call that is asked about again: why the input that a person put in its place was refused."""
@@ -39,68 +39,82 @@ class CallInput:
     """
 
     def __init__(
-        self, arguments: dict[str, Any], given: bytes, shown: dict[str, Any] | None, metadata: dict[str, Any] | None
+        self,
+        arguments: dict[str, Any],
+        original_json: bytes,
+        displayed: dict[str, Any] | None,
+        metadata: dict[str, Any] | None,
     ) -> None:
         self.arguments = arguments
-        self.shown = shown
+        self.displayed = displayed
         self.metadata = metadata
-        self.edited: dict[str, Any] | None = None
+        self.edited_input: dict[str, Any] | None = None
         self.require_allowed: Callable[[Any], Awaitable[None]] | None = None
         self.validated: ValidatedToolCall[Any] | None = None
-        self.has_begun = False
-        self._given = given
+        self.has_started = False
+        self._original_json = original_json
 
     @classmethod
-    async def of(
-        cls, arguments: dict[str, Any], shown: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
+    async def create(
+        cls, arguments: dict[str, Any], displayed: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
     ) -> CallInput:
         """Keep a copy of what the program gave: a tool may change that, and then ask for approval."""
-        return cls(arguments, await run_bounded(arguments, lambda: to_json(arguments)), shown, metadata)
+        return cls(arguments, await run_bounded(arguments, lambda: to_json(arguments)), displayed, metadata)
 
     @property
-    def own_metadata(self) -> dict[str, Any]:
+    def tool_metadata(self) -> dict[str, Any]:
         """What the tool said beside its question, without why an earlier edit was refused."""
         return {key: value for key, value in (self.metadata or {}).items() if key != EDIT_REFUSED}
 
     @property
-    def given(self) -> dict[str, Any]:
+    def unvalidated(self) -> dict[str, Any]:
         """A copy of what is to be validated."""
-        return from_json(self._given) if self.edited is None else copy_json(self.edited)
+        return from_json(self._original_json) if self.edited_input is None else copy_json(self.edited_input)
 
-    def as_shown(self) -> Iterator[dict[str, Any]]:
+    def displayed_candidates(self) -> Iterator[dict[str, Any]]:
         """Give the inputs of which one should come out as it was shown.
 
         A validator that changes its input must see what the program gave; a default that is new each time must be
         the one that was shown.
         """
-        yield {**self._copy_of_shown(), **self.given}
-        yield self._copy_of_shown()
-        yield self.given
+        yield {**self._copy_displayed(), **self.unvalidated}
+        yield self._copy_displayed()
+        yield self.unvalidated
 
-    def as_edited(self, edited: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def edited_candidates(self, edited_input: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Give the inputs of which one should come out as somebody edited it."""
-        shown, given = self.shown or {}, self.given
-        untouched = [key for key in edited if key in given and key in shown and same_json(edited[key], shown[key])]
-        yield {**edited, **{key: given[key] for key in untouched}}
-        yield dict(edited)
+        displayed, unvalidated = self.displayed or {}, self.unvalidated
+        unchanged_keys = [
+            key
+            for key in edited_input
+            if key in unvalidated and key in displayed and same_json(edited_input[key], displayed[key])
+        ]
+        yield {**edited_input, **{key: unvalidated[key] for key in unchanged_keys}}
+        yield dict(edited_input)
 
-    def _copy_of_shown(self) -> dict[str, Any]:
-        return copy_json(self.shown or {})
+    def _copy_displayed(self) -> dict[str, Any]:
+        return copy_json(self.displayed or {})
 
 
 @dataclass
-class NestedManager(ToolManager[Any]):
+class NestedToolManager(ToolManager[Any]):
     """A manager of hidden tools that shows people validated inputs and runs what it showed, or nothing.
 
     ``inputs`` holds those of the calls under way, by their ids.
     """
 
-    inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
+    call_inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
 
     @classmethod
-    def beside(cls, manager: ToolManager[Any]) -> NestedManager:
+    def from_manager(cls, manager: ToolManager[Any]) -> NestedToolManager:
         """Return one that has all that another has: whatever the framework gives one belongs to the step."""
-        return cls(**{one.name: getattr(manager, one.name) for one in fields(ToolManager) if one.init})
+        return cls(
+            **{
+                manager_field.name: getattr(manager, manager_field.name)
+                for manager_field in fields(ToolManager)
+                if manager_field.init
+            }
+        )
 
     async def validate_tool_call(
         self, call: ToolCallPart, *, approved: bool = False, metadata: Any = None, wrap_validation_errors: bool = True
@@ -111,21 +125,21 @@ class NestedManager(ToolManager[Any]):
         one does not fit the tool, or validation makes something else of it.
         """
         settings = {"approved": approved, "metadata": metadata, "wrap_validation_errors": wrap_validation_errors}
-        waiting = self.inputs.get(call.tool_call_id)
-        if waiting is None:
+        call_input = self.call_inputs.get(call.tool_call_id)
+        if call_input is None:
             return await self._validate(call, **settings)
-        if not approved or waiting.shown is None:
-            waiting.validated = await self._validate(call, **settings)
-            return waiting.validated
-        if call.args is waiting.arguments:
-            return await self._unchanged(call, waiting, settings)
-        return await self._edited(call, waiting, settings)
+        if not approved or call_input.displayed is None:
+            call_input.validated = await self._validate(call, **settings)
+            return call_input.validated
+        if call.args is call_input.arguments:
+            return await self._validate_unchanged(call, call_input, settings)
+        return await self._validate_edited(call, call_input, settings)
 
     async def execute_tool_call(self, validated: ValidatedToolCall[Any], *, wrap_validation_errors: bool = True) -> Any:
         """Run a validated call."""
-        waiting = self.inputs.get(validated.call.tool_call_id)
-        if waiting is not None and validated.deferral is None:
-            waiting.has_begun = True
+        call_input = self.call_inputs.get(validated.call.tool_call_id)
+        if call_input is not None and validated.deferral is None:
+            call_input.has_started = True
         return await super().execute_tool_call(validated, wrap_validation_errors=wrap_validation_errors)
 
     async def handle_call(
@@ -137,88 +151,92 @@ class NestedManager(ToolManager[Any]):
         except EditRefused as error:
             if approved:
                 raise  # by answers that a resume brought: the run pauses again
-            refused = error
+            refusal = error
         for _ in range(MAX_INLINE_QUESTIONS - 1):
             try:
-                return await ask_inline_again(self, call, refused, **settings)
+                return await ask_inline_handler_again(self, call, refusal, **settings)
             except EditRefused as error:
-                if error is refused:  # the handler leaves the call to others
+                if error is refusal:  # the handler leaves the call to others
                     break
-                refused = error
-        raise refused
+                refusal = error
+        raise refusal
 
     async def resolve_deferred_tool_calls(self, requests: DeferredToolRequests) -> DeferredToolResults | None:
         """Let an inline handler see what will run."""
-        for call_id in self.inputs.keys() & requests.metadata.keys():
-            self.inputs[call_id].metadata = requests.metadata[call_id]
-        calls = [await self._with_shown(call) for call in requests.calls]
-        approvals = [await self._with_shown(call) for call in requests.approvals]
+        for call_id in self.call_inputs.keys() & requests.metadata.keys():
+            self.call_inputs[call_id].metadata = requests.metadata[call_id]
+        calls = [await self._with_displayed_input(call) for call in requests.calls]
+        approvals = [await self._with_displayed_input(call) for call in requests.approvals]
         return await super().resolve_deferred_tool_calls(replace(requests, calls=calls, approvals=approvals))
 
-    async def _with_shown(self, call: ToolCallPart) -> ToolCallPart:
-        if call.tool_call_id not in self.inputs:
+    async def _with_displayed_input(self, call: ToolCallPart) -> ToolCallPart:
+        if call.tool_call_id not in self.call_inputs:
             return call
-        shown = await self.show(call)
+        displayed = await self.get_displayed_input(call)
         # A copy: what a handler takes out of it before it shows it to somebody is not taken out of what runs.
-        return replace(call, args=await run_bounded(shown, lambda: copy_json(shown)))
+        return replace(call, args=await run_bounded(displayed, lambda: copy_json(displayed)))
 
-    async def show(self, call: ToolCallPart) -> dict[str, Any]:
+    async def get_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
         """Return what a person is shown of a call under way: its validated input as plain JSON."""
-        waiting = self.inputs[call.tool_call_id]
-        if waiting.shown is None:
-            assert waiting.validated is not None  # noqa: S101 - only a valid call can wait
-            waiting.shown = await _shown(waiting.validated)
-            if waiting.has_begun:
-                waiting.shown = await self._unspoilt(call, waiting)
-        return waiting.shown
+        call_input = self.call_inputs[call.tool_call_id]
+        if call_input.displayed is None:
+            assert call_input.validated is not None  # noqa: S101 - only a valid call can wait
+            call_input.displayed = await _display_validated(call_input.validated)
+            if call_input.has_started:
+                call_input.displayed = await self._restore_changed_input(call, call_input)
+        return call_input.displayed
 
-    async def _unspoilt(self, call: ToolCallPart, waiting: CallInput) -> dict[str, Any]:
+    async def _restore_changed_input(self, call: ToolCallPart, call_input: CallInput) -> dict[str, Any]:
         settings = {"wrap_validation_errors": False}
-        given = waiting.given
+        unvalidated = call_input.unvalidated
         # Defaults that are new each time are those that rule and tool have seen; all else is what the program gave.
-        validated = await self._try(call, {**copy_json(waiting.shown or {}), **given}, settings)
-        if not isinstance(validated, Exception) and await _comes_out(validated, waiting.shown):
-            return await _shown(validated)
-        return await _shown(await self._validate(replace(call, args=given), **settings))
+        validated = await self._try_validate(call, {**copy_json(call_input.displayed or {}), **unvalidated}, settings)
+        if not isinstance(validated, Exception) and await _validates_to(validated, call_input.displayed):
+            return await _display_validated(validated)
+        return await _display_validated(await self._validate(replace(call, args=unvalidated), **settings))
 
-    async def _unchanged(
-        self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]
+    async def _validate_unchanged(
+        self, call: ToolCallPart, call_input: CallInput, settings: dict[str, Any]
     ) -> ValidatedToolCall[Any]:
-        for candidate in waiting.as_shown():
-            validated = await self._try(call, candidate, settings)
-            if not isinstance(validated, Exception) and await _comes_out(validated, waiting.shown):
+        for candidate in call_input.displayed_candidates():
+            validated = await self._try_validate(call, candidate, settings)
+            if not isinstance(validated, Exception) and await _validates_to(validated, call_input.displayed):
                 return validated
-        raise _refusal(call, "validated again, its input comes out differently than it was shown")
+        raise _not_run_error(call, "validated again, its input comes out differently than it was shown")
 
-    async def _edited(self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]) -> ValidatedToolCall[Any]:
+    async def _validate_edited(
+        self, call: ToolCallPart, call_input: CallInput, settings: dict[str, Any]
+    ) -> ValidatedToolCall[Any]:
         try:
-            edited = restore_integers(call.args_as_dict(), waiting.shown)
+            edited_input = restore_integers(call.args_as_dict(), call_input.displayed)
         except (ValueError, TypeError, RecursionError, AssertionError) as error:  # the last of what is no object
-            raise _wrong_edit(waiting, str(error)) from None
-        if waiting.require_allowed is not None:
-            await waiting.require_allowed(edited)
-        refused: Exception | None = None
-        made: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        for candidate in waiting.as_edited(edited):
-            validated = await self._try(call, candidate, settings)
+            raise _make_edit_refused(call_input, str(error)) from None
+        if call_input.require_allowed is not None:
+            await call_input.require_allowed(edited_input)
+        refusal: Exception | None = None
+        validated_candidates: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for candidate in call_input.edited_candidates(edited_input):
+            validated = await self._try_validate(call, candidate, settings)
             if isinstance(validated, Exception):
-                refused = validated
+                refusal = validated
                 continue
-            made.append((candidate, await _shown(validated)))
-            if _agrees(edited, made[-1][1]):
-                waiting.edited, waiting.shown = made[-1]
+            validated_candidates.append((candidate, await _display_validated(validated)))
+            if _matches_edit(edited_input, validated_candidates[-1][1]):
+                call_input.edited_input, call_input.displayed = validated_candidates[-1]
                 return validated
-        if made:
+        if validated_candidates:
             # Nobody has seen what validation makes of the edited input: whoever edited it is shown that.
-            waiting.edited, waiting.shown = made[0]
-            raise ApprovalRequired(metadata=waiting.own_metadata or None)
-        raise _wrong_edit(waiting, "the tool does not take it" if refused is None else told(refused))
+            call_input.edited_input, call_input.displayed = validated_candidates[0]
+            raise ApprovalRequired(metadata=call_input.tool_metadata or None)
+        raise _make_edit_refused(call_input, "the tool does not take it" if refusal is None else format_error(refusal))
 
     async def _validate(self, call: ToolCallPart, **settings: Any) -> ValidatedToolCall[Any]:
-        made = with_objects(call.args)
-        return await super().validate_tool_call(call if made is call.args else replace(call, args=made), **settings)
+        arguments = restore_media(call.args)
+        return await super().validate_tool_call(
+            call if arguments is call.args else replace(call, args=arguments), **settings
+        )
 
-    async def _try(
+    async def _try_validate(
         self, call: ToolCallPart, arguments: dict[str, Any], settings: dict[str, Any]
     ) -> ValidatedToolCall[Any] | Exception:
         try:
@@ -228,55 +246,65 @@ class NestedManager(ToolManager[Any]):
             return error
 
 
-def _wrong_edit(waiting: CallInput, reason: str) -> EditRefused:
-    return EditRefused(metadata={**waiting.own_metadata, EDIT_REFUSED: reason})
+def _make_edit_refused(call_input: CallInput, reason: str) -> EditRefused:
+    return EditRefused(metadata={**call_input.tool_metadata, EDIT_REFUSED: reason})
 
 
-def _agrees(edited: Any, shown: Any) -> bool:
+def _matches_edit(edited_value: Any, displayed: Any) -> bool:
     """Tell whether what would run is what somebody wrote, defaults and ways of writing a number aside."""
-    if isinstance(edited, dict) and isinstance(shown, dict):
-        written, made = cast("dict[str, Any]", edited), cast("dict[str, Any]", shown)
-        return all(key in made and _agrees(value, made[key]) for key, value in written.items())
-    if isinstance(edited, list) and isinstance(shown, list):
-        pairs = zip(cast("list[Any]", edited), cast("list[Any]", shown), strict=False)
-        return len(cast("list[Any]", edited)) == len(cast("list[Any]", shown)) and all(_agrees(*pair) for pair in pairs)
-    return same_json(edited, shown) or _as_text(cast("Any", edited)) == _as_text(shown) is not None
+    if isinstance(edited_value, dict) and isinstance(displayed, dict):
+        edited_mapping, displayed_mapping = cast("dict[str, Any]", edited_value), cast("dict[str, Any]", displayed)
+        return all(
+            key in displayed_mapping and _matches_edit(value, displayed_mapping[key])
+            for key, value in edited_mapping.items()
+        )
+    if isinstance(edited_value, list) and isinstance(displayed, list):
+        pairs = zip(cast("list[Any]", edited_value), cast("list[Any]", displayed), strict=False)
+        return len(cast("list[Any]", edited_value)) == len(cast("list[Any]", displayed)) and all(
+            _matches_edit(*pair) for pair in pairs
+        )
+    return (
+        same_json(edited_value, displayed)
+        or _scalar_text(cast("Any", edited_value)) == _scalar_text(displayed) is not None
+    )
 
 
-def _as_text(value: object) -> str | None:
+def _scalar_text(value: object) -> str | None:
     return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
-async def _shown(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
+async def _display_validated(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
     assert validated.tool is not None  # noqa: S101 - the tool of a call that was validated
-    return await _as_shown(validated.validated_args or {}, validated.tool)
+    return await _display_arguments(validated.validated_args or {}, validated.tool)
 
 
-async def _as_shown(arguments: dict[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
-    flattened = flattened_parameter(tool)
-    return await run_bounded(arguments, lambda: shown_arguments(arguments, flattened))
+async def _display_arguments(arguments: dict[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+    flattened_name = flattened_parameter(tool)
+    return await run_bounded(arguments, lambda: displayed_arguments(arguments, flattened_name))
 
 
-async def _comes_out(validated: ValidatedToolCall[Any], shown: dict[str, Any] | None) -> bool:
-    return await _is_same(await _shown(validated), shown)
+async def _validates_to(validated: ValidatedToolCall[Any], displayed: dict[str, Any] | None) -> bool:
+    return await _is_same_json(await _display_validated(validated), displayed)
 
 
-async def _is_same(made: dict[str, Any], shown: dict[str, Any] | None) -> bool:
-    return await run_bounded(made, lambda: same_json(made, shown))
+async def _is_same_json(arguments: dict[str, Any], displayed: dict[str, Any] | None) -> bool:
+    return await run_bounded(arguments, lambda: same_json(arguments, displayed))
 
 
-async def require_as_shown(
-    call: ToolCallPart, waiting: CallInput, arguments: dict[str, Any], tool: ToolsetTool[Any]
+async def require_displayed_input(
+    call: ToolCallPart, call_input: CallInput, arguments: dict[str, Any], tool: ToolsetTool[Any]
 ) -> None:
     """Raise `CodeModeToolError` when an approved call would run with something else than was shown.
 
     Hooks around the execution of a tool come after its validation, and may change its input once more.
     """
-    if waiting.shown is not None and not await _is_same(await _as_shown(arguments, tool), waiting.shown):
-        why = "after it was shown, a hook has changed its input. What changes inputs belongs in after_tool_validate"
-        raise _refusal(call, why)
+    if call_input.displayed is not None and not await _is_same_json(
+        await _display_arguments(arguments, tool), call_input.displayed
+    ):
+        reason = "after it was shown, a hook has changed its input. What changes inputs belongs in after_tool_validate"
+        raise _not_run_error(call, reason)
 
 
-def _refusal(call: ToolCallPart, why: str) -> CodeModeToolError:
+def _not_run_error(call: ToolCallPart, reason: str) -> CodeModeToolError:
     details = {"tool_name": call.tool_name, "tool_call_id": call.tool_call_id}
-    return CodeModeToolError(f"The call of {call.tool_name!r} does not run: {why}.", details=details)
+    return CodeModeToolError(f"The call of {call.tool_name!r} does not run: {reason}.", details=details)

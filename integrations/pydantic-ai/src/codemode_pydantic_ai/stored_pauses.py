@@ -38,19 +38,19 @@ from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, Pend
 from codemode.plugins import same_json
 from codemode.stores import AgentRecords, AgentRun, Record, ResumeWith, StoredPause, StoredRequest, Tenant, ToolForm
 
-from .faces import MAX_AGE_MS, Face
-from .hidden_tools import annotations_of
-from .hiding_capability import HidingCapability
-from .hiding_toolset import OwnTool
+from .faces import MAX_AGE_MS, Surface
+from .hidden_tools import get_annotations
+from .hiding_capability import SurfaceCapability
+from .hiding_toolset import SurfaceToolsetTool
 from .nested import CALL_KIND
-from .pauses import KEY, Pause, is_waiting_id
+from .pauses import METADATA_KEY, Pause, is_waiting_id
 
 if TYPE_CHECKING:
     from codemode.stores import InterruptStore
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PauseRequests:
     """What an agent waits for: its requests, the call behind each by the request's id, and the programs around them.
 
     ``key`` names the pause; ``expires_at_ms`` is None where nothing in it expires.
@@ -60,58 +60,63 @@ class Asked:
     requests: tuple[PendingRequest, ...]
     calls: Mapping[str, str]
     source: str | None
-    outer: ToolCallPart
+    outer_call: ToolCallPart
     expires_at_ms: int | None
 
 
-async def asked_by(
+async def collect_requests(
     output: DeferredToolRequests,
     messages: list[ModelMessage],
-    face: Face,
+    surface: Surface,
     conversation_id: str | None,
     tools: Mapping[str, ToolDefinition],
-) -> Asked:
+) -> PauseRequests:
     """Return what a run asks that ended in this. Raises `UserError` for a pause of a program that cannot be opened."""
-    response = next(one for one in reversed(messages) if isinstance(one, ModelResponse))
-    kept = cast("dict[str, Any]", (response.metadata or {}).get(KEY) or {})
-    pauses = [await Pause.of(one, face, conversation_id) for one in kept.values()]
-    source, first_lines = AgentRecords.join_programs([one.js for one in pauses])
-    inner = {
-        one.interrupt_id: (one, first)
-        for pause, first in zip(pauses, first_lines, strict=True)
-        for one in pause.interrupt.requests
+    response = next(item for item in reversed(messages) if isinstance(item, ModelResponse))
+    stored_by_id = cast("dict[str, Any]", (response.metadata or {}).get(METADATA_KEY) or {})
+    pauses = [await Pause.open(item, surface, conversation_id) for item in stored_by_id.values()]
+    source, first_lines = AgentRecords.join_programs([item.js for item in pauses])
+    inner_requests = {
+        item.interrupt_id: (item, first_line)
+        for pause, first_line in zip(pauses, first_lines, strict=True)
+        for item in pause.interrupt.requests
     }
-    auths = [one.interrupt.continuation["auth"] for one in pauses]
-    shown = [[one.tool_call_id, one.tool_name] for one in (*output.approvals, *output.calls)]
-    named = [conversation_id, response.timestamp.isoformat(), sorted(one["nonce"] for one in auths), shown]
-    key = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    auth_fields = [item.interrupt.continuation["auth"] for item in pauses]
+    displayed_calls = [[item.tool_call_id, item.tool_name] for item in (*output.approvals, *output.calls)]
+    key_fields = [
+        conversation_id,
+        response.timestamp.isoformat(),
+        sorted(item["nonce"] for item in auth_fields),
+        displayed_calls,
+    ]
+    key = hashlib.sha256(json.dumps(key_fields, sort_keys=True).encode()).hexdigest()
     requests: list[PendingRequest] = []
     calls: dict[str, str] = {}
-    for call, kind in _waiting(output):
-        if KEY in output.metadata.get(call.tool_call_id, {}):
+    for call, kind in _list_waiting_calls(output):
+        if METADATA_KEY in output.metadata.get(call.tool_call_id, {}):
             raise UserError(
                 f"The programs of {call.tool_name!r} cannot be kept in a store: give the agent the capability instead."
             )
-        found = inner.get(call.tool_call_id)
+        inner_request = inner_requests.get(call.tool_call_id)
         # A model repeats its ids, and requests of a store are known by theirs everywhere.
-        request_id = call.tool_call_id if found is not None else f"{call.tool_call_id}:{key[:16]}"
+        request_id = call.tool_call_id if inner_request is not None else f"{call.tool_call_id}:{key[:16]}"
         calls[request_id] = call.tool_call_id
-        requests.append(_request(request_id, call, kind, output, tools.get(call.tool_name), found))
-    return Asked(
+        requests.append(_make_request(request_id, call, kind, output, tools.get(call.tool_name), inner_request))
+    return PauseRequests(
         key=key,
         requests=tuple(requests),
         calls=calls,
         source=source,
-        outer=pauses[0].outer_call if pauses else _first(output),
-        expires_at_ms=min((one["expiresAtMs"] for one in auths), default=None),
+        outer_call=pauses[0].outer_call if pauses else _first_call(output),
+        expires_at_ms=min((item["expiresAtMs"] for item in auth_fields), default=None),
     )
 
 
-def _first(output: DeferredToolRequests) -> ToolCallPart:
-    return next(call for call, _ in _waiting(output))
+def _first_call(output: DeferredToolRequests) -> ToolCallPart:
+    return next(call for call, _ in _list_waiting_calls(output))
 
 
-def _waiting(output: DeferredToolRequests) -> Iterable[tuple[ToolCallPart, str]]:
+def _list_waiting_calls(output: DeferredToolRequests) -> Iterable[tuple[ToolCallPart, str]]:
     for call in output.approvals:
         is_unknown = output.metadata.get(call.tool_call_id, {}).get("unknown_outcome") is True
         is_ours = is_waiting_id(call.tool_call_id)
@@ -120,13 +125,13 @@ def _waiting(output: DeferredToolRequests) -> Iterable[tuple[ToolCallPart, str]]
         yield call, CALL_KIND
 
 
-def _request(
+def _make_request(
     request_id: str,
     call: ToolCallPart,
     kind: str,
     output: DeferredToolRequests,
     tool: ToolDefinition | None,
-    found: tuple[PendingRequest, int] | None,
+    inner_request: tuple[PendingRequest, int] | None,
 ) -> PendingRequest:
     payload: dict[str, Any] = {"kind": kind}
     metadata = output.metadata.get(call.tool_call_id)
@@ -134,25 +139,25 @@ def _request(
         payload["metadata"] = metadata
     if kind == CALL_KIND and tool is not None and tool.return_schema is not None:
         payload["schema"] = tool.return_schema
-    line, column = (None, None) if found is None else (found[0].line, found[0].column)
+    line, column = (None, None) if inner_request is None else (inner_request[0].line, inner_request[0].column)
     return PendingRequest(
         interrupt_id=request_id,
         tool_name=call.tool_name,
         tool_call_id=call.tool_call_id,
         input=call.args_as_dict(),
         payload=payload,
-        line=None if line is None or found is None else line + found[1],
+        line=None if line is None or inner_request is None else line + inner_request[1],
         column=column,
-        program=None if found is None else found[0].program,
+        program=None if inner_request is None else inner_request[0].program,
     )
 
 
-def form_of(definition: ToolDefinition) -> ToolForm:
+def make_tool_form(definition: ToolDefinition) -> ToolForm:
     """Return what a page needs of a tool."""
-    return ToolForm(definition.parameters_json_schema, definition.description or "", annotations_of(definition))
+    return ToolForm(definition.parameters_json_schema, definition.description or "", get_annotations(definition))
 
 
-def results_of(
+def make_deferred_results(
     requests: Iterable[StoredRequest], calls: Mapping[str, str], answers: Mapping[str, Any]
 ) -> DeferredToolResults:
     """Return the framework's results for decisions by request id."""
@@ -162,15 +167,15 @@ def results_of(
             continue
         call_id, answer = calls[request.interrupt_id], answers[request.interrupt_id]
         if request.kind == PendingRequest.APPROVAL:
-            results.approvals[call_id] = _approval(request, answer)
+            results.approvals[call_id] = _to_approval(request, answer)
         elif request.kind == PendingRequest.UNKNOWN_OUTCOME:
             _add_outcome(results, call_id, answer)
         else:
-            results.calls[call_id] = _given(answer)
+            results.calls[call_id] = _to_tool_result(answer)
     return results
 
 
-def _approval(request: StoredRequest, answer: Mapping[str, Any]) -> ToolApproved | ToolDenied:
+def _to_approval(request: StoredRequest, answer: Mapping[str, Any]) -> ToolApproved | ToolDenied:
     if answer.get("approved") is not True:
         reason = answer.get("reason")
         return ToolDenied(reason) if reason else ToolDenied()
@@ -182,20 +187,20 @@ def _approval(request: StoredRequest, answer: Mapping[str, Any]) -> ToolApproved
 
 def _add_outcome(results: DeferredToolResults, call_id: str, answer: Mapping[str, Any]) -> None:
     if "value" in answer:
-        results.calls[call_id] = _given(answer["value"])
+        results.calls[call_id] = _to_tool_result(answer["value"])
     elif "error" in answer:
         results.calls[call_id] = ToolFailed(str(answer["error"]["message"]))
     else:
         results.approvals[call_id] = ToolApproved()
 
 
-def _given(value: Any) -> Any:
+def _to_tool_result(value: Any) -> Any:
     # Nothing at all is no answer to the framework.
     return ToolReturn(return_value=None) if value is None else value
 
 
 _log = logging.getLogger("codemode.stores")
-_KEPT_BY = "pydantic-ai"
+_RECORD_OWNER = "pydantic-ai"
 
 OnEnd = Callable[[Record, AgentRunResult[Any]], object]
 
@@ -227,11 +232,13 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         resume_with: ResumeWith | None,
         on_end: OnEnd | None,
     ) -> None:
-        more: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
+        record_options: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
         self._agent = agent
-        self._face = _face_of(agent)
-        signed_with = self._face.settings.continuation
-        self._records = AgentRecords(store, framework=_KEPT_BY, tenant=tenant, signed_with=signed_with, **more)
+        self._surface = _find_surface(agent)
+        continuation_options = self._surface.settings.continuation
+        self._records = AgentRecords(
+            store, framework=_RECORD_OWNER, tenant=tenant, signed_with=continuation_options, **record_options
+        )
         self._on_end = on_end
         self._records.require_guard(self, "the options of the agent's capability")
 
@@ -243,7 +250,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
     @property
     def options(self) -> CodeModeOptions:
         """The options of the agent's programs."""
-        return self._face.settings
+        return self._surface.settings
 
     async def run(
         self,
@@ -258,13 +265,13 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         ``tenant`` is whose record it is, where that was not said before; ``labels`` are added to it. Raises as
         ``agent.run`` does, and `StoreUnavailableError`.
         """
-        whose = self._records.resolve_tenant(tenant)
-        watching = _Watching()
-        result = await self._run(watching, user_prompt, **settings)
+        record_tenant = self._records.resolve_tenant(tenant)
+        observer = _RunObserver()
+        result = await self._run(observer, user_prompt, **settings)
         if not isinstance(result.output, DeferredToolRequests):
             return StoredRun(result, None)
-        pause = await self._pause(result, watching.tools)
-        return StoredRun(result, await self._records.put(pause, whose, labels))
+        pause = await self._make_stored_pause(result, observer.tools)
+        return StoredRun(result, await self._records.put(pause, record_tenant, labels))
 
     def run_sync(self, user_prompt: Any = None, **settings: Any) -> StoredRun[OutputDataT]:
         """Do what `run` does where no event loop runs."""
@@ -277,60 +284,67 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         give the same and run nothing. Raises `CodeModeProtocolError` for a record that this agent cannot go on with,
         and what the run raises.
         """
-        kept = self._records.read_payload(record)
-        if kept["calls"].keys() - answers.keys():
+        stored = self._records.read_payload(record)
+        if stored["calls"].keys() - answers.keys():
             return await self._records.get_waiting_pause(record)
-        results = results_of(record.requests, kept["calls"], answers)
-        messages = ModelMessagesTypeAdapter.validate_python(kept["messages"])
+        results = make_deferred_results(record.requests, stored["calls"], answers)
+        messages = ModelMessagesTypeAdapter.validate_python(stored["messages"])
         settings = await self._records.get_resume_settings(record)
-        async with self._records.resume(kept, answers) as run:
+        async with self._records.resume(stored, answers) as run:
             if run.is_finished:
                 return run.outcome
-            watching = _Watching(run)
+            observer = _RunObserver(run)
             try:
-                result = await self._run(watching, message_history=messages, deferred_tool_results=results, **settings)
+                result = await self._run(observer, message_history=messages, deferred_tool_results=results, **settings)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is raised again
-                raise _told(error, run)  # noqa: B904 - the same error, or the reason that it has
-            return await self._came_to(record, result, watching, run)
+                raise _to_store_error(error, run)  # noqa: B904 - the same error, or the reason that it has
+            return await self._finish_run(record, result, observer, run)
 
     resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
 
-    async def _run(self, watching: _Watching, user_prompt: Any = None, **settings: Any) -> AgentRunResult[OutputDataT]:
-        capabilities = [*(settings.pop("capabilities", None) or ()), watching]
+    async def _run(
+        self, observer: _RunObserver, user_prompt: Any = None, **settings: Any
+    ) -> AgentRunResult[OutputDataT]:
+        capabilities = [*(settings.pop("capabilities", None) or ()), observer]
         run: Any = self._agent.run
         return await run(user_prompt, capabilities=capabilities, **settings)
 
-    async def _came_to(self, record: Record, result: AgentRunResult[Any], watching: _Watching, run: AgentRun) -> Any:
+    async def _finish_run(
+        self, record: Record, result: AgentRunResult[Any], observer: _RunObserver, run: AgentRun
+    ) -> Any:
         if isinstance(result.output, DeferredToolRequests):
-            reached: Any = await self._pause(result, watching.tools)
+            outcome: Any = await self._make_stored_pause(result, observer.tools)
         else:
-            reached = tool_return_ta.dump_python(result.output, mode="json", by_alias=True)
-        end = await run.finish(reached)
+            outcome = tool_return_ta.dump_python(result.output, mode="json", by_alias=True)
+        end = await run.finish(outcome)
         if not isinstance(end, StoredPause) and self._on_end is not None:
             try:
-                told = self._on_end(record, result)
-                if inspect.isawaitable(told):
-                    await told
+                callback_result = self._on_end(record, result)
+                if inspect.isawaitable(callback_result):
+                    await callback_result
             except Exception:  # noqa: BLE001 - the run has come to its end, whatever becomes of its messages
                 _log.exception("on_end has failed for record %s", record.id)
         return end
 
-    async def _pause(self, result: AgentRunResult[Any], tools: Mapping[str, ToolDefinition]) -> StoredPause:
+    async def _make_stored_pause(self, result: AgentRunResult[Any], tools: Mapping[str, ToolDefinition]) -> StoredPause:
         messages = result.all_messages()
-        asked = await asked_by(result.output, messages, self._face, result.conversation_id, tools)
-        names = {one.tool_name for one in asked.requests}
+        pause_requests = await collect_requests(result.output, messages, self._surface, result.conversation_id, tools)
+        names = {request.tool_name for request in pause_requests.requests}
         return self._records.create_pause(
-            asked.requests,
-            {"messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"), "calls": dict(asked.calls)},
-            key=asked.key,
-            expires_at_ms=asked.expires_at_ms or self._in_its_time(),
-            tool=asked.outer.tool_name,
-            outer_tool_call_id=asked.outer.tool_call_id,
-            tool_forms={name: form_of(tools[name]) for name in sorted(names & tools.keys())},
-            source=asked.source,
+            pause_requests.requests,
+            {
+                "messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"),
+                "calls": dict(pause_requests.calls),
+            },
+            key=pause_requests.key,
+            expires_at_ms=pause_requests.expires_at_ms or self._default_expiry_ms(),
+            tool=pause_requests.outer_call.tool_name,
+            outer_tool_call_id=pause_requests.outer_call.tool_call_id,
+            tool_forms={name: make_tool_form(tools[name]) for name in sorted(names & tools.keys())},
+            source=pause_requests.source,
         )
 
-    def _in_its_time(self) -> int:
+    def _default_expiry_ms(self) -> int:
         max_age_ms = self.options.continuation.max_age_ms
         return int(time.time() * 1000) + (MAX_AGE_MS if max_age_ms is None else max_age_ms)
 
@@ -354,24 +368,24 @@ def stored_pauses(
     ``deps``, sync or async; ``on_end`` is given the record and the result of a run that has ended, for its messages.
     Raises `ValueError` for an agent without the capability, or with another guard.
     """
-    more: dict[str, Any] = {"labels": labels, "resume_with": resume_with, "on_end": on_end}
-    return StoredPauses(agent, store, tenant=tenant, app=app, **more)
+    record_options: dict[str, Any] = {"labels": labels, "resume_with": resume_with, "on_end": on_end}
+    return StoredPauses(agent, store, tenant=tenant, app=app, **record_options)
 
 
 @dataclass
-class _Watching(AbstractCapability[Any]):
+class _RunObserver(AbstractCapability[Any]):
     """Notes of a run which tools a pause is about, and says when it does more than to end the calls it paused in."""
 
     run: AgentRun | None = None
     tools: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
-    _has_answered: bool = False
+    _has_seen_response: bool = False
 
     async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:  # noqa: ARG002 - the framework's
         if isinstance(node, CallToolsNode):
             response = cast("CallToolsNode[Any, Any]", node).model_response
-            if self.run is not None and self._has_answered and response.tool_calls:
+            if self.run is not None and self._has_seen_response and response.tool_calls:
                 await self.run.mark_unguarded()
-            self._has_answered = True
+            self._has_seen_response = True
         return cast("Any", node)
 
     async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
@@ -379,38 +393,40 @@ class _Watching(AbstractCapability[Any]):
         if isinstance(node, CallToolsNode) and manager is not None:
             for name, tool in (manager.tools or {}).items():
                 self.tools[name] = tool.tool_def
-                if isinstance(tool, OwnTool):
-                    self.tools.update({one: hidden.tool_def for one, hidden in tool.hidden.items()})
+                if isinstance(tool, SurfaceToolsetTool):
+                    self.tools.update(
+                        {name: program_tool.tool_def for name, program_tool in tool.program_tools.items()}
+                    )
         return result
 
 
-def _face_of(agent: AbstractAgent[Any, Any]) -> Face:
-    found: list[Face] = []
+def _find_surface(agent: AbstractAgent[Any, Any]) -> Surface:
+    surfaces: list[Surface] = []
 
-    def look(one: AbstractCapability[Any]) -> None:
-        face = one.made_face if isinstance(one, HidingCapability) else None
-        if face is not None:
-            found.append(face)
+    def visit(capability: AbstractCapability[Any]) -> None:
+        surface = capability.surface if isinstance(capability, SurfaceCapability) else None
+        if surface is not None:
+            surfaces.append(surface)
 
-    agent.root_capability.apply(look)
-    if not found:
-        what = "capabilities=[CodeMode(...)], CodeCall(...) or ExecWait(...)"
-        raise ValueError(f"the agent has no capability of codemode whose pauses a store could keep: give it {what}")
-    return found[0]
+    agent.root_capability.apply(visit)
+    if not surfaces:
+        examples = "capabilities=[CodeMode(...)], CodeCall(...) or ExecWait(...)"
+        raise ValueError(f"the agent has no capability of codemode whose pauses a store could keep: give it {examples}")
+    return surfaces[0]
 
 
-def _told(error: BaseException, run: AgentRun) -> BaseException:
+def _to_store_error(error: BaseException, run: AgentRun) -> BaseException:
     """Return what a store is told of an error: the end of a run that can go on no more, else it is tried again."""
     reason = error.__cause__
     if isinstance(error, UserError) and isinstance(reason, CodeModeProtocolError):
         if not reason.was_answered:
             reason.details["not_resumable"] = True  # not here, with these keys: nothing has run
         return reason
-    is_own = isinstance(error, AgentRunError | UserError)
-    is_final = is_own and not isinstance(error, ModelAPIError)
+    is_framework_error = isinstance(error, AgentRunError | UserError)
+    is_final = is_framework_error and not isinstance(error, ModelAPIError)
     if isinstance(error, CodeModeError) or not (is_final or run.is_unguarded):
         return error
     _log.warning("the run of an agent has failed", exc_info=error)
-    said = f"the run of the agent has failed with {type(error).__name__}{f': {error}' if is_own else ''}"
-    error.__cause__ = CodeModeError(said, code="CODE_MODE_AGENT_RUN")
+    message = f"the run of the agent has failed with {type(error).__name__}{f': {error}' if is_framework_error else ''}"
+    error.__cause__ = CodeModeError(message, code="CODE_MODE_AGENT_RUN")
     return error

@@ -25,9 +25,9 @@ class CallBudget:
             projected = copy.copy(ctx.usage)
             projected.tool_calls += self.in_flight + 1
             ctx.usage_limits.check_before_tool_call(projected)
-        return self.begin()
+        return self.count_call()
 
-    def begin(self) -> Reservation:
+    def count_call(self) -> Reservation:
         """Count a call that the framework has already allowed."""
         self.in_flight += 1
         return Reservation(self)
@@ -48,28 +48,28 @@ class Reservation:
 
 
 @dataclass
-class Turns:
+class CallScheduler:
     """Lets the calls of one run go side by side, and a ``sequential`` one alone, in order of arrival."""
 
     running: int = 0
-    is_alone: bool = False
+    is_exclusive: bool = False
     queue: deque[tuple[bool, asyncio.Future[None]]] = field(default_factory=deque[tuple[bool, asyncio.Future[None]]])
 
     @asynccontextmanager
-    async def take(self, *, alone: bool) -> AsyncGenerator[None, None]:
+    async def acquire(self, *, is_sequential: bool) -> AsyncGenerator[None, None]:
         """Wait for the turn of one call and hold it."""
-        await self._enter(alone)
+        await self._enter(is_sequential)
         try:
             yield
         finally:
             self._leave()
 
-    async def _enter(self, alone: bool) -> None:
-        if not self.queue and self._fits(alone):
-            self._begin(alone)
+    async def _enter(self, is_sequential: bool) -> None:
+        if not self.queue and self._can_run(is_sequential):
+            self._start(is_sequential)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.queue.append((alone, turn))
+        self.queue.append((is_sequential, turn))
         try:
             await turn
         except asyncio.CancelledError:
@@ -79,25 +79,25 @@ class Turns:
 
     def _leave(self) -> None:
         self.running -= 1
-        self.is_alone = False
-        while self.queue and (self.queue[0][1].done() or self._fits(self.queue[0][0])):
-            alone, turn = self.queue.popleft()
+        self.is_exclusive = False
+        while self.queue and (self.queue[0][1].done() or self._can_run(self.queue[0][0])):
+            is_sequential, turn = self.queue.popleft()
             if not turn.done():
-                self._begin(alone)
+                self._start(is_sequential)
                 turn.set_result(None)
 
-    def _begin(self, alone: bool) -> None:
+    def _start(self, is_sequential: bool) -> None:
         self.running += 1
-        self.is_alone = alone
+        self.is_exclusive = is_sequential
 
-    def _fits(self, alone: bool) -> bool:
-        return not self.is_alone and not (alone and self.running)
+    def _can_run(self, is_sequential: bool) -> bool:
+        return not self.is_exclusive and not (is_sequential and self.running)
 
 
 @dataclass
-class SharedTurns:
+class SharedCallState:
     """What the programs of one run share of both."""
 
     budget: CallBudget = field(default_factory=CallBudget)
-    turns: Turns = field(default_factory=Turns)
+    scheduler: CallScheduler = field(default_factory=CallScheduler)
     states: dict[int, Any] = field(default_factory=dict[int, Any])  # where they leave values for each other

@@ -25,9 +25,9 @@ class PausedPrograms(UIAdapter[Any, Any, Any, Any, Any]):
     ) -> list[ModelMessage]:
         """Do what the adapter does, and count a paused program as answered where one of its calls is."""
         if deferred_tool_results is not None:
-            answered = [*deferred_tool_results.approvals, *deferred_tool_results.calls]
-            outer = {one for one in map(Interrupt.find_outer_id, answered) if one is not None}
+            answered_ids = [*deferred_tool_results.approvals, *deferred_tool_results.calls]
+            outer_ids = {outer_id for outer_id in map(Interrupt.find_outer_id, answered_ids) if outer_id is not None}
             # The framework looks at the ids alone; what the answers are is for the run.
-            approvals = {**dict.fromkeys(outer, True), **deferred_tool_results.approvals}
+            approvals = {**dict.fromkeys(outer_ids, True), **deferred_tool_results.approvals}
             deferred_tool_results = replace(deferred_tool_results, approvals=approvals)
         return super().sanitize_messages(messages, deferred_tool_results=deferred_tool_results)
