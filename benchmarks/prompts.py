@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode import Tool, create_code_call_tools, create_code_mode_tool, create_exec_wait_tools
-from codemode.schemas.json_schemas import readable_schema
+from codemode.schemas.json_schemas import repair_schema
 from codemode.surfaces.modules.declarations import declare_server_within
 from codemode.surfaces.modules.description import describe_run_tool
 from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool
@@ -82,8 +82,8 @@ def _server(path: str, tools: Sequence[dict[str, Any]]) -> ListedServer:
             f"{path}.{one['name']}",
             execute=None,
             description=one.get("description") or "",
-            input_schema=readable_schema(one.get("inputSchema"))[0],
-            output_schema=readable_schema(one.get("outputSchema"))[0],
+            input_schema=repair_schema(one.get("inputSchema"))[0],
+            output_schema=repair_schema(one.get("outputSchema"))[0],
             annotations=one.get("annotations"),
         )
         made.append(ModuleTool(one["name"], one["name"].replace("-", "_"), prepared(tool)))

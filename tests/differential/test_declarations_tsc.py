@@ -18,7 +18,7 @@ from suite import rounds
 from typescript_compiler import TypeScriptCompiler, problems_of
 
 from codemode.signatures.declarations import declare_tools
-from codemode.signatures.examples import sample_value
+from codemode.signatures.examples import create_sample_value
 
 PER_SCHEMA = rounds(8, 40)
 # Keywords that bind one type only say nothing of other types; the declaration shows the type that was meant.
@@ -81,7 +81,7 @@ def _is_meant(check: Check) -> bool:
 
 
 def _seeds(specimen: Specimen) -> tuple[Any, ...]:
-    return specimen.instances or (sample_value(specimen.schema),)
+    return specimen.instances or (create_sample_value(specimen.schema),)
 
 
 def _judged() -> list[Specimen]:

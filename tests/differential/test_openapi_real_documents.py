@@ -17,9 +17,9 @@ from required import missing
 from typescript_compiler import TypeScriptCompiler
 
 from codemode.openapi import Operation, Spec, SpecError, load_spec, openapi_tools
-from codemode.openapi.operations import body_kind
+from codemode.openapi.operations import classify_media_type
 from codemode.signatures.declarations import declare_tools
-from codemode.signatures.examples import sample_value
+from codemode.signatures.examples import create_sample_value
 from codemode.tools.prepared import PreparedTool, prepared
 
 PACKAGES = Path(sys.prefix) / "openapi/node_modules"
@@ -127,7 +127,7 @@ def _callable(spec: Spec) -> Iterator[tuple[PreparedTool, Any]]:
         if is_plain and '"pattern"' not in json.dumps(operation.input_schema()):  # some run on no linear engine
             schema: Any = tool.input_json_schema
             value = {
-                key: sample_value({**one, "$defs": schema.get("$defs", {})})
+                key: create_sample_value({**one, "$defs": schema.get("$defs", {})})
                 for key, one in schema["properties"].items()
             }
             try:
@@ -140,9 +140,9 @@ def _mocked(operation: Operation) -> httpx.Response:
     """Answer with a sample of the response that the document describes."""
     for response in operation.success_responses():
         for name in response.get("content", {}):
-            if body_kind(name) == "json":
+            if classify_media_type(name) == "json":
                 schema = operation.output_schema() or {}
-                return httpx.Response(200, json=sample_value(schema), headers={"content-type": name})
+                return httpx.Response(200, json=create_sample_value(schema), headers={"content-type": name})
     return httpx.Response(204)
 
 

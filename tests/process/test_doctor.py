@@ -123,8 +123,8 @@ def test_a_machine_on_which_no_worker_starts_is_not_well(monkeypatch, capsys):
 def test_a_self_test_that_fails_is_not_well(monkeypatch, capsys):
     from codemode.cli import doctor as self_test
 
-    broken = (self_test.Check("lies", "return 2", 3), self_test.Check("loops", "return 1", CodeModeWorkerError))
-    monkeypatch.setattr(self_test, "CHECKS", broken)
+    broken = (self_test.SelfTest("lies", "return 2", 3), self_test.SelfTest("loops", "return 1", CodeModeWorkerError))
+    monkeypatch.setattr(self_test, "SELF_TESTS", broken)
     assert main(["doctor"]) == 1
     shown = capsys.readouterr().out
     assert re.search(r"FAILED  lies\s+[\d.]+ ms  gave 2", shown)

@@ -14,7 +14,7 @@ from waiting import within
 
 from codemode import Tool
 from codemode.errors import CodeModeIllegalAccessError, CodeModeSyntaxError
-from codemode.observe.reporter import Reporter
+from codemode.observe.reporter import InvocationReporter
 from codemode.profile import StaticRules
 from codemode.source import rules
 
@@ -54,10 +54,10 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What listeners are told, in order."""
     told: list[Any] = []
 
-    def notice(_self: Reporter, kind: str, payload_json: str) -> None:
+    def notice(_self: InvocationReporter, kind: str, payload_json: str) -> None:
         told.append((kind, json.loads(payload_json)))
 
-    monkeypatch.setattr(Reporter, "notice", notice)
+    monkeypatch.setattr(InvocationReporter, "notice", notice)
     return told
 
 

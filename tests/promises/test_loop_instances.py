@@ -27,7 +27,7 @@ from codemode import Tool, run_code_mode_sync
 from codemode.data.json_shape import count_values
 from codemode.host import steps
 from codemode.schemas import type_pieces
-from codemode.schemas.type_pieces import PIECE_VALUES, PieceSerializer, is_same
+from codemode.schemas.type_pieces import MAX_PIECE_VALUES, PieceSerializer, are_equal
 
 
 class Node(BaseModel):
@@ -119,7 +119,7 @@ def test_loop_an_instance_is_written_in_pieces_as_it_is_at_once(kind, instances,
     adapter = TypeAdapter(kind)
     whole = adapter.dump_python(instance, mode="json", by_alias=True, round_trip=round_trip, warnings=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type_pieces, "PIECE_VALUES", size)
+        patch.setattr(type_pieces, "MAX_PIECE_VALUES", size)
         written = PieceSerializer(adapter).to_python(instance, round_trip=round_trip)
     assert (written, str(written)) == (whole, str(whole))
 
@@ -144,7 +144,7 @@ def test_loop_no_piece_of_an_instance_is_large(kind, instance, monkeypatch):
     monkeypatch.setattr(PieceSerializer, "whole", noting)
     PieceSerializer(TypeAdapter(kind)).to_python(instance, round_trip=False)
     assert len(sizes) > 10
-    assert max(sizes) <= 2 * PIECE_VALUES + 10
+    assert max(sizes) <= 2 * MAX_PIECE_VALUES + 10
 
 
 def test_loop_a_large_instance_crosses_as_it_is():
@@ -159,9 +159,9 @@ def test_loop_a_large_instance_crosses_as_it_is():
 @settings(deadline=None)
 @given(st.one_of(NODES, ALIASED, st.lists(NODES)), st.one_of(NODES, ALIASED, st.lists(NODES)))
 def test_loop_instances_are_compared_as_they_compare_themselves(one, other):
-    assert is_same(one, other) == (one == other)
+    assert are_equal(one, other) == (one == other)
     copies = TypeAdapter(type(one)).validate_python(TypeAdapter(type(one)).dump_python(one))
-    assert is_same(one, copies) == (one == copies)
+    assert are_equal(one, copies) == (one == copies)
 
 
 def test_loop_comparing_takes_steps_and_stops():
@@ -170,12 +170,12 @@ def test_loop_comparing_takes_steps_and_stops():
 
     one, other = (Node(inside=[Node() for _ in range(1000)]) for _ in range(2))
     with pytest.raises(steps.WorkStopped):
-        steps.run_metered(lambda: is_same(one, other), 100, spent)
+        steps.run_metered(lambda: are_equal(one, other), 100, spent)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [(1, 1.0), (True, 1), ([1], (1,)), ({"a": 1}, {"b": 1}), ([1, 2], [1]), (1, "1")]
 )
 def test_loop_plain_values_are_compared_as_they_compare_themselves(one, other):
-    assert is_same(one, other) == (one == other)
-    assert is_same([one], [other]) == ([one] == [other])
+    assert are_equal(one, other) == (one == other)
+    assert are_equal([one], [other]) == ([one] == [other])

@@ -39,7 +39,9 @@ LARGE = {
 @pytest.fixture(params=LARGE.values(), ids=LARGE)
 def large(request, monkeypatch):
     """A large schema, of which nothing is repaired and no pattern compiled."""
-    monkeypatch.setattr(json_schemas, "_plain", lambda given: given if len(given) < 2 else pytest.fail("it was read"))
+    monkeypatch.setattr(
+        json_schemas, "_to_plain_json", lambda given: given if len(given) < 2 else pytest.fail("it was read")
+    )
     monkeypatch.setattr(patterns, "compile_linear", lambda *_: pytest.fail("a pattern was compiled"))
     return request.param
 

@@ -120,13 +120,13 @@ def test_loop_a_match_that_may_take_long_is_never_made(schema, value, pattern, l
         return lambda text: made.append(len(text)) or match(text)
 
     def linear(*given: Any, **named: Any) -> Any:
-        one = patterns.linear(*given, **named)
+        one = patterns.get_linear_pattern(*given, **named)
         return dataclasses.replace(one, match=noting(one.match))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(match_cost, "linear", linear)
+        patch.setattr(match_cost, "get_linear_pattern", linear)
         patch.setattr(match_cost, "compile_linear", lambda *given, **named: noting(compile_linear(*given, **named)))
-        patch.setattr(match_cost, "_kept", SizedCache[Any, Any](1 << 30, most_entries=64))
+        patch.setattr(match_cost, "_automata", SizedCache[Any, Any](1 << 30, most_entries=64))
         with pytest.raises(CodeModeToolError, match=TOO_MUCH):
             steps.run_metered(lambda: tool.validate_input(value("a" * length)), 1 << 62, lambda: 0)
     assert max(made, default=0) <= 2
@@ -259,15 +259,15 @@ def test_loop_a_type_whose_patterns_are_weighed_takes_and_makes_what_it_did(wrap
     kind = wrap(one)
     adapter: Any = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type_guards, "_UNITS_AT_ONCE", 0)
-        patch.setattr(match_cost, "_FEW_UNITS", -1)
+        patch.setattr(type_guards, "_MAX_UNMETERED_UNITS", 0)
+        patch.setattr(match_cost, "_MAX_UNITS_WITHOUT_ESTIMATE", -1)
         guarded = GuardedValidator(adapter, raise_refusal)
-        assert guarded._ticking is not guarded.original
+        assert guarded._metered_validator is not guarded.original
         assert outcome(guarded.validate, value) == outcome(adapter.validate_python, value)
 
 
 def test_loop_a_small_value_is_validated_by_pydantic_alone(monkeypatch):
     tool = prepared(Tool("guess", execute=None, input_schema=list[text_of("^[a-z]{1,20}$")]))
-    monkeypatch.setattr(match_cost, "find", lambda *_: pytest.fail("it was weighed"))
+    monkeypatch.setattr(match_cost, "find_match", lambda *_: pytest.fail("it was weighed"))
     monkeypatch.setattr("codemode.schemas.type_guards.find", lambda *_: pytest.fail("it was weighed"))
     assert tool.validate_input(["abc"] * 20).value == ["abc"] * 20

@@ -16,14 +16,14 @@ from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, Tool, tool
 from codemode.schemas.patterns import (
-    MAX_FOREIGN_SIZE,
-    automaton_size,
+    MAX_FOREIGN_AUTOMATON_SIZE,
     compile_linear,
+    estimate_automaton_size,
+    find_refused_patterns,
     foreign_patterns,
-    linear_text,
-    patterns_of,
-    refused_patterns,
-    without_patterns,
+    iterate_patterns,
+    remove_patterns,
+    to_linear_syntax,
 )
 from codemode.tools.adapters import ADAPTERS, register_adapter
 from codemode.tools.prepared import PreparedTool, prepared
@@ -223,8 +223,8 @@ def test_loop_tools_that_an_adapter_makes_are_foreign(caplog, monkeypatch):
 
 def test_loop_a_foreign_pattern_that_repeats_too_much_is_left_out():
     huge = "^.{1,1000000}$"
-    assert automaton_size(huge) > MAX_FOREIGN_SIZE
-    assert list(refused_patterns({"pattern": huge, "items": {"pattern": "^.{1,100}$"}})) == [huge]
+    assert estimate_automaton_size(huge) > MAX_FOREIGN_AUTOMATON_SIZE
+    assert list(find_refused_patterns({"pattern": huge, "items": {"pattern": "^.{1,100}$"}})) == [huge]
     with foreign_patterns():
         assert Tool("far", execute=None, input_schema={"pattern": huge}).input_schema == {}
 
@@ -257,13 +257,13 @@ PARTS = st.sampled_from(["a", ".", "[ab]", "[^a]", r"\d", "(a|b)", "a{2}", "b{0,
 @given(st.lists(PARTS, max_size=6).map("".join), st.text("ab.1-}", max_size=8))
 def test_loop_the_linear_engine_finds_what_python_finds(pattern, text):
     assert compile_linear(pattern)(text) == (re.search(pattern, text) is not None)
-    assert linear_text(linear_text(pattern)) == linear_text(pattern)
+    assert to_linear_syntax(to_linear_syntax(pattern)) == to_linear_syntax(pattern)
 
 
 @given(st.text("ab{}[]()\\,0123*", max_size=40))
 def test_loop_every_pattern_has_a_size(pattern):
-    assert 0 <= automaton_size(pattern) <= 1 << 40
-    assert automaton_size("(" + "a" * 10 + "){5}{7}") >= 350
+    assert 0 <= estimate_automaton_size(pattern) <= 1 << 40
+    assert estimate_automaton_size("(" + "a" * 10 + "){5}{7}") >= 350
 
 
 def test_loop_a_long_text_against_a_large_pattern_is_refused_and_not_tried():
@@ -299,6 +299,6 @@ def holds(schema: Any, value: Any) -> bool:
 
 @given(SCHEMAS, VALUES | st.dictionaries(st.sampled_from(["a", "b", "aa"]), VALUES, max_size=2))
 def test_loop_a_schema_that_lost_patterns_takes_all_that_it_took(schema, value):
-    without = without_patterns(schema, {LOOK_AHEAD})
-    assert LOOK_AHEAD not in set(patterns_of(without))
+    without = remove_patterns(schema, {LOOK_AHEAD})
+    assert LOOK_AHEAD not in set(iterate_patterns(without))
     assert holds(without, value) or not holds(schema, value)

@@ -280,14 +280,14 @@ def test_loop_recursive_types_end(kind, within):
     ],
 )
 def test_loop_large_values_fit_their_types(kind, value):
-    made = TypeSchema(kind, "input").instance_of(value)
+    made = TypeSchema(kind, "input").create_instance(value)
     assert made == TypeAdapter(kind).validate_json(json.dumps(value))
 
 
 def test_loop_half_a_million_problems_are_never_made():
     schema = TypeSchema(list[Cat | Dog | int | None], "input")
     with pytest.raises(SchemaMismatch) as caught:
-        schema.instance_of([[]] * 240_000)
+        schema.create_instance([[]] * 240_000)
     assert 0 < len(caught.value.problems) <= 8
 
 
@@ -317,7 +317,7 @@ def test_loop_a_guarded_type_takes_and_makes_what_it_did(kind, value):
     adapter = TypeAdapter(kind)
     guarded = GuardedValidator(adapter, raise_refusal)
     outcomes: list[Any] = []
-    for validator in (adapter.validator, guarded._ticking, guarded._stopping):
+    for validator in (adapter.validator, guarded._metered_validator, guarded._stopping):
         _budget.start(value)
         try:
             outcomes.append(validator.validate_python(value))

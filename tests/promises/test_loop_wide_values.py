@@ -19,7 +19,7 @@ from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_values import output_text
 from codemode.interrupts.interrupt import same_json
 from codemode.schemas.compiled import copy_json
-from codemode.schemas.type_pieces import is_same
+from codemode.schemas.type_pieces import are_equal
 from codemode.tools.prepared import prepared
 from codemode.tools.running import UnreadOutput, refuse_iterators
 
@@ -110,9 +110,9 @@ PLAIN = [{"a": [number]} for number in range(10_000)]
 COPIES: dict[str, Callable[[], Any]] = {
     "copying": lambda: copy_json(PLAIN),
     "comparing plain JSON": lambda: same_json(PLAIN, OTHER),
-    "comparing lists": lambda: is_same(PLAIN, OTHER),
-    "comparing dicts": lambda: is_same(dict(enumerate(PLAIN)), dict(enumerate(OTHER))),
-    "comparing models": lambda: is_same(MODELS, OTHER_MODELS),
+    "comparing lists": lambda: are_equal(PLAIN, OTHER),
+    "comparing dicts": lambda: are_equal(dict(enumerate(PLAIN)), dict(enumerate(OTHER))),
+    "comparing models": lambda: are_equal(MODELS, OTHER_MODELS),
 }
 OTHER = copy_json(PLAIN)
 MODELS, OTHER_MODELS = ([Node(rows=[number]) for number in range(7_000)] for _ in range(2))

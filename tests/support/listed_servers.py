@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode import Tool
-from codemode.schemas.json_schemas import readable_schema
+from codemode.schemas.json_schemas import repair_schema
 from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool
 from codemode.tools.prepared import PreparedTool, prepared
 
@@ -37,8 +37,8 @@ def _tool(path: str, said: Mapping[str, Any]) -> ModuleTool:
         f"{path}.{name}",
         execute=None,
         description=said.get("description") or "",
-        input_schema=readable_schema(said.get("inputSchema"))[0],
-        output_schema=readable_schema(said.get("outputSchema"))[0],
+        input_schema=repair_schema(said.get("inputSchema"))[0],
+        output_schema=repair_schema(said.get("outputSchema"))[0],
         input_examples=said.get("examples", ()),
         annotations=said.get("annotations"),
     )

@@ -311,13 +311,13 @@ def test_a_schema_is_compiled_once_and_a_long_one_is_not_kept(monkeypatch: pytes
     from codemode_console.forms import reading
 
     compiled: list[Any] = []
-    real = reading.readable_schema
+    real = reading.repair_schema
 
     def counting(schema: Any) -> Any:
         compiled.append(schema)
         return real(schema)
 
-    monkeypatch.setattr(reading, "readable_schema", counting)
+    monkeypatch.setattr(reading, "repair_schema", counting)
     short = {"properties": {"compiled once": {"type": "string"}}}
     for _ in range(3):
         reading.fields_of(json.loads(json.dumps(short)), {"compiled once": "x"})

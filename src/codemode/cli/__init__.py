@@ -17,12 +17,12 @@ from .exits import (
     INTERRUPTED_BY_USER,
     OUTPUT_CLOSED,
     UsageError,
-    drop_output,
-    flush_output,
-    output_is_closed,
+    discard_stdout,
+    flush_stdout,
+    is_stdout_closed,
 )
 
-_RUN_EXITS = """\
+_RUN_EXIT_CODES_HELP = """\
 exit codes:
   0    the program returned; its result is on stdout
   1    the program failed; why is on stderr
@@ -34,8 +34,9 @@ TOOLS_HELP = """\
 a tools file is plain Python: every public function that it defines is a tool, and so is every @tool and Tool;
 or it names them itself in a list or mapping `tools`
 """
-_GROUP = "codemode.commands"
-_OWN_COMMANDS = ("quickstart", "run", "describe", "doctor")
+_RUN_EXAMPLE = "example: codemode run -e 'return tools.stock({})' --tools my_tools.py"
+_ENTRY_POINT_GROUP = "codemode.commands"
+_BUILT_IN_COMMANDS = ("quickstart", "run", "describe", "doctor")
 _ADDED_HELP = {
     "console": "serve a page on which people decide the calls that wait (needs codemode-console)",
     "mcp": "put all MCP servers behind one tool, for any client (needs codemode-gateway)",
@@ -45,20 +46,20 @@ _DISTRIBUTIONS = {"console": "codemode-console", "mcp": "codemode-gateway"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    command_line = sys.argv[1:] if arguments is None else arguments
     try:
-        if given and (command := _find_added_command(given[0])):
-            code = command(given[1:])
+        if command_line and (command := _find_added_command(command_line[0])):
+            code = command(command_line[1:])
         else:
-            code = _run_command(_options(given))
-        flush_output()
+            code = _run_command(_parse_options(command_line))
+        flush_stdout()
     except UsageError as error:
         print(f"codemode: {error}", file=sys.stderr)
         return BAD_USAGE
     except BrokenPipeError:
-        if not output_is_closed():
+        if not is_stdout_closed():
             raise
-        drop_output()
+        discard_stdout()
         return OUTPUT_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED_BY_USER
@@ -71,9 +72,9 @@ def _find_added_command(name: str) -> Callable[[Sequence[str]], int] | None:
     Raises:
         UsageError: The distribution that has the command is not installed, or something that it needs is not.
     """
-    if name in _OWN_COMMANDS or name.startswith("-"):
+    if name in _BUILT_IN_COMMANDS or name.startswith("-"):
         return None
-    for added in metadata.entry_points(group=_GROUP, name=name):
+    for added in metadata.entry_points(group=_ENTRY_POINT_GROUP, name=name):
         try:
             return added.load()
         except ModuleNotFoundError as error:
@@ -88,10 +89,12 @@ def _find_added_command(name: str) -> Callable[[Sequence[str]], int] | None:
     return None
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    options, left = _parser().parse_known_args(arguments)
-    if left:
-        options.parser.error(f"unrecognized arguments: {' '.join(left)}")  # with the usage of the subcommand
+def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
+    options, unknown_arguments = _create_parser().parse_known_args(arguments)
+    if unknown_arguments:
+        options.parser.error(
+            f"unrecognized arguments: {' '.join(unknown_arguments)}"
+        )  # with the usage of the subcommand
     if options.command == "run" and (options.program is None) == (options.eval is None):
         options.parser.error("one program is required: a file or -e TEXT")
     return options
@@ -115,7 +118,7 @@ def _run_command(options: argparse.Namespace) -> int:
     return doctor(options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _create_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="codemode",
         allow_abbrev=False,
@@ -127,8 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_describe(commands)
     _add_doctor(commands)
-    for command, told in _ADDED_HELP.items():
-        commands.add_parser(command, help=told)
+    for command, help_text in _ADDED_HELP.items():
+        commands.add_parser(command, help=help_text)
     return parser
 
 
@@ -153,7 +156,7 @@ def _add_run(commands: Any) -> None:
         allow_abbrev=False,
         help="run a program over the tools of a Python file",
         description="Run one program. The result goes to stdout; calls and console output go to stderr as they happen.",
-        epilog=f"{TOOLS_HELP}\n{_RUN_EXITS}\nexample: codemode run -e 'return tools.stock({{}})' --tools my_tools.py",
+        epilog=f"{TOOLS_HELP}\n{_RUN_EXIT_CODES_HELP}\n{_RUN_EXAMPLE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.set_defaults(parser=run)

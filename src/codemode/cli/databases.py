@@ -13,7 +13,7 @@ from ..trace.visible_text import visible
 from .exits import UsageError
 
 _SQLITE = "sqlite:///"
-_MAX_FILES = 1_000
+_MAX_LISTED_FILES = 1_000
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -32,39 +32,41 @@ def require_database(url: str, *, create: bool) -> None:
     try:
         if path.exists():
             return
-        files = [file.name for file in islice(path.parent.iterdir(), _MAX_FILES)]
+        files = [file.name for file in islice(path.parent.iterdir(), _MAX_LISTED_FILES)]
     except OSError:
         files = []
-    near = nearest_names(path.name, files)
-    meant = f" (did you mean {visible(str(path.with_name(near[0])))}?)" if near else ""
-    raise UsageError(f"there is no database {visible(str(path))}{meant}; correct the path, or create it with --create")
+    similar_names = nearest_names(path.name, files)
+    suggestion = f" (did you mean {visible(str(path.with_name(similar_names[0])))}?)" if similar_names else ""
+    raise UsageError(
+        f"there is no database {visible(str(path))}{suggestion}; correct the path, or create it with --create"
+    )
 
 
-DRIVER = "psycopg.pool"  # it tells each of its tries to connect; stores tell once what that means
+POSTGRES_LOGGER = "psycopg.pool"  # it tells each of its tries to connect; stores tell once what that means
 
-_PAUSE_SECONDS = 60.0
+_THROTTLE_SECONDS = 60.0
 
 
-class Seldom(logging.Filter):
+class LogThrottle(logging.Filter):
     """Lets a message pass that it has not let pass within the last minute, whatever is filled into it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._told: dict[str, float] = {}
+        self._logged_at_by_message: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether a record passes."""
-        form, now = str(record.msg), self._clock()
-        if now - self._told.get(form, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
+        message, now = str(record.msg), self._clock()
+        if now - self._logged_at_by_message.get(message, -_THROTTLE_SECONDS) < _THROTTLE_SECONDS:
             return False
-        self._told[form] = now
+        self._logged_at_by_message[message] = now
         return True
 
 
-_SELDOM = Seldom()
+_LOG_THROTTLE = LogThrottle()
 
 
-def tell_seldom() -> None:
+def throttle_driver_log() -> None:
     """Let the driver of Postgres say each thing once a minute, in this process."""
-    logging.getLogger(DRIVER).addFilter(_SELDOM)
+    logging.getLogger(POSTGRES_LOGGER).addFilter(_LOG_THROTTLE)

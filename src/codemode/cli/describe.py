@@ -16,8 +16,8 @@ from typing import Any, cast
 from ..data.json_values import utf8_length
 from ..surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
 from ..tools.tool import Tool
-from ..trace.visible_text import counted, visible
-from .exits import DONE, UsageError
+from ..trace.visible_text import format_count, visible
+from .exits import SUCCEEDED, UsageError
 
 _MODULE_NAME = "codemode_tools_file"
 
@@ -29,33 +29,33 @@ def load_tools(path: str | None) -> Mapping[str, Any] | list[Any]:
     """
     if path is None:
         return []
-    module = _load(Path(path))
-    tools = _named(module) if hasattr(module, "tools") else _defined(module)
+    module = _load_module(Path(path))
+    tools = _list_named_tools(module) if hasattr(module, "tools") else _list_defined_tools(module)
     if not tools:
         raise UsageError(f"{path} has no tools: define a public function, use @tool, or name them in a list `tools`")
     return tools
 
 
-def _named(module: ModuleType) -> Mapping[str, Any] | list[Any]:
+def _list_named_tools(module: ModuleType) -> Mapping[str, Any] | list[Any]:
     tools: Any = module.tools
     if isinstance(tools, Mapping):
         return cast("Mapping[str, Any]", tools)
     if isinstance(tools, Iterable) and not isinstance(tools, str):
         return list(cast("Iterable[Any]", tools))
     # A function or module that happens to have the name.
-    return _defined(module)
+    return _list_defined_tools(module)
 
 
-def _defined(module: ModuleType) -> list[Any]:
+def _list_defined_tools(module: ModuleType) -> list[Any]:
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return [value for value in public.values() if isinstance(value, Tool) or _is_own_function(value, module)]
+    return [value for value in public.values() if isinstance(value, Tool) or _is_defined_in(value, module)]
 
 
-def _is_own_function(value: object, module: ModuleType) -> bool:
+def _is_defined_in(value: object, module: ModuleType) -> bool:
     return inspect.isfunction(value) and value.__module__ == module.__name__
 
 
-def _load(path: Path) -> ModuleType:
+def _load_module(path: Path) -> ModuleType:
     if not path.is_file():
         raise UsageError(f"there is no tools file {path}")
     spec = importlib.util.spec_from_file_location(_MODULE_NAME, path.resolve())
@@ -68,13 +68,13 @@ def _load(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         reason = "".join(traceback.format_exception_only(error)).strip()
-        raise UsageError(f"{path} does not load: {reason}{_place(error, path)}") from error
+        raise UsageError(f"{path} does not load: {reason}{_describe_location(error, path)}") from error
     return module
 
 
-def _place(error: BaseException, path: Path) -> str:
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path.resolve())]
-    return f" (line {own[-1].lineno})" if own else ""
+def _describe_location(error: BaseException, path: Path) -> str:
+    own_frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path.resolve())]
+    return f" (line {own_frames[-1].lineno})" if own_frames else ""
 
 
 _CHARACTERS_PER_TOKEN = 4  # a rule of thumb for English text and code
@@ -82,16 +82,19 @@ _CHARACTERS_PER_TOKEN = 4  # a rule of thumb for English text and code
 
 def describe(options: argparse.Namespace) -> int:
     """Print the description to stdout and its size to stderr."""
-    code_mode = tool_over(options.tools, None)
+    code_mode = create_tool_for_file(options.tools, None)
     text = code_mode.description
     print(visible(text, keep="\n\t"))
     schema_bytes = utf8_length(json.dumps(code_mode.input_schema))
-    size = f"{counted(len(text), 'character')}, about {counted(len(text) // _CHARACTERS_PER_TOKEN, 'token')}"
-    print(f"\n{counted(len(code_mode.catalog), 'tool')}; {size}; {schema_bytes} bytes of input schema", file=sys.stderr)
-    return DONE
+    size = f"{format_count(len(text), 'character')}, about {format_count(len(text) // _CHARACTERS_PER_TOKEN, 'token')}"
+    print(
+        f"\n{format_count(len(code_mode.catalog), 'tool')}; {size}; {schema_bytes} bytes of input schema",
+        file=sys.stderr,
+    )
+    return SUCCEEDED
 
 
-def tool_over(path: str | None, options: dict[str, object] | None) -> CodeModeTool:
+def create_tool_for_file(path: str | None, options: dict[str, object] | None) -> CodeModeTool:
     """Return the codeMode tool over a tools file. Raises `UsageError` for tools or options that cannot be used."""
     tools = load_tools(path)
     try:

@@ -14,19 +14,19 @@ from typing import Any
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeTimeoutError, CodeModeWorkerError
 from ..options.parts import PoolOptions
 from ..surfaces.code_mode.program import run_code_mode
-from ..trace.visible_text import aligned, one_line, visible
+from ..trace.visible_text import align_columns, one_line, visible
 from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, find_engine
 from ..workers.pool import WorkerPool
 from ..workers.supply import REQUIRED_LAYERS, IsolationReport, find_missing_layers
-from .exits import DONE, FAILED
+from .exits import FAILED, SUCCEEDED
 
 _MAX_PROBLEM_CHARACTERS = 300
-_CHECK_SECONDS = 20.0
-_SHORT_MS = 300
+_MAX_CHECK_SECONDS = 20.0
+_SHORT_TIMEOUT_MS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class SelfTest:
     """A program and what must come of it: a JSON value, or an error of a class."""
 
     name: str
@@ -36,15 +36,15 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SelfTestOutcome:
     """How a check ended; ``problem`` None: as it must."""
 
     name: str
-    ms: float
+    duration_ms: float
     problem: str | None
 
 
-_REACHES_OUT = """
+_ESCAPE_PROGRAM = """
 const reached = [];
 for (const name of ["require", "process", "std", "os", "Deno", "Bun", "eval", "Function"]) {
   try {
@@ -59,72 +59,74 @@ for (const made of [() => 1, async () => 1, function* () {}, async function* () 
 return reached;
 """
 
-CHECKS = (
-    Check("returns a value", "return 1 + 1", 2),
-    Check("has its types stripped", "const n: number = 2 as number; return n satisfies number", 2),
-    Check("calls tools in parallel", "return await Promise.all([1, 2].map((n) => tools.double({ n })))", [2, 4]),
-    Check("sees no host error", "try { await tools.fail() } catch (e) { return e.message }", "the tool failed"),
-    Check("hostile: finds no way out", _REACHES_OUT, []),
-    Check("hostile: imports a module", "return await import('os')", CodeModeError),
-    Check("hostile: loops for ever", "for (;;);", CodeModeTimeoutError, timeout_ms=_SHORT_MS),
-    Check("hostile: takes all memory", "const a = []; for (;;) a.push(new Array(10000).fill(1));", CodeModeError),
-    Check("hostile: recurses for ever", "const f = () => f() + 1; return f();", CodeModeError),
-    Check(
+SELF_TESTS = (
+    SelfTest("returns a value", "return 1 + 1", 2),
+    SelfTest("has its types stripped", "const n: number = 2 as number; return n satisfies number", 2),
+    SelfTest("calls tools in parallel", "return await Promise.all([1, 2].map((n) => tools.double({ n })))", [2, 4]),
+    SelfTest("sees no host error", "try { await tools.fail() } catch (e) { return e.message }", "the tool failed"),
+    SelfTest("hostile: finds no way out", _ESCAPE_PROGRAM, []),
+    SelfTest("hostile: imports a module", "return await import('os')", CodeModeError),
+    SelfTest("hostile: loops for ever", "for (;;);", CodeModeTimeoutError, timeout_ms=_SHORT_TIMEOUT_MS),
+    SelfTest("hostile: takes all memory", "const a = []; for (;;) a.push(new Array(10000).fill(1));", CodeModeError),
+    SelfTest("hostile: recurses for ever", "const f = () => f() + 1; return f();", CodeModeError),
+    SelfTest(
         "hostile: changes built-ins", "try { Array.prototype.map = null } catch (e) {} globalThis.x = 1; return 1", 1
     ),
-    Check("next one finds no trace", "return [typeof [].map, typeof globalThis.x]", ["function", "undefined"]),
+    SelfTest("next one finds no trace", "return [typeof [].map, typeof globalThis.x]", ["function", "undefined"]),
 )
 
 
-async def run_checks(pool: WorkerPool) -> list[Outcome]:
+async def run_self_tests(pool: WorkerPool) -> list[SelfTestOutcome]:
     """Run every check, one after the other."""
-    return [await _run(check, pool) for check in CHECKS]
+    return [await _run_self_test(check, pool) for check in SELF_TESTS]
 
 
-async def _run(check: Check, pool: WorkerPool) -> Outcome:
+async def _run_self_test(check: SelfTest, pool: WorkerPool) -> SelfTestOutcome:
     started = time.perf_counter()
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            ended = await _end(check, pool)
+        async with asyncio.timeout(_MAX_CHECK_SECONDS):
+            result = await _run_program(check, pool)
     except TimeoutError:
-        ended = f"no end within {_CHECK_SECONDS} seconds"
+        result = f"no end within {_MAX_CHECK_SECONDS} seconds"
     ms = (time.perf_counter() - started) * 1000
-    return Outcome(check.name, ms, None if _is_expected(ended, check.expected) else _described(ended))
+    return SelfTestOutcome(
+        check.name, ms, None if _is_expected_result(result, check.expected) else _describe_result(result)
+    )
 
 
-async def _end(check: Check, pool: WorkerPool) -> Any:
+async def _run_program(check: SelfTest, pool: WorkerPool) -> Any:
     # A failure that is meant belongs in no log: a hook that hears of results stands in for it.
-    lifecycle = {"on_nested_tool_result": _ignore}
+    lifecycle = {"on_nested_tool_result": _ignore_result}
     options = {"execution_policy": {"timeout_ms": check.timeout_ms}, "lifecycle": lifecycle}
     try:
-        return await run_code_mode(check.js, [double, fail], options=options, pool=pool)
+        return await run_code_mode(check.js, [double_tool, fail_tool], options=options, pool=pool)
     except CodeModeError as error:
         return error
 
 
-def _is_expected(ended: Any, expected: Any) -> bool:
+def _is_expected_result(result: Any, expected: Any) -> bool:
     if isinstance(expected, type):
         # A sandbox that does not start stops nothing.
-        return isinstance(ended, expected) and not isinstance(ended, CodeModeWorkerError | CodeModeProtocolError)
-    return ended == expected
+        return isinstance(result, expected) and not isinstance(result, CodeModeWorkerError | CodeModeProtocolError)
+    return result == expected
 
 
-def _described(ended: Any) -> str:
-    if isinstance(ended, CodeModeError):
-        return one_line(f"{type(ended).__name__}: {ended.message}", _MAX_PROBLEM_CHARACTERS)
-    return one_line(f"gave {ended!r}", _MAX_PROBLEM_CHARACTERS)
+def _describe_result(result: Any) -> str:
+    if isinstance(result, CodeModeError):
+        return one_line(f"{type(result).__name__}: {result.message}", _MAX_PROBLEM_CHARACTERS)
+    return one_line(f"gave {result!r}", _MAX_PROBLEM_CHARACTERS)
 
 
-def _ignore(_result: object) -> None:
+def _ignore_result(_result: object) -> None:
     pass
 
 
-async def double(n: int) -> int:
+async def double_tool(n: int) -> int:
     """Twice the number."""
     return 2 * n
 
 
-async def fail() -> None:
+async def fail_tool() -> None:
     """A tool that never works."""
     raise RuntimeError("a host path or a secret")
 
@@ -133,59 +135,72 @@ def doctor(options: argparse.Namespace) -> int:
     """Print the findings; the exit code says whether all is well."""
     pool = WorkerPool(PoolOptions(start_method=options.start_method))
     try:
-        outcomes = asyncio.run(run_checks(pool))
+        outcomes = asyncio.run(run_self_tests(pool))
         report = pool.isolation
     finally:
         pool.close()
-    print("\n".join(aligned(_facts(options.start_method))))
+    print("\n".join(align_columns(_list_facts(options.start_method))))
     print("\nIsolation of a worker, as it reports it itself")
-    print("\n".join("  " + line for line in _isolation(report)))
+    print("\n".join("  " + line for line in _format_isolation(report)))
     print("\nSelf-test")
-    print("\n".join("  " + line for line in aligned(map(_row, outcomes))))
-    problems = _problems(outcomes, report, required=options.required)
+    print("\n".join("  " + line for line in align_columns(map(_format_outcome, outcomes))))
+    problems = _list_problems(outcomes, report, required=options.required)
     print("\n" + ("All is well." if not problems else "Not well: " + "; ".join(problems)))
-    return FAILED if problems else DONE
+    return FAILED if problems else SUCCEEDED
 
 
-def _facts(start_method: str) -> list[tuple[str, str]]:
+def _list_facts(start_method: str) -> list[tuple[str, str]]:
     return [
-        ("codemode", _version("codemode-toolkit")),
+        ("codemode", _read_version("codemode-toolkit")),
         ("platform", f"{platform.system()} {platform.release()} {platform.machine()}"),
         ("Python", f"{platform.python_implementation()} {platform.python_version()}"),
-        ("engine", _engine()),
-        ("parser", ", ".join(f"{_dashed(name)} {_version(_dashed(name))}" for name in PARSER_PACKAGES)),
-        ("start method", _start_method(start_method)),
+        ("engine", _describe_engine()),
+        (
+            "parser",
+            ", ".join(
+                f"{_to_distribution_name(name)} {_read_version(_to_distribution_name(name))}"
+                for name in PARSER_PACKAGES
+            ),
+        ),
+        ("start method", _describe_start_method(start_method)),
     ]
 
 
-def _engine() -> str:
+def _describe_engine() -> str:
     try:
         return f"{ENGINE_DISTRIBUTION} {find_engine()[1]}"
     except CodeModeError as error:
         return error.message
 
 
-def _start_method(asked: str) -> str:
-    forks = asked != "exec" and sys.platform == "linux"
+def _describe_start_method(requested: str) -> str:
+    forks = requested != "exec" and sys.platform == "linux"
     return "fork, from a locked-down zygote" if forks else "exec, spare workers ahead of need"
 
 
-def _isolation(report: IsolationReport | None) -> list[str]:
+def _format_isolation(report: IsolationReport | None) -> list[str]:
     if report is None:
         return ["not known: no worker started"]
-    rows = [(layer.name, _needed(layer.name), str(layer.state), visible(layer.detail)) for layer in report.layers]
-    return aligned(rows)
+    rows = [
+        (layer.name, _describe_need(layer.name), str(layer.state), visible(layer.detail)) for layer in report.layers
+    ]
+    return align_columns(rows)
 
 
-def _needed(layer: str) -> str:
+def _describe_need(layer: str) -> str:
     return "required" if layer in REQUIRED_LAYERS else "further"
 
 
-def _row(outcome: Outcome) -> tuple[str, str, str, str]:
-    return "ok" if outcome.problem is None else "FAILED", outcome.name, f"{outcome.ms:7.1f} ms", outcome.problem or ""
+def _format_outcome(outcome: SelfTestOutcome) -> tuple[str, str, str, str]:
+    return (
+        "ok" if outcome.problem is None else "FAILED",
+        outcome.name,
+        f"{outcome.duration_ms:7.1f} ms",
+        outcome.problem or "",
+    )
 
 
-def _problems(outcomes: list[Outcome], report: IsolationReport | None, *, required: bool) -> list[str]:
+def _list_problems(outcomes: list[SelfTestOutcome], report: IsolationReport | None, *, required: bool) -> list[str]:
     failed = sum(outcome.problem is not None for outcome in outcomes)
     problems = [f"{failed} of {len(outcomes)} checks failed"] if failed else []
     if required and report is not None and (missing := find_missing_layers(report)):
@@ -193,11 +208,11 @@ def _problems(outcomes: list[Outcome], report: IsolationReport | None, *, requir
     return problems
 
 
-def _dashed(name: str) -> str:
+def _to_distribution_name(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _version(distribution: str) -> str:
+def _read_version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

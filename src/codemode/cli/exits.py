@@ -6,7 +6,7 @@ import os
 import select
 import sys
 
-DONE = 0
+SUCCEEDED = 0
 FAILED = 1
 BAD_USAGE = 2
 PAUSED = 3
@@ -19,13 +19,13 @@ class UsageError(Exception):
     """Something that was given cannot be used; the message says what."""
 
 
-def flush_output() -> None:
+def flush_stdout() -> None:
     """Print what is held back; a gateway that has served may have closed it all."""
     if sys.stdout is not None and not sys.stdout.closed:  # pyright: ignore[reportUnnecessaryComparison] - pythonw
         sys.stdout.flush()
 
 
-def output_is_closed() -> bool:
+def is_stdout_closed() -> bool:
     """Tell whether nobody reads any more what is printed."""
     try:
         poller = select.poll()
@@ -35,8 +35,8 @@ def output_is_closed() -> bool:
     return any(event & select.POLLERR for _, event in poller.poll(0))
 
 
-def drop_output() -> None:
+def discard_stdout() -> None:
     """Let what is still to be printed go nowhere: at its end Python would complain of the pipe once more."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    null_fd = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_fd, sys.stdout.fileno())
+    os.close(null_fd)

@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from .exits import DONE, UsageError
+from .exits import SUCCEEDED, UsageError
 
-_HEAD = '''"""A shop's agent with five tools. It runs as it is: a scripted model writes the program. {run}
+_TEMPLATE_HEAD = '''"""A shop's agent with five tools. It runs as it is: a scripted model writes the program. {run}
 
 To use a real model, {real}.
 """
@@ -64,7 +64,7 @@ def ask(what: str) -> bool:
     return input(f"Approve {{what}}? [y/N] ").strip().lower() in ("y", "yes")
 
 '''
-_BODIES = {
+_TEMPLATE_BY_FRAMEWORK = {
     "plain": (
         "call yours in `ask_model`, with `code_mode.name`, `.description` and `.input_schema` as its tool",
         "from codemode import create_code_mode_tool, tool",
@@ -209,8 +209,8 @@ print(result.final_output)
 def quickstart(options: argparse.Namespace) -> int:
     """Write the file. Raises `UsageError` for one that is there already, or cannot be written."""
     path = Path(options.file)
-    real, imports, body = _BODIES[options.framework]
-    text = _HEAD.format(run=f"Run: python {path.name}", real=real, imports=imports) + body
+    real, imports, body = _TEMPLATE_BY_FRAMEWORK[options.framework]
+    text = _TEMPLATE_HEAD.format(run=f"Run: python {path.name}", real=real, imports=imports) + body
     try:
         with path.open("w" if options.force else "x", encoding="utf-8") as file:
             file.write(text)
@@ -219,4 +219,4 @@ def quickstart(options: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     print(f"wrote {path}; run it with: {Path(sys.executable).name} {path}")
-    return DONE
+    return SUCCEEDED

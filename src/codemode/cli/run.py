@@ -16,11 +16,11 @@ from ..interrupts.approval import ApprovalRequest
 from ..interrupts.interrupt import Interrupt
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from ..trace.trace import Trace
-from ..trace.visible_text import counted, one_line, visible
-from .describe import tool_over
-from .exits import DONE, FAILED, PAUSED, UsageError
+from ..trace.visible_text import format_count, one_line, visible
+from .describe import create_tool_for_file
+from .exits import FAILED, PAUSED, SUCCEEDED, UsageError
 
-_YES = ("y", "yes")
+_YES_ANSWERS = ("y", "yes")
 
 
 class TerminalApprovals:
@@ -28,61 +28,61 @@ class TerminalApprovals:
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
-        self._turn = asyncio.Lock()
+        self._prompt_lock = asyncio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Any:
         """Return the decision about a call."""
-        return await self.decided(_shown(request))
+        return await self.ask_decision(_describe_call(request))
 
-    async def decided(self, shown: str) -> Any:
+    async def ask_decision(self, text: str) -> Any:
         """Return the decision about what is shown, a text that is visible already."""
         if self._mode == "all":
             return "approved"
         if self._mode == "deny":
             return {"approved": False, "reason": "denied by --approve deny"}
-        async with self._turn:
-            print(shown, file=sys.stderr, flush=True)
+        async with self._prompt_lock:
+            print(text, file=sys.stderr, flush=True)
             if not sys.stdin.isatty():
                 print("denied: stdin is no terminal (use --approve all to allow)", file=sys.stderr)
                 return {"approved": False, "reason": "nobody could be asked"}
             return (
                 "approved"
-                if await _is_yes("Allow this call? [y/N] ")
+                if await _ask_yes_no("Allow this call? [y/N] ")
                 else {"approved": False, "reason": "denied by the user"}
             )
 
-    async def confirmed(self, shown: str, prompt: str) -> bool:
+    async def ask_confirmation(self, text: str, prompt: str) -> bool:
         """Return whether a person at the terminal says yes. ``--approve all`` answers only for calls."""
-        async with self._turn:
-            print(shown, file=sys.stderr, flush=True)
+        async with self._prompt_lock:
+            print(text, file=sys.stderr, flush=True)
             if self._mode == "deny" or not sys.stdin.isatty():
                 print("declined: only a person at a terminal can answer this", file=sys.stderr)
                 return False
-            return await _is_yes(prompt)
+            return await _ask_yes_no(prompt)
 
 
-async def _is_yes(prompt: str) -> bool:
+async def _ask_yes_no(prompt: str) -> bool:
     # What was typed before the question was shown cannot be meant for it.
-    _drop_typed_ahead()
+    _discard_typed_input()
     print(prompt, end="", file=sys.stderr, flush=True)
-    return (await _next_line()).strip().lower() in _YES
+    return (await _read_line()).strip().lower() in _YES_ANSWERS
 
 
-def _shown(request: ApprovalRequest) -> str:
-    shown = visible(json.dumps(request.input, indent=2, ensure_ascii=False), keep="\n")
-    return f"\nThe program wants to call {visible(request.tool_name)} with\n{shown}"
+def _describe_call(request: ApprovalRequest) -> str:
+    input_text = visible(json.dumps(request.input, indent=2, ensure_ascii=False), keep="\n")
+    return f"\nThe program wants to call {visible(request.tool_name)} with\n{input_text}"
 
 
-def _drop_typed_ahead() -> None:
+def _discard_typed_input() -> None:
     try:
         import termios
     except ImportError:  # Windows
-        _drop_typed_ahead_on_windows()
+        _discard_typed_input_on_windows()
         return
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def _drop_typed_ahead_on_windows() -> None:
+def _discard_typed_input_on_windows() -> None:
     import msvcrt
 
     console: Any = msvcrt
@@ -90,40 +90,40 @@ def _drop_typed_ahead_on_windows() -> None:
         console.getwch()
 
 
-async def _next_line() -> str:
+async def _read_line() -> str:
     loop = asyncio.get_running_loop()
-    line: asyncio.Future[str] = loop.create_future()
+    line_future: asyncio.Future[str] = loop.create_future()
     descriptor = sys.stdin.fileno()
 
     def read() -> None:
         # A thread in a blocking read could not be ended by Ctrl-C.
-        if not line.done():
-            line.set_result(os.read(descriptor, 4096).decode(errors="replace"))
+        if not line_future.done():
+            line_future.set_result(os.read(descriptor, 4096).decode(errors="replace"))
 
     try:
         loop.add_reader(descriptor, read)
     except NotImplementedError:  # Windows
         return await asyncio.to_thread(sys.stdin.readline)
     try:
-        return await line
+        return await line_future
     finally:
         loop.remove_reader(descriptor)
 
 
-_MAX_SHOWN_CHARACTERS = 120
+_MAX_LINE_CHARACTERS = 120
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the program and print what it returns."""
-    js = program_text(options.program) if options.eval is None else options.eval
-    watcher = _Watcher()
+    js = read_program(options.program) if options.eval is None else options.eval
+    printer = _ProgressPrinter()
     settings: dict[str, object] = {
         "approval": {"on_approval_required": TerminalApprovals(options.approve)},
-        "lifecycle": watcher.hooks(),
+        "lifecycle": printer.create_hooks(),
     }
     if options.timeout_ms is not None:
         settings["execution_policy"] = {"timeout_ms": options.timeout_ms}
-    code_mode = tool_over(options.tools, settings)
+    code_mode = create_tool_for_file(options.tools, settings)
     try:
         result = asyncio.run(code_mode.execute({"js": js}))
     except CodeModeError as error:
@@ -133,56 +133,58 @@ def run(options: argparse.Namespace) -> int:
         code = FAILED
     else:
         code = _print_result(result, as_json=options.json)
-    if options.trace and watcher.trace is not None:
-        print(watcher.trace.to_text(), file=sys.stderr)
+    if options.trace and printer.trace is not None:
+        print(printer.trace.to_text(), file=sys.stderr)
     return code
 
 
-class _Watcher:
+class _ProgressPrinter:
     """Says on stderr what the program does while it does it."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
 
-    def hooks(self) -> dict[str, Any]:
+    def create_hooks(self) -> dict[str, Any]:
         return {
-            "on_nested_tool_call": self._called,
-            "on_nested_tool_result": self._ended,
-            "on_fetch_request": self._called,
-            "on_fetch_result": self._ended,
-            "on_console": self._wrote,
-            "on_trace": self._keep,
+            "on_nested_tool_call": self._print_call,
+            "on_nested_tool_result": self._print_result,
+            "on_fetch_request": self._print_call,
+            "on_fetch_result": self._print_result,
+            "on_console": self._print_console_line,
+            "on_trace": self._store_trace,
         }
 
-    def _called(self, call: NestedToolCallEvent | FetchRequestEvent) -> None:
+    def _print_call(self, call: NestedToolCallEvent | FetchRequestEvent) -> None:
         value = json.dumps(call.input, ensure_ascii=False) if isinstance(call, NestedToolCallEvent) else ""
-        self._say(f"-> {one_line(f'{call.label} {value}', _MAX_SHOWN_CHARACTERS)}")
+        self._print_line(f"-> {one_line(f'{call.label} {value}', _MAX_LINE_CHARACTERS)}")
 
-    def _ended(self, result: NestedToolResultEvent | FetchResultEvent) -> None:
-        size = "" if result.output_bytes is None else f", {counted(result.output_bytes, 'byte')}"
-        label = one_line(result.label, _MAX_SHOWN_CHARACTERS)
-        self._say(f"<- {label} {result.status} in {result.duration_ms:.1f} ms{size}{_reason(result.error)}")
+    def _print_result(self, result: NestedToolResultEvent | FetchResultEvent) -> None:
+        size = "" if result.output_bytes is None else f", {format_count(result.output_bytes, 'byte')}"
+        label = one_line(result.label, _MAX_LINE_CHARACTERS)
+        self._print_line(
+            f"<- {label} {result.status} in {result.duration_ms:.1f} ms{size}{_describe_failure(result.error)}"
+        )
 
-    def _wrote(self, line: ConsoleEvent) -> None:
-        self._say(f"   {line.level}: {visible(line.text)}")
+    def _print_console_line(self, line: ConsoleEvent) -> None:
+        self._print_line(f"   {line.level}: {visible(line.text)}")
 
-    def _keep(self, trace: Trace) -> None:
+    def _store_trace(self, trace: Trace) -> None:
         self.trace = trace
 
     @staticmethod
-    def _say(text: str) -> None:
+    def _print_line(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _reason(error: BaseException | None) -> str:
+def _describe_failure(error: BaseException | None) -> str:
     """Say what went wrong, as the owner of the tools may know it."""
     if error is None:
         return ""
     cause = error.__cause__ or error
-    return f": {one_line(f'{type(cause).__name__}: {cause}', _MAX_SHOWN_CHARACTERS)}"
+    return f": {one_line(f'{type(cause).__name__}: {cause}', _MAX_LINE_CHARACTERS)}"
 
 
-def program_text(program: str) -> str:
+def read_program(program: str) -> str:
     """Return the text of a file, or of stdin for ``-``. Raises `UsageError`."""
     try:
         data = sys.stdin.buffer.read() if program == "-" else Path(program).read_bytes()
@@ -196,21 +198,21 @@ def program_text(program: str) -> str:
 def _print_result(result: Any, *, as_json: bool) -> int:
     if isinstance(result, Interrupt):
         print(json.dumps({"status": "interrupted", "interrupt": result.to_dict()}))
-        waiting = ", ".join(one_line(request.tool_name, _MAX_SHOWN_CHARACTERS) for request in result.requests)
-        print(f"paused: waits for {waiting}", file=sys.stderr)
+        tool_names = ", ".join(one_line(request.tool_name, _MAX_LINE_CHARACTERS) for request in result.requests)
+        print(f"paused: waits for {tool_names}", file=sys.stderr)
         return PAUSED
     if as_json:
         print(json.dumps({"status": "completed", "result": result}))
     else:
         text = result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False)
         print(visible(text, keep="\n\t"))
-    return DONE
+    return SUCCEEDED
 
 
 def _print_failure(error: CodeModeError, js: str, *, as_json: bool) -> None:
     if as_json:
         text = failure_text(error, js)
         failure = {"name": type(error).__name__, "code": error.code, "message": error.message, "text": text}
-        place = {key: error.details[key] for key in ("line", "column") if key in error.details}
-        print(json.dumps({"status": "failed", "error": {**failure, **place}, "calls": error.calls}))
+        location = {key: error.details[key] for key in ("line", "column") if key in error.details}
+        print(json.dumps({"status": "failed", "error": {**failure, **location}, "calls": error.calls}))
     print(failure_lines(error, js), file=sys.stderr)

@@ -29,7 +29,7 @@ from ..protocol.continuation import Continuation
 from ..protocol.ledger import Fulfilled, LedgerEntry, get_displayed_input_json
 from ..protocol.references import Sidecar
 from ..records import record
-from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, completed, with_fresh
+from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, merge_changed_defaults, merge_defaults
 from ..tools.catalog import MAX_NAME_CHARACTERS, ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool, ReadOutput
 from ..tools.running import refuse_iterators
@@ -76,8 +76,8 @@ def _as_shown(tool: PreparedTool, entry: LedgerEntry, displayed_input_json: str)
     given: Any = {} if issued is MISSING else issued
     ways: tuple[Callable[[Any], Any], ...] = (
         lambda _: issued,
-        lambda again: with_fresh(given, made, again),
-        lambda _: completed(given, made),
+        lambda again: merge_changed_defaults(given, made, again),
+        lambda _: merge_defaults(given, made),
         lambda _: made,
     )
     for way in ways:

@@ -37,8 +37,8 @@ from ..errors import (
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check, serving_threads
 from ..interrupts.interrupt import Interrupt
-from ..observe.call_events import CallRecord, measured
-from ..observe.reporter import Reporter
+from ..observe.call_events import CallRecord, measure_source
+from ..observe.reporter import InvocationReporter
 from ..options.parts import CodeModeOptions, ExecutionPolicy
 from ..profile import Profile
 from ..protocol import events
@@ -219,7 +219,9 @@ class Execution:
         self._journaling = journaling if answered else parts.journaling
         settings, listeners = self._machine.settings, (*parts.listeners, *outer.listeners)
         more: Any = {"hides_inputs": settings.hides_inputs, "kinds": (outer.tool_kind, outer.tool_input_kind)}
-        self._reporter = Reporter(options.lifecycle, invocation_id, settings.outer_tool_call_id, listeners, **more)
+        self._reporter = InvocationReporter(
+            options.lifecycle, invocation_id, settings.outer_tool_call_id, listeners, **more
+        )
 
     async def start(self, js: str) -> RunOutcome:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
@@ -314,8 +316,8 @@ class Execution:
         shown, kind = source, "invoke" if self._is_direct else "script"
         if len(source) > LARGE_SOURCE_CHARACTERS:
             hashes = self._reporter.is_watched and not self._is_direct
-            shown = await self._looked_through(partial(measured, source, hashes=hashes))
-        self._reporter.started(shown, source=kind, resumed=self._answered is not None)
+            shown = await self._looked_through(partial(measure_source, source, hashes=hashes))
+        self._reporter.report_start(shown, source=kind, resumed=self._answered is not None)
         token = serving_threads.set(self._threads)
         try:
             if refused is not None:  # what can be no program is told of as one that failed
@@ -343,7 +345,7 @@ class Execution:
         try:
             return await journaling.run(work, lambda: self.is_resting, self._begin_anew)
         except EndedBefore as before:
-            await self._reporter.ended(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
+            await self._reporter.report_end(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
             return before.outcome
         except CodeModeAbortedError as error:  # the program has ended, and that could not be written
             return self.failed(await self._told(error))
@@ -408,7 +410,7 @@ class Execution:
         lease.threads = self._threads
         if self._reporter.is_watched:
             try:
-                self._reporter.worker_taken()
+                self._reporter.report_worker()
             except BaseException:
                 lease.kill_and_release()
                 raise
@@ -429,9 +431,9 @@ class Execution:
         self._reporter.notes = (*warnings, *output_warnings)
         trace: Any = None
         if self._reporter.is_watched:
-            trace = await self._reporter.ended(result_bytes=result_bytes)
+            trace = await self._reporter.report_end(result_bytes=result_bytes)
         elif self._outer.is_traced:
-            trace = self._reporter.ended_unheard(result_bytes)
+            trace = self._reporter.create_lazy_trace(result_bytes)
         more: dict[str, Any] = {"output_warnings": output_warnings, "abandoned": ending.abandoned}
         more["warnings"] = (*ending.warnings, *warnings)
         more["is_tagged"] = has_tags
@@ -450,15 +452,15 @@ class Execution:
         except CodeModeError as error:
             return self.failed(await self._ended(error))
         for entry in machine.ledger.waiting_entries:
-            self._reporter.still_waiting(entry)
-        self._reporter.interrupted(interrupt)
-        trace = await self._reporter.ended(interrupted_by=interrupt)
+            self._reporter.report_still_waiting(entry)
+        self._reporter.report_interrupt(interrupt)
+        trace = await self._reporter.report_end(interrupted_by=interrupt)
         summaries = self._summaries(machine.ledger)
         return RunOutcome("interrupted", *self._record, interrupt=interrupt, trace=trace, summaries=summaries)
 
     async def _ended(self, error: CodeModeError) -> CodeModeError:
         self._reporter.notes = (*self._warnings, *self._output_warnings)
-        error.trace = await self._reporter.ended(error=await self._told(error))
+        error.trace = await self._reporter.report_end(error=await self._told(error))
         return error
 
     async def _told(self, error: CodeModeError) -> CodeModeError:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..data.narrowing import is_array, is_mapping
-from ..trace.visible_text import clipped, counted, visible
+from ..trace.visible_text import clip_text, format_count, visible
 
 if TYPE_CHECKING:
     from ..trace.events import ConsoleEvent
@@ -34,7 +34,7 @@ def printed(console: Sequence[ConsoleEvent]) -> str:
 
 def _cut(text: str, most: int) -> str:
     end = most - _BEGINNING - _MARK_CHARACTERS
-    left_out = counted(len(text) - _BEGINNING - end, "character")
+    left_out = format_count(len(text) - _BEGINNING - end, "character")
     return f"{text[:_BEGINNING]}\n... ({left_out} left out) ...\n{text[-end:]}"
 
 
@@ -136,7 +136,7 @@ def too_large_text(value: Any, most: int, json_bytes: int | None = None, key: st
     room = max(min(most - len(said) - len(end) - _MAX_SHAPE - 100, _MAX_BEGINNING), 0)
     if isinstance(value, str):
         return f"{said}\nIts beginning:\n{value[:room]}\n{end}"
-    shape = clipped(_shape(value, _SHAPE_DEPTH, _MAX_SHAPE), _MAX_SHAPE)
+    shape = clip_text(_shape(value, _SHAPE_DEPTH, _MAX_SHAPE), _MAX_SHAPE)
     return f"{said}\nIts shape: {shape}\nIts beginning, shortened:\n{_beginning(value, room)}\n{end}"
 
 
@@ -149,13 +149,13 @@ def shown_value(value: Any, most: int | None, json_bytes: int | None = None) -> 
 
 def _size(value: Any, json_bytes: int | None) -> str:
     if isinstance(value, str):
-        return counted(len(value), "character") + " of text"
+        return format_count(len(value), "character") + " of text"
     what = "a value"
     if is_array(value):
-        what = f"an array of {counted(len(value), 'item')}"
+        what = f"an array of {format_count(len(value), 'item')}"
     elif is_mapping(value):
-        what = f"an object with {counted(len(value), 'key')}"
-    return what if json_bytes is None else f"{what}, {counted(json_bytes, 'byte')} of JSON"
+        what = f"an object with {format_count(len(value), 'key')}"
+    return what if json_bytes is None else f"{what}, {format_count(json_bytes, 'byte')} of JSON"
 
 
 def _shape(value: Any, depth: int, most: int) -> str:
@@ -202,7 +202,7 @@ class _Shortened:
         self._room -= 2  # also of what is empty, of which there may be very many
         if isinstance(value, str):
             self._room -= min(len(value), _SHOWN_TEXT)
-            return clipped(value, _SHOWN_TEXT)
+            return clip_text(value, _SHOWN_TEXT)
         if is_array(value):
             return self._array(value, depth) if depth else "..."
         if is_mapping(value):
@@ -226,5 +226,5 @@ class _Shortened:
                 shown["..."] = f"{len(value) - len(shown):,} more"
                 break
             self._room -= min(len(str(key)), _SHOWN_KEY)
-            shown[clipped(str(key), _SHOWN_KEY)] = self.of(one, depth - 1)
+            shown[clip_text(str(key), _SHOWN_KEY)] = self.of(one, depth - 1)
         return shown

@@ -18,7 +18,7 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial, runs_tool
-from ..observe.reporter import CallRecord, Reporter
+from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import CodeModeOptions
 from ..profile import HostErrors
 from ..protocol import events
@@ -408,14 +408,14 @@ class Progress:
     """Tells the invocation how far one call has come."""
 
     feed: Callable[[events.HostEvent], None]
-    reporter: Reporter
+    reporter: InvocationReporter
     id: int
     record: CallRecord
     clock: Clock | None
 
     def shown(self, input_json: str | None) -> None:
         """See `CallProgress.shown`."""
-        self.reporter.call_shown(self.record, input_json)
+        self.reporter.report_shown_input(self.record, input_json)
 
     def asked(self) -> None:
         """See `CallProgress.asked`."""

@@ -94,9 +94,9 @@ def telemetry_listeners(
     """Return what records one invocation; nothing unless enabled. See `codemode.observe.telemetry`."""
     if not options.telemetry.is_enabled:
         return ()
-    from ..observe.telemetry import telemetry_listeners
+    from ..observe.telemetry import create_telemetry_listeners
 
-    return telemetry_listeners(options.telemetry, find_tool, outer_tool, host_errors)
+    return create_telemetry_listeners(options.telemetry, find_tool, outer_tool, host_errors)
 
 
 class OptionalParts(NamedTuple):

@@ -35,7 +35,7 @@ from ..protocol.messages import RequestKind
 from ..protocol.references import MAX_CARRIED_BYTES, ContentRegistry
 from ..records import record
 from ..trace.events import ConsoleEvent
-from ..trace.late_values import held, late
+from ..trace.late_values import get_stored_value, with_lazy_fields
 
 if TYPE_CHECKING:
     from ..observe.call_events import CallRecord
@@ -136,7 +136,7 @@ class RestingRun(Protocol):
 def changed(outcome: RunOutcome, **changes: Any) -> RunOutcome:
     """Return an outcome with other values of some of its fields."""
     fields = {name: getattr(outcome, name) for name in RunOutcome.__match_args__ if name != "trace"}
-    return RunOutcome(**{"trace": held(outcome, "trace"), **fields, **changes})
+    return RunOutcome(**{"trace": get_stored_value(outcome, "trace"), **fields, **changes})
 
 
 @record
@@ -152,7 +152,7 @@ class AtRest:
     output_bytes: int = 0
 
 
-@late("trace")
+@with_lazy_fields("trace")
 @record
 class RunOutcome:
     """What a run came to: by its ``status`` a ``value`` (None for undefined), an ``interrupt`` or an ``error``.

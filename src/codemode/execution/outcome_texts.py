@@ -33,7 +33,7 @@ from ..errors import (
 )
 from ..protocol.call_status import ERROR_STATUSES, format_detached_message, may_have_run
 from ..source.program_input import failed_language_hint
-from ..trace.visible_text import clipped, visible
+from ..trace.visible_text import clip_text, visible
 from .large_results import printed, unreturned_call
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def describe_calls(calls: Iterable[CallSummary], most: int = MAX_DESCRIPTION_CHA
     found = [(beginning, share, group) for (beginning, share), group in zip(_GROUPS, groups, strict=True) if group]
     scale = most / max(1.0, sum(share for _, share, _ in found))
     return [
-        clipped(beginning + _join_calls(group, int(share * scale) - len(beginning)), int(share * scale))
+        clip_text(beginning + _join_calls(group, int(share * scale) - len(beginning)), int(share * scale))
         for beginning, share, group in found
     ]
 
@@ -198,22 +198,22 @@ def _join_calls(calls: Sequence[CallSummary], room: int) -> str:
         if count and used > room:
             break
         count += 1
-    names = list(dict.fromkeys(clipped(call["name"], _MAX_NAME_CHARACTERS) for call in calls[count:]))
+    names = list(dict.fromkeys(clip_text(call["name"], _MAX_NAME_CHARACTERS) for call in calls[count:]))
     others = ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
     return f"{'; '.join(texts[:count])} and {len(calls) - count} more ({visible(others)})"
 
 
 def _describe(call: CallSummary, characters: int) -> str:
     """Return ``name(input) -> result`` or ``name(input): message``, each text of at most so many characters."""
-    text = clipped(call["name"], _MAX_NAME_CHARACTERS)
+    text = clip_text(call["name"], _MAX_NAME_CHARACTERS)
     if (call_input := call.get("input")) is not None:
-        text += f"({clipped(call_input, characters)})"
+        text += f"({clip_text(call_input, characters)})"
     if (result := call.get("result")) is not None:
         key = call.get("kept")
-        text += f" -> {clipped(result, characters if key is None else min(characters, _MAX_KEPT_CHARACTERS))}"
+        text += f" -> {clip_text(result, characters if key is None else min(characters, _MAX_KEPT_CHARACTERS))}"
         text += "" if key is None else f' (the whole: await state.get("{key}"))'
     elif (message := call.get("error")) is not None:
-        text += f": {clipped(' '.join(message.split()), characters)}"
+        text += f": {clip_text(' '.join(message.split()), characters)}"
     return visible(text)
 
 
@@ -328,10 +328,10 @@ def failure_text(error: BaseException, js: str | None, hint: str = "") -> str:
 
 def failure_lines(error: BaseException, js: str | None, hint: str = "") -> str:
     """Return the same without what the program had printed, for who has seen it."""
-    headline = visible(clipped(_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT)
+    headline = visible(clip_text(_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT)
     hint = f"Hint: {hint}" if hint else _hint(error, js or "")
     above = visible("\n".join([headline, *_places(error, js or "")]), keep=_KEPT)
-    above = clipped(above, MAX_CHARACTERS - len(hint) - _MAX_FAILURE_CALLS_CHARACTERS)
+    above = clip_text(above, MAX_CHARACTERS - len(hint) - _MAX_FAILURE_CALLS_CHARACTERS)
     return "\n".join([above, *_calls(error), hint])[:MAX_CHARACTERS]
 
 
@@ -346,7 +346,7 @@ def ended_text(what: str, error: BaseException | None) -> str:
 
     ``what`` is what became of it; after it the calls that are done or may be, at most 2,000 characters in all.
     """
-    what = clipped(visible(what, keep=_KEPT), _MAX_ENDED_CHARACTERS)
+    what = clip_text(visible(what, keep=_KEPT), _MAX_ENDED_CHARACTERS)
     parts = [what] if error is None else [what, *_calls(error, _MAX_ENDED_CHARACTERS - len(what))]
     return "\n".join(parts)[:_MAX_ENDED_CHARACTERS]
 

@@ -16,9 +16,9 @@ from ..errors import CodeModeError, CodeModeSyntaxError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..records import record
-from ..signatures.declarations import call_types, opening
-from ..signatures.described_tool import Renamed
-from ..signatures.literals import fenced
+from ..signatures.declarations import create_call_types, print_opening
+from ..signatures.described_tool import RenamedTool
+from ..signatures.literals import fence_typescript
 from ..tools.catalog import LANGUAGE_NAMES
 from ..tools.tool import Tool
 from ..workers.pool import WorkerPool
@@ -381,7 +381,7 @@ def _rules(shown: Sequence[Any], count: int, saves: bool, import_from: str | Non
         more = f"There are {count - len(shown)} more: " if is_known else ""
         lines.append(f"{more}`await saved.$search(words)` finds saved programs with their declarations.")
     if shown:
-        lines.append(fenced("\n".join(["declare const saved: {", *declarations(shown), "};"])))
+        lines.append(fence_typescript("\n".join(["declare const saved: {", *declarations(shown), "};"])))
     if saves:
         lines.append(
             "`await saved.$save({ name, description, inputSchema, program })` asks a person to keep a program that"
@@ -393,16 +393,16 @@ def _rules(shown: Sequence[Any], count: int, saves: bool, import_from: str | Non
 def declarations(programs: Iterable[Any]) -> list[str]:
     """Return the declarations of stored programs as members of `saved`."""
     tools = [described(one) for one in programs]
-    calls, aliases = call_types(tools)
+    calls, aliases = create_call_types(tools)
     del aliases  # each schema stands alone
-    lines = [f"{opening(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    lines = [f"{print_opening(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
     return ["\n".join(f"  {line}" for line in text.split("\n")) for text in lines]
 
 
-def described(stored: Any) -> Renamed:
+def described(stored: Any) -> RenamedTool:
     """Return a stored program as a tool is described."""
     body = stored.current.body
-    return Renamed(stored.name, body["description"], body["input_schema"], None, (), {})
+    return RenamedTool(stored.name, body["description"], body["input_schema"], None, (), {})
 
 
 def check_saved(name: Any, program: Any, description: Any, input_schema: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError
 from ..host.clock import Clock
 from ..host.threads import LARGE_CHARACTERS, run_check
-from ..observe.reporter import CallRecord, Reporter
+from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ..protocol import events
 from ..protocol.events import CallSettled
@@ -21,7 +21,7 @@ from ..protocol.invocation import Invocation
 from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from ..protocol.messages import AddPausedTime, HostMessage, RunModule, WorkerMessage
 from ..protocol.settings import Settings
-from ..trace.failures import members_of
+from ..trace.failures import group_members
 from ..workers.lease import InvocationSlot
 from .nested_call import FEW_TOOLS, JournaledProgress, NestedCalls, Progress
 
@@ -71,7 +71,7 @@ def forget_tracebacks(error: BaseException) -> None:
             continue
         seen.add(id(one))
         one.__traceback__ = None
-        behind = (one.__cause__, one.__context__, *members_of(one))
+        behind = (one.__cause__, one.__context__, *group_members(one))
         pending += [each for each in behind if each is not None]
 
 
@@ -254,7 +254,7 @@ class Runner:
         machine: Invocation,
         lease: Seat,
         calls: NestedCalls,
-        reporter: Reporter,
+        reporter: InvocationReporter,
         check: ProgramCheck,
         prepare: Preparation | None = None,
         journaling: Journaling | None = None,
@@ -347,7 +347,7 @@ class Runner:
             case events.WriteConsole(level, text):
                 self._write(level, text)
             case events.SendNotice(kind, payload_json):
-                self._reporter.notice(kind, payload_json)
+                self._reporter.report_guest_message(kind, payload_json)
             case events.ReportReplay(entry):
                 self._replayed(entry)
             case _:
@@ -372,7 +372,7 @@ class Runner:
             self._lease.release()
 
     def _write(self, level: str, text: str) -> None:
-        self._reporter.console_written(level, text)
+        self._reporter.report_console_line(level, text)
 
     def _perform_resting(self, effect: events.SuspensionEffect) -> None:
         """Do nothing: no other programs than those that may rest have such effects."""
@@ -487,7 +487,7 @@ class Runner:
         self._lease.slot.make_current()
         clock = None
         try:
-            record = self._reporter.call_started(entry)
+            record = self._reporter.report_call_start(entry)
             policy = self._calls.options.execution_policy
             timeout_ms = policy.tool_timeout_ms
             if entry.kind != "tool":
@@ -534,9 +534,9 @@ class Runner:
             return
         is_hidden = record.is_input_hidden and isinstance(settled.outcome, Rejected)
         displayed_input_json = record.displayed_input_json if is_hidden else settled.displayed_input_json
-        more = settled.error, displayed_input_json, self._reporter.measure(record)
+        more = settled.error, displayed_input_json, self._reporter.measure_call(record)
         settled = self._machine.admit(events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more))
-        self._reporter.call_ended(record, settled.outcome, settled.error)
+        self._reporter.report_call_end(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.append(settled.error)
             if len(self._errors) > _WITH_TRACEBACKS:  # the first has been logged by now, or told to a hook
@@ -575,4 +575,4 @@ class Runner:
         if entry.kind in ("catalog", "timer", "state") or outcome is None or isinstance(outcome, Waiting):
             return
         error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None
-        self._reporter.call_ended(self._reporter.call_started(entry, replayed=True), outcome, error)
+        self._reporter.report_call_end(self._reporter.report_call_start(entry, replayed=True), outcome, error)

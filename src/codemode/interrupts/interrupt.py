@@ -15,7 +15,7 @@ from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting, parse_
 from ..protocol.messages import SourceLocation
 from ..records import record
 from ..trace.events import INTERRUPT_TYPE
-from ..trace.failures import members_of
+from ..trace.failures import group_members
 
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
@@ -249,7 +249,7 @@ def find_interrupt_request(error: BaseException) -> InterruptRequested | None:
     """Return the pause in what a tool raised; task groups wrap it into exception groups."""
     if isinstance(error, InterruptRequested):
         return error
-    return next((request for inner in members_of(error) if (request := find_interrupt_request(inner))), None)
+    return next((request for inner in group_members(error) if (request := find_interrupt_request(inner))), None)
 
 
 def list_pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:

@@ -20,7 +20,7 @@ from ..trace.events import (
     RefusalEvent,
 )
 from ..trace.trace import Trace
-from .reporter import InOrder
+from .reporter import SerialListener
 
 _MAX_NAME_CHARACTERS = 128
 
@@ -40,14 +40,14 @@ def audit_log(
 
     ``lifecycle`` are hooks of your own: they hear everything too, each before the log does.
     """
-    own, audit = Lifecycle.of(lifecycle), _Audit(sink)
-    hooks: dict[str, Any] = {one.name: getattr(own, one.name) for one in fields(own)}
-    for name in _HEARD:
-        hooks[name] = audit.hear if hooks[name] is None else _Both(hooks[name], audit.hear)
+    own_hooks, recorder = Lifecycle.of(lifecycle), _AuditRecorder(sink)
+    hooks: dict[str, Any] = {hook_field.name: getattr(own_hooks, hook_field.name) for hook_field in fields(own_hooks)}
+    for name in _AUDITED_HOOKS:
+        hooks[name] = recorder.on_event if hooks[name] is None else _HookPair(hooks[name], recorder.on_event)
     return Lifecycle(**hooks)
 
 
-_HEARD = (
+_AUDITED_HOOKS = (
     "on_invocation_start",
     "on_nested_tool_call",
     "on_nested_tool_result",
@@ -57,91 +57,100 @@ _HEARD = (
 )
 
 
-class _Audit:
+class _AuditRecorder:
     def __init__(self, sink: Callable[[dict[str, Any]], Any]) -> None:
-        self._sink = InOrder(sink)
-        self._invoked: dict[str, str | None] = {}  # the tool, by invocation that is one call of the model's own
+        self._sink = SerialListener(sink)
+        self._direct_calls: dict[str, str | None] = {}  # the tool, by invocation that is one call of the model's own
 
-    def hear(self, event: Event) -> Awaitable[None] | None:
-        record = self._record(event)
+    def on_event(self, event: Event) -> Awaitable[None] | None:
+        record = self._create_record(event)
         if record is None:
             return None
         ids = {"invocationId": event.invocation_id, "outerToolCallId": event.outer_tool_call_id}
-        known = {key: value for key, value in record.items() if value is not None}
-        return self._sink({"event": known.pop("event"), "at": now_ms(), **ids, **known})
+        fields_with_values = {key: value for key, value in record.items() if value is not None}
+        return self._sink({"event": fields_with_values.pop("event"), "at": now_ms(), **ids, **fields_with_values})
 
-    def _record(self, event: Event) -> dict[str, Any] | None:
+    def _create_record(self, event: Event) -> dict[str, Any] | None:
         match event:
             case InvocationStarted():
-                return self._started(event)
+                return self._start_record(event)
             case NestedToolResultEvent():
-                return None if event.replayed else _call_ended(event)
+                return None if event.replayed else _call_ended_record(event)
             case NestedToolCallEvent():
-                return self._called(event)
+                return self._call_started_record(event)
             case CatalogEvent():
-                ended = {"durationMs": event.duration_ms, "results": event.result_count, "code": _code(event.error)}
-                return {"event": event.operation, **ended}
+                result_fields = {
+                    "durationMs": event.duration_ms,
+                    "results": event.result_count,
+                    "code": _error_code(event.error),
+                }
+                return {"event": event.operation, **result_fields}
             case RefusalEvent():
-                return _refused(event)
+                return _refusal_record(event)
             case Trace():
-                return self._ended(event)
+                return self._execution_ended_record(event)
             case _:
                 return None
 
-    def _started(self, event: InvocationStarted) -> dict[str, Any] | None:
+    def _start_record(self, event: InvocationStarted) -> dict[str, Any] | None:
         if event.source == "invoke":
-            self._invoked[event.invocation_id] = None
+            self._direct_calls[event.invocation_id] = None
             return None
         script = {"scriptSha256": event.source_sha256, "scriptBytes": event.source_bytes}
         return {"event": "execution_started", **script, "resumed": event.resumed or None}
 
-    def _called(self, event: NestedToolCallEvent) -> dict[str, Any] | None:
-        if event.invocation_id in self._invoked:
-            self._invoked[event.invocation_id] = _clipped(event.tool_name)
-        how = "resumed" if event.resumed else "started"
-        return None if event.replayed else {"event": f"call_{how}", **_call(event)}
+    def _call_started_record(self, event: NestedToolCallEvent) -> dict[str, Any] | None:
+        if event.invocation_id in self._direct_calls:
+            self._direct_calls[event.invocation_id] = _clip_name(event.tool_name)
+        verb = "resumed" if event.resumed else "started"
+        return None if event.replayed else {"event": f"call_{verb}", **_call_fields(event)}
 
-    def _ended(self, trace: Trace) -> dict[str, Any]:
-        ended = {"durationMs": trace.duration_ms, "code": _code(trace.error)}
-        if trace.invocation_id in self._invoked:
+    def _execution_ended_record(self, trace: Trace) -> dict[str, Any]:
+        result_fields = {"durationMs": trace.duration_ms, "code": _error_code(trace.error)}
+        if trace.invocation_id in self._direct_calls:
             is_paused = trace.status == "interrupted" or None
-            return {"event": "invoke", "toolName": self._invoked.pop(trace.invocation_id), **ended, "paused": is_paused}
+            return {
+                "event": "invoke",
+                "toolName": self._direct_calls.pop(trace.invocation_id),
+                **result_fields,
+                "paused": is_paused,
+            }
         if isinstance(trace.error, CodeModeTimeoutError) and "call" not in trace.error.details:
-            return {"event": "execution_timed_out", **ended}
+            return {"event": "execution_timed_out", **result_fields}
         outcome = {"completed": "succeeded", "interrupted": "paused"}.get(trace.status, "failed")
-        return {"event": f"execution_{outcome}", **ended}
+        return {"event": f"execution_{outcome}", **result_fields}
 
 
-def _call(event: NestedToolCallEvent) -> dict[str, Any]:
-    return {"toolName": _clipped(event.tool_name), "callId": event.tool_call_id}
+def _call_fields(event: NestedToolCallEvent) -> dict[str, Any]:
+    return {"toolName": _clip_name(event.tool_name), "callId": event.tool_call_id}
 
 
-def _call_ended(event: NestedToolResultEvent) -> dict[str, Any]:
+def _call_ended_record(event: NestedToolResultEvent) -> dict[str, Any]:
     outcome = {"fulfilled": "succeeded", "interrupted": "paused"}.get(event.status, "failed")
-    code = event.told_error["code"] if event.told_error is not None else _code(event.error)
-    return {"event": f"call_{outcome}", **_call(event), "durationMs": event.duration_ms, "code": code}
+    code = event.told_error["code"] if event.told_error is not None else _error_code(event.error)
+    return {"event": f"call_{outcome}", **_call_fields(event), "durationMs": event.duration_ms, "code": code}
 
 
-def _refused(event: RefusalEvent) -> dict[str, Any]:
-    kinds = sorted({str(one.get("kind")) for one in event.violations}) or None
-    name = None if event.tool_name is None else _clipped(event.tool_name)
+def _refusal_record(event: RefusalEvent) -> dict[str, Any]:
+    kinds = sorted({str(violation.get("kind")) for violation in event.violations}) or None
+    name = None if event.tool_name is None else _clip_name(event.tool_name)
     if event.reason in ("limit", "validation"):
         return {"event": "call_failed", "toolName": name, "code": event.code}
     return {"event": event.reason, "toolName": name, "callId": event.tool_call_id, "kinds": kinds}
 
 
-def _code(error: BaseException | None) -> str | None:
+def _error_code(error: BaseException | None) -> str | None:
     if error is None:
         return None
     return error.code if isinstance(error, CodeModeError) else type(error).__name__
 
 
-def _clipped(name: str) -> str:
+def _clip_name(name: str) -> str:
     # A name that is no tool's is a text of the program's own.
     return name[:_MAX_NAME_CHARACTERS]
 
 
-class _Both:
+class _HookPair:
     """Two hooks for one: what the first one does or raises keeps nothing from the second."""
 
     def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> None:
@@ -150,25 +159,25 @@ class _Both:
 
     def __call__(self, event: Event) -> Awaitable[None] | None:
         pending: list[Awaitable[Any]] = []
-        failed: BaseException | None = None
+        first_error: BaseException | None = None
         for hook in (self._first, self._second):
             try:
-                told = hook(event)
+                hook_result = hook(event)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - raised again, once both have heard of the event
-                failed = failed or error
+                first_error = first_error or error
             else:
-                pending += [told] if inspect.isawaitable(told) else []
+                pending += [hook_result] if inspect.isawaitable(hook_result) else []
         if pending:
-            return _all(pending, failed)
-        if failed is not None:
-            raise failed
+            return _wait_for_all(pending, first_error)
+        if first_error is not None:
+            raise first_error
         return None
 
 
-async def _all(pending: list[Awaitable[Any]], failed: BaseException | None) -> None:
-    tasks = [asyncio.ensure_future(one) for one in pending]
+async def _wait_for_all(pending: list[Awaitable[Any]], first_error: BaseException | None) -> None:
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in pending]
     try:
         await asyncio.wait(tasks)
     finally:
@@ -176,5 +185,5 @@ async def _all(pending: list[Awaitable[Any]], failed: BaseException | None) -> N
             task.cancel()
     for task in tasks:
         task.result()
-    if failed is not None:
-        raise failed
+    if first_error is not None:
+        raise first_error

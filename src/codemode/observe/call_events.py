@@ -26,9 +26,9 @@ from ..trace.events import (
     NestedToolResultEvent,
     RefusalEvent,
 )
-from ..trace.late_values import Late
+from ..trace.late_values import LazyValue
 
-_PIECE_CHARACTERS = 1 << 16
+_CHUNK_CHARACTERS = 1 << 16
 
 
 class SourceMeasure(NamedTuple):
@@ -38,30 +38,30 @@ class SourceMeasure(NamedTuple):
     source_sha256: str | None
 
 
-def measured(text: str, *, hashes: bool) -> SourceMeasure:
+def measure_source(text: str, *, hashes: bool) -> SourceMeasure:
     """Measure a text, however long it is: in pieces, each of them some steps."""
     if not hashes:
         return SourceMeasure(utf8_length(text), None)
     size, digest = 0, hashlib.sha256()
-    for start in range(0, len(text), _PIECE_CHARACTERS):
-        piece = text[start : start + _PIECE_CHARACTERS].encode("utf-8", "backslashreplace")
-        size += len(piece)
-        digest.update(piece)
+    for start in range(0, len(text), _CHUNK_CHARACTERS):
+        chunk = text[start : start + _CHUNK_CHARACTERS].encode("utf-8", "backslashreplace")
+        size += len(chunk)
+        digest.update(chunk)
     return SourceMeasure(size, digest.hexdigest())
 
 
-Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
-Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
+CallEvent: TypeAlias = NestedToolCallEvent | FetchRequestEvent
+ResultEvent: TypeAlias = NestedToolResultEvent | FetchResultEvent
 
-_SEARCHES = ("$search", "searchTools", "search")  # all other questions are about what there is
+_SEARCH_NAMES = ("$search", "searchTools", "search")  # all other questions are about what there is
 
 # As the kernel and the host write them. A body behind that may be long, and is nobody's business here; a longer
 # URL or method than this is refused, and shown in part.
 _CHARACTER = r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])'
 _URL = re.compile(rf'\{{"url":"({_CHARACTER}{{0,{MAX_URL_CHARACTERS}}}+)')
 _METHOD = re.compile(rf'","method":"({_CHARACTER}{{0,{MAX_URL_CHARACTERS}}}+)')
-_METHOD_BEHIND = re.compile(rf"(?<!\\){_METHOD.pattern}")
-_ANSWERED = re.compile(r'\{"status":([0-9]{1,9})[,}]')
+_METHOD_AFTER_LONG_URL = re.compile(rf"(?<!\\){_METHOD.pattern}")
+_RESPONSE_STATUS = re.compile(r'\{"status":([0-9]{1,9})[,}]')
 
 
 @dataclass(slots=True)
@@ -78,9 +78,9 @@ class CallRecord:
     completed_at_ms: float = 0.0
     outcome: Outcome | None = None
     error: BaseException | None = None
-    ended: Result | None = None
-    asked: dict[str, Any] | None = None
-    is_told: bool = False
+    result_event: ResultEvent | None = None
+    fetch_fields: dict[str, Any] | None = None
+    is_reported: bool = False
     is_input_hidden: bool = False
     displayed_input_json: str | None = None
 
@@ -101,57 +101,57 @@ class CallRecord:
         return self.displayed_input_json if self.is_input_hidden else self.entry.input_json
 
     @property
-    def input_bytes(self) -> int | Late:
+    def input_bytes(self) -> int | LazyValue:
         """How long that text is as the program would have to write it."""
         if self.is_input_hidden:
-            return Late(json_length, self.displayed_input_json or "")
+            return LazyValue(json_length, self.displayed_input_json or "")
         entry = self.entry
         if entry.sidecar is not None:
-            return Late(_issued_bytes, entry)
+            return LazyValue(_issued_bytes, entry)
         return entry.input_bytes or utf8_length(entry.input_json or "")
 
     @property
     def input(self) -> Any:
         """The input, as far as it may be seen, to be read later."""
         if self.entry.sidecar is not None and not self.is_input_hidden:
-            return Late(_issued, self.entry)
-        return _read_later(self.input_json)
+            return LazyValue(_issued_value, self.entry)
+        return _decode_lazily(self.input_json)
 
 
-def started_event(record: CallRecord, ids: Mapping[str, Any]) -> Call:
+def started_event(record: CallRecord, ids: Mapping[str, Any]) -> CallEvent:
     """Return the event of a call that begins."""
-    entry, common = record.entry, _common(record, ids)
+    entry, common = record.entry, _common_fields(record, ids)
     if entry.kind == "fetch":
-        return FetchRequestEvent(**common, **_asked(record))
-    return NestedToolCallEvent(**common, **_called(record))
+        return FetchRequestEvent(**common, **_fetch_request_fields(record))
+    return NestedToolCallEvent(**common, **_call_fields(record))
 
 
-def result_event(record: CallRecord, ids: Mapping[str, Any]) -> Result:
+def result_event(record: CallRecord, ids: Mapping[str, Any]) -> ResultEvent:
     """Return the event of a call that has ended."""
     entry, outcome = record.entry, record.outcome
     text = outcome.value_json if isinstance(outcome, Fulfilled) else None
     common: dict[str, Any] = {
-        **_common(record, ids),
+        **_common_fields(record, ids),
         "status": record.status,
         "completed_at_ms": record.completed_at_ms,
         "duration_ms": record.duration_ms,
-        "output_bytes": None if text is None else Late(json_length, text),
+        "output_bytes": None if text is None else LazyValue(json_length, text),
         "error": record.error,
     }
     if entry.kind == "fetch":
-        return FetchResultEvent(**common, **_asked(record), http_status=_http_status(text))
-    common |= _called(record) | {"told_error": _told_error(outcome)}
+        return FetchResultEvent(**common, **_fetch_request_fields(record), http_status=_http_status(text))
+    common |= _call_fields(record) | {"told_error": _create_reported_error(outcome)}
     if not isinstance(outcome, Waiting):
-        return NestedToolResultEvent(**common, output=_read_later(text))
+        return NestedToolResultEvent(**common, output=_decode_lazily(text))
     return NestedToolResultEvent(
         **common,
-        interrupt=_read_later(outcome.payload_json),
+        interrupt=_decode_lazily(outcome.payload_json),
         interrupt_id=outcome.interrupt_id,
-        shown_input=_read_later(outcome.input_json),
+        shown_input=_decode_lazily(outcome.input_json),
     )
 
 
-def _common(record: CallRecord, ids: Mapping[str, Any]) -> dict[str, Any]:
+def _common_fields(record: CallRecord, ids: Mapping[str, Any]) -> dict[str, Any]:
     entry = record.entry
     return {
         **ids,
@@ -166,9 +166,9 @@ def catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
     """Return the event of a question that a program has asked the catalog."""
     return CatalogEvent(
         **ids,
-        operation="search" if record.entry.name in _SEARCHES else "describe",
+        operation="search" if record.entry.name in _SEARCH_NAMES else "describe",
         source="script",
-        asked=_read_later(record.entry.input_json),
+        asked=_decode_lazily(record.entry.input_json),
         started_at_ms=record.started_at_ms,
         duration_ms=record.completed_at_ms - record.started_at_ms,
         error=record.error,
@@ -177,9 +177,15 @@ def catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
 
 def message_event(kind: NoticeKind, payload_json: str, ids: Mapping[str, Any]) -> GuestMessageEvent:
     """Return the event of what a program has said to whoever listens."""
-    said = mapping_or_empty(_readable(payload_json))
-    texts = {name: said[name] for name in ("level", "message", "event") if isinstance(said.get(name), str)}
-    return GuestMessageEvent(**ids, kind=kind, **texts, metadata=said.get("metadata"), payload=said.get("payload"))
+    payload_fields = mapping_or_empty(_decode_or_none_if_invalid(payload_json))
+    texts = {
+        name: payload_fields[name]
+        for name in ("level", "message", "event")
+        if isinstance(payload_fields.get(name), str)
+    }
+    return GuestMessageEvent(
+        **ids, kind=kind, **texts, metadata=payload_fields.get("metadata"), payload=payload_fields.get("payload")
+    )
 
 
 def refusal_event(
@@ -193,8 +199,8 @@ def refusal_event(
     if record is not None:
         if error.reason not in ("self_reference", "access_denied"):
             return None
-        called: dict[str, Any] = {"tool_name": record.entry.name, "tool_call_id": record.entry.tool_call_id}
-        return RefusalEvent(**ids, reason=error.reason, **called)
+        call_fields: dict[str, Any] = {"tool_name": record.entry.name, "tool_call_id": record.entry.tool_call_id}
+        return RefusalEvent(**ids, reason=error.reason, **call_fields)
     if error.reason not in ("self_reference", "access_denied", "limit", "validation"):
         return None
     if error.details.get("ran") is not False:
@@ -204,13 +210,13 @@ def refusal_event(
     return RefusalEvent(**ids, reason=error.reason, tool_name=name, code=call.get("code"))
 
 
-def _told_error(outcome: Outcome | None) -> Late | None:
-    return Late(error_as_read, outcome) if isinstance(outcome, Rejected) else None
+def _create_reported_error(outcome: Outcome | None) -> LazyValue | None:
+    return LazyValue(to_guest_error_fields, outcome) if isinstance(outcome, Rejected) else None
 
 
-def error_as_read(outcome: Rejected) -> dict[str, str]:
+def to_guest_error_fields(outcome: Rejected) -> dict[str, str]:
     """Return name, message and code of an error as a program reads it."""
-    fields = mapping_or_empty(_read(outcome.fields_json))
+    fields = mapping_or_empty(_decode_or_none(outcome.fields_json))
     return {
         "name": outcome.name if outcome.fields_json is None else str(fields.get("class", "Error")),
         "message": str(fields.get("message", outcome.message)),
@@ -218,51 +224,51 @@ def error_as_read(outcome: Rejected) -> dict[str, str]:
     }
 
 
-def _called(record: CallRecord) -> dict[str, Any]:
+def _call_fields(record: CallRecord) -> dict[str, Any]:
     return {
         "resumed": not record.replayed and is_waiting_for_answer(record.entry),
         "tool_name": record.entry.name,
         "tool_call_id": record.entry.tool_call_id or "",
         "input": record.input,
-        **_place_told(record.entry),
+        **_location_fields(record.entry),
     }
 
 
-def _place_told(entry: LedgerEntry) -> dict[str, Any]:
-    place = entry.location
-    return {"program": place[2], "line": place[0]} if place is not None and len(place) == 3 else {}
+def _location_fields(entry: LedgerEntry) -> dict[str, Any]:
+    location = entry.location
+    return {"program": location[2], "line": location[0]} if location is not None and len(location) == 3 else {}
 
 
-def _asked(record: CallRecord) -> dict[str, Any]:
-    if record.asked is None:
+def _fetch_request_fields(record: CallRecord) -> dict[str, Any]:
+    if record.fetch_fields is None:
         text = record.entry.input_json or ""
         url = _URL.match(text)
-        method = url and (_METHOD.match(text, url.end()) or _METHOD_BEHIND.search(text, url.end()))
-        record.asked = {"url": _text(url), "method": _text(method).upper()}
-    return record.asked
+        method = url and (_METHOD.match(text, url.end()) or _METHOD_AFTER_LONG_URL.search(text, url.end()))
+        record.fetch_fields = {"url": _decode_json_text(url), "method": _decode_json_text(method).upper()}
+    return record.fetch_fields
 
 
-def _text(found: re.Match[str] | None) -> str:
+def _decode_json_text(match: re.Match[str] | None) -> str:
     try:
-        return "" if found is None else well_formed(json.loads(f'"{found[1]}"'))
+        return "" if match is None else well_formed(json.loads(f'"{match[1]}"'))
     except ValueError:  # a worker that is no longer ours may write anything
         return ""
 
 
 def _http_status(text: str | None) -> int | None:
-    found = _ANSWERED.match(text or "")
-    return None if found is None else int(found[1])
+    match = _RESPONSE_STATUS.match(text or "")
+    return None if match is None else int(match[1])
 
 
-def _read_later(text: str | None) -> Any:
-    return None if text is None else Late(_readable, text)
+def _decode_lazily(text: str | None) -> Any:
+    return None if text is None else LazyValue(_decode_or_none_if_invalid, text)
 
 
-def _read(text: str | None) -> Any:
-    return None if text is None else _readable(text)
+def _decode_or_none(text: str | None) -> Any:
+    return None if text is None else _decode_or_none_if_invalid(text)
 
 
-def _issued(entry: LedgerEntry) -> Any:
+def _issued_value(entry: LedgerEntry) -> Any:
     try:
         return entry.decode_full_input()
     except (ValueError, CodeModeError):  # a call that is refused for just that
@@ -276,7 +282,7 @@ def _issued_bytes(entry: LedgerEntry) -> int:
         return utf8_length(entry.input_json or "")
 
 
-def _readable(text: str) -> Any:
+def _decode_or_none_if_invalid(text: str) -> Any:
     try:
         return decode_json(text)
     except ValueError:

@@ -16,11 +16,11 @@ from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import CodeModeOptions, Telemetry
 from ..trace.events import CatalogEvent, Event, GuestMessageEvent, NestedToolCallEvent, NestedToolResultEvent
-from .call_events import measured
-from .reporter import Hooks, InOrder
+from .call_events import measure_source
+from .reporter import HookDispatcher, SerialListener
 
 
-class Notifications:
+class NotificationListener:
     """Tells ``notify``, sync or async, of every call of a tool and of what a program says; a listener of one run.
 
     ``{"type": "tool_call_start", "toolName", "input", "callId"}``, ``{"type": "tool_call_end", "toolName", "callId",
@@ -33,63 +33,63 @@ class Notifications:
     name: ClassVar[str] = "notify"
 
     def __init__(self, notify: Callable[[dict[str, Any]], Any]) -> None:
-        self._notify = InOrder(notify)
-        self._turn = asyncio.Lock()  # who waits for it goes on in the order of coming
-        self._reading = 0
+        self._notify = SerialListener(notify)
+        self._order_lock = asyncio.Lock()  # who waits for it goes on in the order of coming
+        self._pending_reads = 0
 
     def __call__(self, event: Event) -> Awaitable[None] | None:
         """Hear an event."""
-        large = isinstance(event, NestedToolCallEvent) and event.input_bytes >= LARGE_CHARACTERS
-        if large or self._reading:
-            self._reading += 1
-            return self._told_in_turn(event)
-        told = notification(event)
-        return None if told is None else self._notify(told)
+        is_large = isinstance(event, NestedToolCallEvent) and event.input_bytes >= LARGE_CHARACTERS
+        if is_large or self._pending_reads:
+            self._pending_reads += 1
+            return self._notify_in_order(event)
+        message = create_notification(event)
+        return None if message is None else self._notify(message)
 
-    async def _told_in_turn(self, event: Event) -> None:
+    async def _notify_in_order(self, event: Event) -> None:
         """Tell of an event whose input is read in a thread, or that comes after such a one."""
         try:
-            async with self._turn:
-                told = await run_check(LARGE_CHARACTERS, partial(notification, event))
-                pending = None if told is None else self._notify(told)
+            async with self._order_lock:
+                message = await run_check(LARGE_CHARACTERS, partial(create_notification, event))
+                pending = None if message is None else self._notify(message)
         finally:
-            self._reading -= 1
+            self._pending_reads -= 1
         if pending is not None:
             await pending
 
 
-def notification(event: Event) -> dict[str, Any] | None:
+def create_notification(event: Event) -> dict[str, Any] | None:
     """Return what a client is told of an event; None: nothing."""
     match event:
         case NestedToolResultEvent():
-            return None if event.replayed or event.status == "interrupted" else _ended(event)
+            return None if event.replayed or event.status == "interrupted" else _call_end_message(event)
         case NestedToolCallEvent():
-            return None if event.replayed or event.resumed else _begun(event)
+            return None if event.replayed or event.resumed else _call_start_message(event)
         case GuestMessageEvent(kind="log"):
-            said = {"level": event.level, "message": event.message, "metadata": event.metadata}
-            return {"type": "log", **said}
+            log_fields = {"level": event.level, "message": event.message, "metadata": event.metadata}
+            return {"type": "log", **log_fields}
         case GuestMessageEvent():
             return {"type": "notify", "event": event.event, "payload": event.payload}
         case _:
             return None
 
 
-def _begun(event: NestedToolCallEvent) -> dict[str, Any]:
+def _call_start_message(event: NestedToolCallEvent) -> dict[str, Any]:
     call = {"toolName": event.tool_name, "input": event.input, "callId": event.tool_call_id}
     return {"type": "tool_call_start", **call}
 
 
-def _ended(event: NestedToolResultEvent) -> dict[str, Any]:
-    told: dict[str, Any] = {"type": "tool_call_end", "toolName": event.tool_name, "callId": event.tool_call_id}
-    told |= {"status": "ok" if event.status == "fulfilled" else "error", "durationMs": event.duration_ms}
+def _call_end_message(event: NestedToolResultEvent) -> dict[str, Any]:
+    message: dict[str, Any] = {"type": "tool_call_end", "toolName": event.tool_name, "callId": event.tool_call_id}
+    message |= {"status": "ok" if event.status == "fulfilled" else "error", "durationMs": event.duration_ms}
     error = event.told_error
     if error is None and isinstance(event.error, CodeModeError):
         error = dict(zip(("name", "message", "code"), guest_view(event.error)[:3], strict=True))
-    return told if error is None else {**told, "error": dict(error)}
+    return message if error is None else {**message, "error": dict(error)}
 
 
 @contextmanager
-def meta_span(options: Telemetry, name: str, tool_call_id: str | None = None) -> Generator[None]:
+def record_meta_tool_span(options: Telemetry, name: str, tool_call_id: str | None = None) -> Generator[None]:
     """Do something within a span ``execute_tool <name>``, as an execution has one; nothing unless enabled."""
     if not options.is_enabled:
         yield
@@ -120,13 +120,15 @@ class CatalogQuestion:
         self._options = options
         self._name = name
         self._operation: Literal["search", "describe"] = operation
-        self._ids = _ids(tool_call_id)
+        self._ids = _create_ids(tool_call_id)
         self._span = ExitStack()
 
     async def __aenter__(self) -> Self:
         """Begin."""
         self._started_at_ms, self._started = now_ms(), perf_counter()
-        self._span.enter_context(meta_span(self._options.telemetry, self._name, self._ids["outer_tool_call_id"]))
+        self._span.enter_context(
+            record_meta_tool_span(self._options.telemetry, self._name, self._ids["outer_tool_call_id"])
+        )
         return self
 
     async def __aexit__(
@@ -144,10 +146,10 @@ class CatalogQuestion:
             result_count=self.result_count,
             error=error,
         )
-        await _tell(self._options, event)
+        await _report_event(self._options, event)
 
 
-async def tell_unbegun(
+async def report_failed_start(
     options: CodeModeOptions,
     listeners: tuple[Callable[[Event], Any], ...],
     script: str | None,
@@ -155,23 +157,23 @@ async def tell_unbegun(
     error: CodeModeError,
 ) -> None:
     """Tell of a run that ended before it began; its error gets the trace. ``script`` None: it was to be one call."""
-    from .reporter import Reporter
+    from .reporter import InvocationReporter
 
-    reporter = Reporter(options.lifecycle, **_ids(tool_call_id), listeners=listeners)
+    reporter = InvocationReporter(options.lifecycle, **_create_ids(tool_call_id), listeners=listeners)
     if not reporter.is_watched:
         return
-    size = await run_check(len(script or ""), partial(measured, script or "", hashes=script is not None))
-    reporter.started(size, source="invoke" if script is None else "script")
-    error.trace = await reporter.ended(error=error)
+    size = await run_check(len(script or ""), partial(measure_source, script or "", hashes=script is not None))
+    reporter.report_start(size, source="invoke" if script is None else "script")
+    error.trace = await reporter.report_end(error=error)
 
 
-async def _tell(options: CodeModeOptions, event: Event) -> None:
+async def _report_event(options: CodeModeOptions, event: Event) -> None:
     if options.lifecycle.has_hooks:
-        hooks = Hooks(options.lifecycle)
-        hooks.tell(event)
+        hooks = HookDispatcher(options.lifecycle)
+        hooks.dispatch(event)
         await hooks.finish()
 
 
-def _ids(tool_call_id: str | None) -> dict[str, Any]:
-    made = "code-mode-" + secrets.token_hex(8)
-    return {"invocation_id": made, "outer_tool_call_id": tool_call_id or made}
+def _create_ids(tool_call_id: str | None) -> dict[str, Any]:
+    generated_id = "code-mode-" + secrets.token_hex(8)
+    return {"invocation_id": generated_id, "outer_tool_call_id": tool_call_id or generated_id}

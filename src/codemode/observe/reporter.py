@@ -33,15 +33,15 @@ from ..trace.events import (
     RefusalEvent,
     WorkerTaken,
 )
-from ..trace.failures import TOOLS, log_failure
-from ..trace.late_values import Late
+from ..trace.failures import TOOLS_LOGGER, log_failure
+from ..trace.late_values import LazyValue
 from ..trace.trace import Trace
 from .call_events import (
     CallRecord,
-    Result,
+    ResultEvent,
     SourceMeasure,
     catalog_event,
-    measured,
+    measure_source,
     message_event,
     refusal_event,
     result_event,
@@ -49,7 +49,7 @@ from .call_events import (
 )
 
 
-class InOrder:
+class SerialListener:
     """Calls a function with one value after another: an async one has ended with the last before it begins the next.
 
     Each event loop has an order of its own.
@@ -65,27 +65,27 @@ class InOrder:
         if not inspect.isawaitable(pending):
             return None
         loop = asyncio.get_running_loop()
-        before, done = self._last.get(loop), loop.create_future()
-        self._last[loop] = done
-        return self._after(before, pending, done)
+        previous, finished = self._last.get(loop), loop.create_future()
+        self._last[loop] = finished
+        return self._call_after(previous, pending, finished)
 
-    async def _after(
-        self, before: asyncio.Future[None] | None, pending: Awaitable[Any], done: asyncio.Future[None]
+    async def _call_after(
+        self, previous: asyncio.Future[None] | None, pending: Awaitable[Any], finished: asyncio.Future[None]
     ) -> None:
         try:
-            if before is not None:
-                await asyncio.shield(before)
+            if previous is not None:
+                await asyncio.shield(previous)
             await pending
         finally:
             if inspect.iscoroutine(pending):
                 pending.close()  # one that never began would warn of it
-            done.set_result(None)
-            loop = done.get_loop()
-            if self._last.get(loop) is done:
+            finished.set_result(None)
+            loop = finished.get_loop()
+            if self._last.get(loop) is finished:
                 del self._last[loop]  # which it knows, so that neither would ever go
 
 
-HEARING: ContextVar[Callable[[Any], Any] | None] = ContextVar("codemode_hearing", default=None)
+AMBIENT_LISTENER: ContextVar[Callable[[Any], Any] | None] = ContextVar("codemode_hearing", default=None)
 """Who hears of an invocation that begins here."""
 
 
@@ -96,15 +96,15 @@ def add_event_listener(listener: Callable[[Any], Any]) -> Generator[None]:
     It is called on the loop of each; what it raises changes nothing. Whoever is called in turn, such as a tool that
     runs programs of its own, begins here too: the first event, an `InvocationStarted`, says whose the others are.
     """
-    token = HEARING.set(listener)
+    token = AMBIENT_LISTENER.set(listener)
     try:
         yield
     finally:
-        HEARING.reset(token)
+        AMBIENT_LISTENER.reset(token)
 
 
 _GRACE_SECONDS = 5.0
-_HOOKS: dict[type[Event], str] = {
+_HOOK_BY_EVENT: dict[type[Event], str] = {
     InvocationStarted: "on_invocation_start",
     CatalogEvent: "on_catalog",
     GuestMessageEvent: "on_guest_message",
@@ -119,7 +119,7 @@ _HOOKS: dict[type[Event], str] = {
 }
 
 
-class Hooks:
+class HookDispatcher:
     """Calls sync hooks at once and async ones as tasks. What they raise is reported, no more.
 
     ``seconds`` is how long they have kept the event loop.
@@ -130,18 +130,18 @@ class Hooks:
         self._tasks: set[asyncio.Task[None]] = set()
         self.seconds = 0.0
 
-    def hears(self, event: type[Event]) -> bool:
+    def has_hook(self, event: type[Event]) -> bool:
         """Tell whether there is a hook for such events."""
-        return getattr(self._lifecycle, _HOOKS[event]) is not None
+        return getattr(self._lifecycle, _HOOK_BY_EVENT[event]) is not None
 
-    def tell(self, event: Event) -> None:
+    def dispatch(self, event: Event) -> None:
         """Call the hook for this event, if there is one."""
-        name = _HOOKS.get(type(event))
+        name = _HOOK_BY_EVENT.get(type(event))
         hook = None if name is None else getattr(self._lifecycle, name)
         if name is not None and hook is not None:
-            self.call(hook, event, name)
+            self.call_hook(hook, event, name)
 
-    def call(self, hook: Callable[[Any], Any], event: Event, name: str) -> None:
+    def call_hook(self, hook: Callable[[Any], Any], event: Event, name: str) -> None:
         """Call a hook with an event."""
         started = time.perf_counter()
         try:
@@ -149,10 +149,10 @@ class Hooks:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a hook must never change the invocation it watches
-            self._report(error, event, name)
+            self._report_hook_error(error, event, name)
         else:
             if inspect.isawaitable(pending):
-                self._start(self._awaited(pending, event, name))
+                self._start(self._await_hook(pending, event, name))
         self.seconds += time.perf_counter() - started
 
     async def finish(self) -> None:
@@ -168,14 +168,14 @@ class Hooks:
             for task in self._tasks:
                 task.cancel()
 
-    async def _awaited(self, pending: Any, event: Event, name: str) -> None:
+    async def _await_hook(self, pending: Any, event: Event, name: str) -> None:
         try:
             await pending
         except BaseException as error:  # noqa: BLE001 - as above; out of a task, SystemExit would end the whole loop
-            _raise_own_end(error)
-            self._report(error, event, name)
+            _raise_if_task_ends(error)
+            self._report_hook_error(error, event, name)
 
-    def _report(self, error: BaseException, event: Event, name: str) -> None:
+    def _report_hook_error(self, error: BaseException, event: Event, name: str) -> None:
         report = self._lifecycle.on_hook_error
         if report is None:
             return
@@ -186,7 +186,7 @@ class Hooks:
         except BaseException:  # noqa: BLE001 - nobody is left to tell
             return
         if inspect.isawaitable(pending):
-            self._start(_swallowed(pending))
+            self._start(_ignore_failure(pending))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -194,14 +194,14 @@ class Hooks:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _swallowed(pending: Any) -> None:
+async def _ignore_failure(pending: Any) -> None:
     try:
         await pending
     except BaseException as error:  # noqa: BLE001 - nobody is left to tell
-        _raise_own_end(error)
+        _raise_if_task_ends(error)
 
 
-def _raise_own_end(error: BaseException) -> None:
+def _raise_if_task_ends(error: BaseException) -> None:
     """Raise what ends this very task. A cancellation of something inside the hook is the hook's own failure."""
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
@@ -216,20 +216,20 @@ _FETCH = logging.getLogger("codemode.fetch")
 
 def log_call_failure(kind: str, name: str, call_id: str, error: BaseException | None) -> None:
     """Log what a program was not told of a failed call, with its traceback. ``kind`` is that of the request."""
-    raised = hidden_failure(error)
+    raised = find_hidden_failure(error)
     if raised is None:
         return
     if kind == "fetch":
         log_failure(_FETCH, "request %s: %s", (call_id, error), raised)
     elif isinstance(error, CodeModeError) and error.details.get("origin") == "decision":
-        log_failure(TOOLS, "no decision about a call of tool %r (%s)", (name, call_id), raised)
+        log_failure(TOOLS_LOGGER, "no decision about a call of tool %r (%s)", (name, call_id), raised)
     elif isinstance(error, CodeModeError) and error.details.get("origin") == "pipeline":
-        log_failure(TOOLS, "the pipeline failed for a call of tool %r (%s)", (name, call_id), raised)
+        log_failure(TOOLS_LOGGER, "the pipeline failed for a call of tool %r (%s)", (name, call_id), raised)
     else:
-        log_failure(TOOLS, "tool %r failed (%s)", (name, call_id), raised)
+        log_failure(TOOLS_LOGGER, "tool %r failed (%s)", (name, call_id), raised)
 
 
-def hidden_failure(error: BaseException | None) -> BaseException | None:
+def find_hidden_failure(error: BaseException | None) -> BaseException | None:
     """Return what was raised behind an error that does not say it, or None for an error that says it all."""
     if error is None:
         return None
@@ -238,14 +238,14 @@ def hidden_failure(error: BaseException | None) -> BaseException | None:
     return error if error.__cause__ is not None else None
 
 
-_BEGINNINGS: dict[str, type[Event]] = {"tool": NestedToolCallEvent}
-_ENDINGS: dict[str, type[Event]] = {"tool": NestedToolResultEvent}
-_WITHOUT_START = ("catalog", "state")  # of which nobody hears that they begin; of state nobody hears at all
+_START_EVENT_BY_KIND: dict[str, type[Event]] = {"tool": NestedToolCallEvent}
+_END_EVENT_BY_KIND: dict[str, type[Event]] = {"tool": NestedToolResultEvent}
+_KINDS_WITHOUT_START_EVENT = ("catalog", "state")  # of which nobody hears that they begin; of state nobody hears at all
 Listener: TypeAlias = Callable[[Event], Any]
 """Hears every event, as hooks do. Its ``name`` is what ``on_hook_error`` reads when it fails."""
 
 
-class Reporter:
+class InvocationReporter:
     """Hands the events of one invocation to its listeners and keeps what its trace needs.
 
     The events of a call come in the task that performs it, so that a listener can set context variables for it. Events
@@ -265,117 +265,121 @@ class Reporter:
         hides_inputs: bool = False,
         kinds: tuple[str | None, str | None] = (None, None),
     ) -> None:
-        self.hooks = Hooks(lifecycle)
-        listener = HEARING.get()
+        self.hooks = HookDispatcher(lifecycle)
+        listener = AMBIENT_LISTENER.get()
         self._listeners = listeners if listener is None else (*listeners, listener)
         self._hides_inputs = hides_inputs
         self.is_watched = bool(self._listeners) or lifecycle.has_hooks
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
-        self._kinds = kinds
+        self._tool_kinds = kinds
         # Wall-clock milliseconds that never run backwards.
         self._started_at_ms = float(now_ms())
         self._offset_ms = self._started_at_ms - time.perf_counter() * 1000
         self._source_bytes = 0
-        self._open: dict[int, CallRecord] = {}
+        self._open_calls: dict[int, CallRecord] = {}
         self.calls: list[CallRecord] = []
         """The calls of tools and fetches that have ended, in the order in which they did."""
         self.console: list[ConsoleEvent] = []
         self.notes: tuple[str, ...] = ()  # on the program as a whole
 
-    def started(
+    def report_start(
         self, text: str | SourceMeasure, *, source: Literal["script", "invoke"] = "script", resumed: bool = False
     ) -> None:
         """Tell that the run of this program, or of one that was measured before, begins."""
-        if not self.is_watched or not (self._listeners or self.hooks.hears(InvocationStarted)):
+        if not self.is_watched or not (self._listeners or self.hooks.has_hook(InvocationStarted)):
             self._source_bytes = utf8_length(text) if isinstance(text, str) else text.source_bytes
             return
         if isinstance(text, str):
             # Of a direct call there is no program but its input.
-            text = measured(text, hashes=source == "script")
+            text = measure_source(text, hashes=source == "script")
         self._source_bytes = text.source_bytes
-        told = {**text._asdict(), **_kinds_told(self._kinds)}
+        told = {**text._asdict(), **_kind_fields(self._tool_kinds)}
         self._emit(InvocationStarted(**self._ids, **told, source=source, resumed=resumed))
 
-    def worker_taken(self) -> None:
+    def report_worker(self) -> None:
         """Tell that there is a worker for it."""
         if self._listeners:
             self._emit(WorkerTaken(**self._ids, wait_ms=self._now_ms() - self._started_at_ms))
 
-    def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
+    def report_call_start(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
         """Tell that the program called a tool or asked for a URL. Of a question to the catalog only the end is told."""
         record = CallRecord(entry, self._offset_ms + time.perf_counter() * 1000, replayed=replayed)
-        self._open[entry.id] = record
+        self._open_calls[entry.id] = record
         if self._hides_inputs and entry.kind == "tool":
             record.is_input_hidden, record.displayed_input_json = True, get_displayed_input_json(entry)
-        if self.is_watched and entry.kind not in _WITHOUT_START and (not record.is_input_hidden or replayed):
-            self._tell_start(record)
+        if (
+            self.is_watched
+            and entry.kind not in _KINDS_WITHOUT_START_EVENT
+            and (not record.is_input_hidden or replayed)
+        ):
+            self._report_call_start_event(record)
         return record
 
-    def call_shown(self, record: CallRecord, input_json: str | None) -> None:
+    def report_shown_input(self, record: CallRecord, input_json: str | None) -> None:
         """Take what may be seen of the input of a call that was not told of yet, and tell of it."""
-        if record.is_input_hidden and not record.is_told and record.entry.id in self._open:
+        if record.is_input_hidden and not record.is_reported and record.entry.id in self._open_calls:
             record.displayed_input_json = input_json
-            self._tell_start(record)
+            self._report_call_start_event(record)
 
-    def measure(self, record: CallRecord) -> int:
+    def measure_call(self, record: CallRecord) -> int:
         """Note that a call has just ended, and return how many microseconds it took."""
         record.completed_at_ms = self._offset_ms + time.perf_counter() * 1000
         return max(round((record.completed_at_ms - record.started_at_ms) * 1000), 0)
 
-    def call_ended(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
+    def report_call_end(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
         """Tell how that call ended. Once the invocation has ended only the log hears of a failure."""
         entry = record.entry
-        if error is not None and not record.replayed and entry.kind != "catalog" and not self._hears_end_of(entry):
+        if error is not None and not record.replayed and entry.kind != "catalog" and not self._has_hook_for_end(entry):
             log_call_failure(entry.kind, entry.name, entry.tool_call_id or str(entry.id), error)
-        self._close(record, outcome, error)
+        self._close_call(record, outcome, error)
 
-    def still_waiting(self, entry: LedgerEntry) -> None:
+    def report_still_waiting(self, entry: LedgerEntry) -> None:
         """Tell of a call that was waiting before and still does, unless this run made it again."""
         if entry.outcome is not None and entry.id not in {record.entry.id for record in self.calls}:
-            self.call_ended(self.call_started(entry, replayed=True), entry.outcome, None)
+            self.report_call_end(self.report_call_start(entry, replayed=True), entry.outcome, None)
 
-    def console_written(self, level: str, text: str) -> None:
+    def report_console_line(self, level: str, text: str) -> None:
         """Tell about a line of console output."""
         event = ConsoleEvent(**self._ids, level=level, text=text, written_at_ms=self._now_ms())
         self.console.append(event)
         self._emit(event)
 
-    def notice(self, kind: NoticeKind, payload_json: str) -> None:
+    def report_guest_message(self, kind: NoticeKind, payload_json: str) -> None:
         """Tell of what the program says to whoever listens: a JSON object with the fields of `GuestMessageEvent`."""
         if self.is_watched:
             self._emit(message_event(kind, payload_json, self._ids))
 
-    def interrupted(self, interrupt: Any) -> None:
+    def report_interrupt(self, interrupt: Any) -> None:
         """Tell that the invocation paused."""
         self._emit(InterruptEvent(**self._ids, interrupt=interrupt))
 
-    async def ended(
+    async def report_end(
         self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
     ) -> Trace:
         """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
-        trace = _trace(*self._closed(result_bytes), error=error, interrupted_by=interrupted_by)
+        trace = _create_trace(*self._close_calls(result_bytes), error=error, interrupted_by=interrupted_by)
         if self.is_watched:
             if error is not None:
-                self._tell_refusal(error, None)
+                self._report_refusal(error, None)
             self._emit(trace)
             await self.hooks.finish()
         return trace
 
-    def ended_unheard(self, result_bytes: int | None) -> Late:
+    def create_lazy_trace(self, result_bytes: int | None) -> LazyValue:
         """Return what makes the trace of an invocation that has come to a result, and of which nobody listens."""
-        return Late(_trace, *self._closed(result_bytes))
+        return LazyValue(_create_trace, *self._close_calls(result_bytes))
 
     def _now_ms(self) -> float:
         return self._offset_ms + time.perf_counter() * 1000
 
-    def _closed(self, result_bytes: int | None) -> tuple[Any, ...]:
+    def _close_calls(self, result_bytes: int | None) -> tuple[Any, ...]:
         """Close what is open, and return what a trace is made of."""
-        for record in list(self._open.values()):
-            self._close(record, None, CodeModeAbortedError("the invocation ended before this call did"))
+        for record in list(self._open_calls.values()):
+            self._close_call(record, None, CodeModeAbortedError("the invocation ended before this call did"))
         times = (self._started_at_ms, self._now_ms())
         return (
             self._ids,
-            self._kinds,
+            self._tool_kinds,
             *times,
             tuple(self.calls),
             tuple(self.console),
@@ -384,55 +388,57 @@ class Reporter:
             self.notes,
         )
 
-    def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
-        if self._open.pop(record.entry.id, None) is None:
+    def _close_call(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
+        if self._open_calls.pop(record.entry.id, None) is None:
             return
         record.completed_at_ms = record.completed_at_ms or self._now_ms()
         record.outcome, record.error = outcome, error
-        if record.entry.kind in _WITHOUT_START:
+        if record.entry.kind in _KINDS_WITHOUT_START_EVENT:
             if self.is_watched and record.entry.kind == "catalog":
                 self._emit(catalog_event(record, self._ids))
             return
         self.calls.append(record)
         if not self.is_watched:
             return
-        if record.is_told:
-            self._tell_end(record)
+        if record.is_reported:
+            self._report_call_end_event(record)
         else:
             # Whoever is told sets context variables between start and end, and this may be the task of somebody else.
-            copy_context().run(self._tell_whole, record)
+            copy_context().run(self._report_whole_call, record)
 
-    def _hears_end_of(self, entry: LedgerEntry) -> bool:
-        return entry.id in self._open and self.hooks.hears(_ENDINGS.get(entry.kind, FetchResultEvent))
+    def _has_hook_for_end(self, entry: LedgerEntry) -> bool:
+        return entry.id in self._open_calls and self.hooks.has_hook(
+            _END_EVENT_BY_KIND.get(entry.kind, FetchResultEvent)
+        )
 
-    def _tell_start(self, record: CallRecord) -> None:
-        record.is_told = True
-        event = _BEGINNINGS.get(record.entry.kind, FetchRequestEvent)
-        if self.is_watched and (self._listeners or self.hooks.hears(event)):
+    def _report_call_start_event(self, record: CallRecord) -> None:
+        record.is_reported = True
+        event = _START_EVENT_BY_KIND.get(record.entry.kind, FetchRequestEvent)
+        if self.is_watched and (self._listeners or self.hooks.has_hook(event)):
             self._emit(started_event(record, self._ids))
 
-    def _tell_end(self, record: CallRecord) -> None:
-        if self._listeners or self.hooks.hears(_ENDINGS.get(record.entry.kind, FetchResultEvent)):
-            self._emit(_result(record, self._ids))
+    def _report_call_end_event(self, record: CallRecord) -> None:
+        if self._listeners or self.hooks.has_hook(_END_EVENT_BY_KIND.get(record.entry.kind, FetchResultEvent)):
+            self._emit(_get_result_event(record, self._ids))
         if record.error is not None and not record.replayed:
-            self._tell_refusal(record.error, record)
+            self._report_refusal(record.error, record)
 
-    def _tell_whole(self, record: CallRecord) -> None:
-        self._tell_start(record)
-        self._tell_end(record)
+    def _report_whole_call(self, record: CallRecord) -> None:
+        self._report_call_start_event(record)
+        self._report_call_end_event(record)
 
-    def _tell_refusal(self, error: BaseException, record: CallRecord | None) -> None:
+    def _report_refusal(self, error: BaseException, record: CallRecord | None) -> None:
         refusal = refusal_event(error, record, self._ids)
         if refusal is not None:
             self._emit(refusal)
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
-            self.hooks.call(listener, event, getattr(listener, "name", "telemetry"))
-        self.hooks.tell(event)
+            self.hooks.call_hook(listener, event, getattr(listener, "name", "telemetry"))
+        self.hooks.dispatch(event)
 
 
-def _trace(
+def _create_trace(
     ids: dict[str, str],
     kinds: tuple[str | None, str | None],
     started_at_ms: float,
@@ -445,15 +451,15 @@ def _trace(
     error: BaseException | None = None,
     interrupted_by: Any = None,
 ) -> Trace:
-    ended: Any = Late(_results, records, ids)
+    result_events: Any = LazyValue(_create_result_events, records, ids)
     return Trace(
         **ids,
-        **_kinds_told(kinds),
+        **_kind_fields(kinds),
         status="failed" if error is not None else "interrupted" if interrupted_by is not None else "completed",
         started_at_ms=started_at_ms,
         completed_at_ms=completed_at_ms,
         duration_ms=completed_at_ms - started_at_ms,
-        bridge_requests=ended,
+        bridge_requests=result_events,
         console=console,
         source_bytes=source_bytes,
         result_bytes=result_bytes,
@@ -463,15 +469,15 @@ def _trace(
     )
 
 
-def _kinds_told(kinds: tuple[str | None, str | None]) -> dict[str, Any]:
+def _kind_fields(kinds: tuple[str | None, str | None]) -> dict[str, Any]:
     return {"tool_kind": kinds[0], "tool_input_kind": kinds[1]}
 
 
-def _results(records: tuple[CallRecord, ...], ids: dict[str, str]) -> tuple[Result, ...]:
-    return tuple(_result(record, ids) for record in records)
+def _create_result_events(records: tuple[CallRecord, ...], ids: dict[str, str]) -> tuple[ResultEvent, ...]:
+    return tuple(_get_result_event(record, ids) for record in records)
 
 
-def _result(record: CallRecord, ids: dict[str, str]) -> Result:
-    if record.ended is None:
-        record.ended = result_event(record, ids)
-    return record.ended
+def _get_result_event(record: CallRecord, ids: dict[str, str]) -> ResultEvent:
+    if record.result_event is None:
+        record.result_event = result_event(record, ids)
+    return record.result_event

@@ -17,25 +17,29 @@ from ..errors import CodeModeError
 from .recorded_names import SCOPE, Attributes, package_version
 
 _PREFIX = "code_mode.gateway."
-_PASSED_ON = ("traceparent", "tracestate", "baggage")
+_PROPAGATED_HEADERS = ("traceparent", "tracestate", "baggage")
 
 
 @contextmanager
 def request_span(
-    name: str, attributes: Attributes, *, said: Mapping[str, str], brought: Mapping[str, str]
+    name: str, attributes: Attributes, *, request_carrier: Mapping[str, str], transport_carrier: Mapping[str, str]
 ) -> Generator[Any]:
     """Record what is done within as the answer to a request, and give its span for `record_failure`.
 
-    Its parent is the one that the request ``said``, else the current span, else that which its transport ``brought``:
+    Its parent comes from ``request_carrier``, else it is the current span, else it comes from ``transport_carrier``:
     mappings with ``traceparent`` and ``tracestate``. What is done within is below it, and so are requests to others,
     whether or not anybody records.
     """
-    trace, propagate = _loaded("trace"), _loaded("propagate")
+    trace, propagate = _get_loaded_module("trace"), _get_loaded_module("propagate")
     if trace is None or propagate is None:
         yield None
         return
     parent = None
-    for carrier in (said,) if trace.get_current_span().get_span_context().is_valid else (said, brought):
+    for carrier in (
+        (request_carrier,)
+        if trace.get_current_span().get_span_context().is_valid
+        else (request_carrier, transport_carrier)
+    ):
         context = propagate.extract(carrier)
         if trace.get_current_span(context).get_span_context().is_valid:
             parent = context
@@ -54,26 +58,26 @@ def request_span(
 
 def record_failure(span: Any, kind: str) -> None:
     """Record on the span of a request the kind of its failure: a code, or the name of a class."""
-    trace = _loaded("trace")
+    trace = _get_loaded_module("trace")
     if span is not None and trace is not None:
         span.set_attribute("error.type", kind)
         span.set_status(trace.Status(trace.StatusCode.ERROR))
 
 
-def passed_on() -> dict[str, str]:
+def propagation_headers() -> dict[str, str]:
     """Return the headers with which a request to another host names the current span as its parent."""
-    propagate = _loaded("propagate")
+    propagate = _get_loaded_module("propagate")
     if propagate is None:
         return {}
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
-    return {name: carrier[name] for name in _PASSED_ON if name in carrier} if carrier else carrier
+    return {name: carrier[name] for name in _PROPAGATED_HEADERS if name in carrier} if carrier else carrier
 
 
 @contextmanager
-def in_no_trace() -> Generator[None]:
+def detach_trace() -> Generator[None]:
     """Let tasks that begin within belong to no trace."""
-    context = _loaded("context")
+    context = _get_loaded_module("context")
     if context is None:
         yield
         return
@@ -84,101 +88,101 @@ def in_no_trace() -> Generator[None]:
         context.detach(token)
 
 
-def is_recorded() -> bool:
+def is_telemetry_recorded() -> bool:
     """Tell whether this process has somebody who records spans or metrics; without, all would be for nobody."""
-    trace, metrics = _loaded("trace"), _loaded("metrics")
+    trace, metrics = _get_loaded_module("trace"), _get_loaded_module("metrics")
     if trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return True
     # Its stand-in for a provider that nobody has set has no public name.
     return metrics is not None and not type(metrics.get_meter_provider()).__name__.startswith("_Proxy")
 
 
-def call_ended(outer_id: str, ended: str, seconds: float, codes: list[str]) -> str | None:
+def record_call_end(outer_id: str, outcome: str, seconds: float, codes: list[str]) -> str | None:
     """Record how a call of the gateway's tool has ended: ``answered``, ``input_required`` or the name of a class.
 
     Returns the id of its trace, 32 hexadecimal digits; None where there is none.
     """
-    trace, trace_id = _loaded("trace"), None
+    trace, trace_id = _get_loaded_module("trace"), None
     if trace is not None:
         span = trace.get_current_span()
         context = span.get_span_context()
         trace_id = f"{context.trace_id:032x}" if context.is_valid else None
         span.set_attribute("code_mode.outer_tool_call_id", outer_id)
-        span.set_attribute("code_mode.ended", ended)
+        span.set_attribute("code_mode.ended", outcome)
         if codes:
             span.set_attribute("code_mode.codes", codes)
-    if (made := _instruments()) is not None:
-        attributes: Attributes = {"code_mode.ended": ended, "code_mode.waiting": "WAITING_FOR_APPROVAL" in codes}
-        made["call.duration"].record(seconds, attributes)
+    if (instruments := _get_instruments()) is not None:
+        attributes: Attributes = {"code_mode.ended": outcome, "code_mode.waiting": "WAITING_FOR_APPROVAL" in codes}
+        instruments["call.duration"].record(seconds, attributes)
     return trace_id
 
 
 @contextmanager
-def inner_call(server: str) -> Generator[None]:
+def measure_inner_call(server: str) -> Generator[None]:
     """Measure the call of a tool of a server."""
-    began, attributes = time.monotonic(), Attributes({"code_mode.server": server})
+    started_at, attributes = time.monotonic(), Attributes({"code_mode.server": server})
     try:
         yield
     except BaseException as error:
         attributes["error.type"] = error.code if isinstance(error, CodeModeError) else type(error).__name__
         raise
     finally:
-        if (made := _instruments()) is not None:
-            made["inner_call.duration"].record(time.monotonic() - began, attributes)
+        if (instruments := _get_instruments()) is not None:
+            instruments["inner_call.duration"].record(time.monotonic() - started_at, attributes)
 
 
-def server_started(server: str, *, is_ready: bool, is_again: bool) -> None:
+def record_server_start(server: str, *, is_ready: bool, is_restart: bool) -> None:
     """Count a start of a server, by whether it succeeded and whether there was one before."""
     attributes: Attributes = {
         "code_mode.server": server,
         "code_mode.status": "ready" if is_ready else "failed",
-        "code_mode.restart": is_again,
+        "code_mode.restart": is_restart,
     }
-    _add("server.starts", 1, attributes)
+    _add_to_counter("server.starts", 1, attributes)
 
 
-def approvals_asked(way: str, calls: int) -> None:
+def count_requested_approvals(channel: str, calls: int) -> None:
     """Count inner calls that people are asked about, by the way: ``retry``, ``session`` or ``store``."""
-    _add("approvals.asked", calls, {"code_mode.way": way})
+    _add_to_counter("approvals.asked", calls, {"code_mode.way": channel})
 
 
 @contextmanager
-def approvals_waiting(way: str, calls: int) -> Generator[None]:
+def count_waiting_approvals(channel: str, calls: int) -> Generator[None]:
     """Count the inner calls for which a request waits for people, while it does."""
-    attributes: Attributes = {"code_mode.way": way}
-    _add("approvals.waiting", calls, attributes)
+    attributes: Attributes = {"code_mode.way": channel}
+    _add_to_counter("approvals.waiting", calls, attributes)
     try:
         yield
     finally:
-        _add("approvals.waiting", -calls, attributes)
+        _add_to_counter("approvals.waiting", -calls, attributes)
 
 
-def _add(name: str, by: int, attributes: Attributes) -> None:
-    if (made := _instruments()) is not None:
-        made[name].add(by, attributes)
+def _add_to_counter(name: str, amount: int, attributes: Attributes) -> None:
+    if (instruments := _get_instruments()) is not None:
+        instruments[name].add(amount, attributes)
 
 
-_made: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+_instruments_by_provider: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
-def _loaded(name: str) -> Any:
+def _get_loaded_module(name: str) -> Any:
     """Return a module of OpenTelemetry; None where nobody has imported it, so that nobody records by it."""
     module = sys.modules.get(f"opentelemetry.{name}")
     # What another thread is importing at this moment has not all its names yet.
-    is_begun = getattr(getattr(module, "__spec__", None), "_initializing", False)
-    return None if is_begun else module
+    is_initializing = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if is_initializing else module
 
 
-def _instruments() -> dict[str, Any] | None:
+def _get_instruments() -> dict[str, Any] | None:
     """Return the instruments of the provider that is set, made once."""
-    metrics = _loaded("metrics")
+    metrics = _get_loaded_module("metrics")
     if metrics is None:
         return None
     provider = metrics.get_meter_provider()
-    made = _made.get(provider)
-    if made is None:
+    instruments = _instruments_by_provider.get(provider)
+    if instruments is None:
         meter = provider.get_meter(SCOPE, package_version())
-        made = _made[provider] = {
+        instruments = _instruments_by_provider[provider] = {
             "call.duration": meter.create_histogram(f"{_PREFIX}call.duration", "s", "How long calls of the tool take"),
             "inner_call.duration": meter.create_histogram(
                 f"{_PREFIX}inner_call.duration", "s", "How long calls of servers take"
@@ -189,4 +193,4 @@ def _instruments() -> dict[str, Any] | None:
                 f"{_PREFIX}approvals.waiting", "{call}", "Calls that a request waits with for people"
             ),
         }
-    return made
+    return instruments

@@ -38,7 +38,7 @@ from ..trace.events import (
     NestedToolResultEvent,
     WorkerTaken,
 )
-from ..trace.late_values import Late, held
+from ..trace.late_values import LazyValue, get_stored_value
 from ..trace.trace import Trace
 from .recorded_names import SCOPE, Attributes, package_version
 
@@ -55,7 +55,7 @@ _HOST_CODES = (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR)
 _MAX_RECORDED_CHARACTERS = 8_000
 _MAX_COMPOSED_BYTES = 256_000
 # Errors whose message is this library's own wording and holds nothing of a program, an input or an output.
-_OWN_WORDING = (
+_ERRORS_WITH_OWN_MESSAGE = (
     CodeModeAbortedError,
     CodeModeBridgeLimitError,
     CodeModeConcurrencyError,
@@ -65,15 +65,15 @@ _OWN_WORDING = (
 )
 
 
-def telemetry_listeners(
-    options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, told: HostErrors
+def create_telemetry_listeners(
+    options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrors
 ) -> tuple[Callable[[Event], None], ...]:
     """Return what records one invocation; nothing unless enabled.
 
     ``find_tool`` returns None for a name that is no tool's. Raises `ValueError` when OpenTelemetry is not installed.
     """
     require_opentelemetry(options)
-    return (_Recorder(options, find_tool, outer_tool, told),) if options.is_enabled else ()
+    return (_TelemetryRecorder(options, find_tool, outer_tool, host_errors),) if options.is_enabled else ()
 
 
 def require_opentelemetry(options: Telemetry) -> None:
@@ -90,7 +90,7 @@ def require_opentelemetry(options: Telemetry) -> None:
         ) from error
 
 
-def surface_counts(options: Telemetry) -> Callable[[str, int, Attributes], None] | None:
+def create_surface_counter(options: Telemetry) -> Callable[[str, int, Attributes], None] | None:
     """Return what adds to a counter of a surface, by its name after ``code_mode.``; None unless enabled.
 
     Raises `ValueError` when OpenTelemetry is not installed.
@@ -98,16 +98,16 @@ def surface_counts(options: Telemetry) -> Callable[[str, int, Attributes], None]
     require_opentelemetry(options)
     if not options.is_enabled:
         return None
-    instruments = _instruments(options.meter)
+    instruments = _get_instruments(options.meter)
     meter: Meter = options.meter or instruments.meter
-    counters = instruments.of_surfaces
+    counters = instruments.surface_counters
 
-    def count(name: str, by: int, attributes: Attributes) -> None:
+    def count(name: str, amount: int, attributes: Attributes) -> None:
         counter = counters.get(name)
         if counter is None:  # what there is of something now may be less than it was
-            made = meter.create_up_down_counter if name.endswith(".current") else meter.create_counter
-            counter = counters[name] = made(f"code_mode.{name.removesuffix('.current')}")
-        counter.add(by, attributes)
+            create_counter = meter.create_up_down_counter if name.endswith(".current") else meter.create_counter
+            counter = counters[name] = create_counter(f"code_mode.{name.removesuffix('.current')}")
+        counter.add(amount, attributes)
 
     return count
 
@@ -118,7 +118,7 @@ def tool_span(options: Telemetry, name: str, tool_call_id: str | None) -> Genera
     from opentelemetry import trace
 
     tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(SCOPE, package_version())
-    attributes = {**_tool_attributes(name, tool_call_id or ""), **_metadata(options.metadata)}
+    attributes = {**_tool_attributes(name, tool_call_id or ""), **_metadata_attributes(options.metadata)}
     if options.function_id is not None:
         attributes["code_mode.function_id"] = options.function_id
     span = tracer.start_span(f"execute_tool {name}", attributes=attributes)
@@ -133,31 +133,33 @@ def tool_span(options: Telemetry, name: str, tool_call_id: str | None) -> Genera
         span.end()
 
 
-class _Recorder:
+class _TelemetryRecorder:
     """Records one invocation as spans and metrics."""
 
-    def __init__(self, options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, told: HostErrors) -> None:
+    def __init__(
+        self, options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrors
+    ) -> None:
         from opentelemetry import context, trace
 
         self._outer_tool = outer_tool
-        self._records_raised = told.in_spans and options.record_inputs and options.record_outputs
+        self._records_host_errors = host_errors.in_spans and options.record_inputs and options.record_outputs
         self._options = options
         self._find_tool = find_tool
         self._context, self._trace = context, trace
         self._tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(SCOPE, package_version())
-        self._instruments = _instruments(options.meter)
-        self._outer: otel_trace.Span = trace.INVALID_SPAN
+        self._instruments = _get_instruments(options.meter)
+        self._outer_span: otel_trace.Span = trace.INVALID_SPAN
         self._has_worker = False
-        self._open: dict[int, tuple[otel_trace.Span, Token[otel_context.Context] | None]] = {}
+        self._open_spans: dict[int, tuple[otel_trace.Span, Token[otel_context.Context] | None]] = {}
 
     def __call__(self, event: Event) -> None:
         match event:
             case NestedToolResultEvent() | FetchResultEvent():
-                self._call_ended(event)
+                self._on_call_end(event)
             case NestedToolCallEvent() | FetchRequestEvent():
-                self._call_started(event)
+                self._on_call_start(event)
             case InvocationStarted():
-                self._started(event)
+                self._on_invocation_start(event)
             case WorkerTaken():
                 self._has_worker = True
                 self._instruments.workers_in_use.add(1)
@@ -165,18 +167,18 @@ class _Recorder:
             case InterruptEvent():
                 self._instruments.interrupts.add(1)
                 count = len(event.interrupt.requests)
-                self._outer.add_event("code_mode.interrupt", {"code_mode.pending_request_count": count})
+                self._outer_span.add_event("code_mode.interrupt", {"code_mode.pending_request_count": count})
             case Trace():
-                self._ended(event)
+                self._on_invocation_end(event)
             case _:
                 pass
 
-    def _started(self, event: InvocationStarted) -> None:
+    def _on_invocation_start(self, event: InvocationStarted) -> None:
         attributes: Attributes = {
             **_tool_attributes(self._outer_tool, event.outer_tool_call_id),
             "code_mode.invocation_id": event.invocation_id,
             "code_mode.outer_tool_call_id": event.outer_tool_call_id,
-            **_metadata(self._options.metadata),
+            **_metadata_attributes(self._options.metadata),
         }
         if self._options.function_id is not None:
             attributes["code_mode.function_id"] = self._options.function_id
@@ -186,12 +188,12 @@ class _Recorder:
             attributes["toolInputKind"] = event.tool_input_kind
         if self._options.record_inputs:
             attributes["code_mode.source_bytes"] = event.source_bytes
-        self._outer = self._tracer.start_span(f"execute_tool {self._outer_tool}", attributes=attributes)
+        self._outer_span = self._tracer.start_span(f"execute_tool {self._outer_tool}", attributes=attributes)
 
-    def _call_started(self, call: Call) -> None:
-        name, attributes = self._described(call)
+    def _on_call_start(self, call: Call) -> None:
+        name, attributes = self._describe_call(call)
         if self._options.record_arguments and self._options.record_inputs and "gen_ai.tool.name" in attributes:
-            attributes |= _recorded("gen_ai.tool.call.arguments", call, "input")
+            attributes |= _payload_attribute("gen_ai.tool.call.arguments", call, "input")
         attributes |= {
             "code_mode.invocation_id": call.invocation_id,
             "code_mode.bridge_index": call.bridge_index,
@@ -199,13 +201,13 @@ class _Recorder:
         }
         if self._options.record_inputs:
             attributes["code_mode.input_bytes"] = call.input_bytes
-        parent = self._trace.set_span_in_context(self._outer)
+        parent = self._trace.set_span_in_context(self._outer_span)
         span = self._tracer.start_span(name, context=parent, attributes=attributes)
         # Events of a call come in the task that performs it: what the tool itself records becomes part of this span.
         token = None if call.replayed else self._context.attach(self._trace.set_span_in_context(span))
-        self._open[call.bridge_index] = (span, token)
+        self._open_spans[call.bridge_index] = (span, token)
 
-    def _described(self, call: Call) -> tuple[str, Attributes]:
+    def _describe_call(self, call: Call) -> tuple[str, Attributes]:
         if isinstance(call, FetchRequestEvent):
             method = call.method if call.method in _HTTP_METHODS else "_OTHER"
             attributes: Attributes = {"code_mode.kind": "fetch", "http.request.method": method}
@@ -215,8 +217,8 @@ class _Recorder:
         attributes = {"code_mode.kind": "tool", **_tool_attributes(call.tool_name, call.tool_call_id)}
         return f"execute_tool {call.tool_name}", attributes
 
-    def _call_ended(self, result: Result) -> None:
-        span, token = self._open.pop(result.bridge_index)
+    def _on_call_end(self, result: Result) -> None:
+        span, token = self._open_spans.pop(result.bridge_index)
         if token is not None and result.status != "aborted":  # an aborted call ends outside of its task
             self._context.detach(token)
         kind = "fetch" if isinstance(result, FetchResultEvent) else "tool"
@@ -224,41 +226,41 @@ class _Recorder:
         if self._options.record_outputs and result.output_bytes is not None:
             span.set_attribute("code_mode.output_bytes", result.output_bytes)
             if self._options.record_arguments and isinstance(result, NestedToolResultEvent):
-                span.set_attributes(_recorded("gen_ai.tool.call.result", result, "output"))
+                span.set_attributes(_payload_attribute("gen_ai.tool.call.result", result, "output"))
         if isinstance(result, FetchResultEvent):
-            self._add_http(span, result)
+            self._add_http_attributes(span, result)
         if result.error is not None:
-            self._failed(span, result.error)
+            self._record_failure(span, result.error)
         span.end()
         self._instruments.bridge_requests.add(
             1, {"code_mode.kind": kind, "code_mode.status": result.status, "code_mode.replayed": result.replayed}
         )
 
-    def _add_http(self, span: otel_trace.Span, result: FetchResultEvent) -> None:
+    def _add_http_attributes(self, span: otel_trace.Span, result: FetchResultEvent) -> None:
         if result.http_status is None:
             return
         # The request was made, so that the policy has allowed its host.
         span.set_attribute("http.response.status_code", result.http_status)
-        span.set_attribute("server.address", _host(result.url))
+        span.set_attribute("server.address", _host_of_url(result.url))
 
-    def _ended(self, trace: Trace) -> None:
+    def _on_invocation_end(self, trace: Trace) -> None:
         attributes: Attributes = {"code_mode.status": trace.status}
         if trace.error is not None:
             attributes["error.type"] = _error_type(trace.error)
         if self._has_worker:
             self._instruments.workers_in_use.add(-1)
         self._instruments.duration.record(trace.duration_ms / 1000, attributes)
-        span = self._outer
+        span = self._outer_span
         span.set_attributes(attributes)
         span.set_attribute("code_mode.bridge_request_count", len(trace.bridge_requests))
         if self._options.record_outputs and trace.result_bytes is not None:
             span.set_attribute("code_mode.result_bytes", trace.result_bytes)
         if trace.error is not None:
-            self._failed(span, trace.error)
+            self._record_failure(span, trace.error)
         span.end()
 
-    def _failed(self, span: otel_trace.Span, error: BaseException) -> None:
-        message = str(error) if isinstance(error, _OWN_WORDING) else None
+    def _record_failure(self, span: otel_trace.Span, error: BaseException) -> None:
+        message = str(error) if isinstance(error, _ERRORS_WITH_OWN_MESSAGE) else None
         span.set_attribute("error.type", _error_type(error))
         span.set_attribute("code_mode.error.name", type(error).__name__)
         if isinstance(error, CodeModeError):
@@ -266,14 +268,14 @@ class _Recorder:
         if message is not None:
             span.set_attribute("code_mode.error.message", message)
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, message))
-        host_error = _host_error(error)
-        if host_error is not None and self._records_raised:
+        host_error = _get_host_error(error)
+        if host_error is not None and self._records_host_errors:
             span.record_exception(host_error)
         else:
             span.add_event("exception", {"exception.type": type(host_error or error).__qualname__})
 
 
-class _Instruments:
+class _MetricInstruments:
     """The metrics of one meter. ``is_given``: it is a caller's own, and not kept here."""
 
     def __init__(self, meter: Meter, *, is_given: bool) -> None:
@@ -282,14 +284,14 @@ class _Instruments:
         self.bridge_requests = meter.create_counter("code_mode.bridge_requests", "{request}", "Calls of programs")
         self.workers_in_use = meter.create_up_down_counter("code_mode.workers.in_use", "{worker}", "Busy workers")
         self.worker_wait = meter.create_histogram("code_mode.worker.wait", "s", "Time spent waiting for a worker")
-        self.of_surfaces: dict[str, Any] = {}
+        self.surface_counters: dict[str, Any] = {}
         self.interrupts = meter.create_counter("code_mode.interrupts", "{interrupt}", "Programs that paused")
 
 
-_made: weakref.WeakKeyDictionary[Any, _Instruments] = weakref.WeakKeyDictionary()
+_instruments_by_provider: weakref.WeakKeyDictionary[Any, _MetricInstruments] = weakref.WeakKeyDictionary()
 
 
-def _instruments(meter: Any) -> _Instruments:
+def _get_instruments(meter: Any) -> _MetricInstruments:
     """Return the instruments of a meter, None for the global one, made once.
 
     Some versions of the SDK warn of a second set, and where no provider is set each meter that is asked for is another
@@ -297,12 +299,12 @@ def _instruments(meter: Any) -> _Instruments:
     """
     from opentelemetry import metrics
 
-    used: Any = meter or metrics.get_meter_provider()
-    made = _made.get(used)
-    if made is None:
-        own: Meter = meter or used.get_meter(SCOPE, package_version())
-        made = _made[used] = _Instruments(own, is_given=meter is not None)
-    return made
+    provider: Any = meter or metrics.get_meter_provider()
+    instruments = _instruments_by_provider.get(provider)
+    if instruments is None:
+        own_meter: Meter = meter or provider.get_meter(SCOPE, package_version())
+        instruments = _instruments_by_provider[provider] = _MetricInstruments(own_meter, is_given=meter is not None)
+    return instruments
 
 
 def _tool_attributes(name: str | None, tool_call_id: str) -> Attributes:
@@ -314,10 +316,10 @@ def _tool_attributes(name: str | None, tool_call_id: str) -> Attributes:
     return attributes if name is None else {**attributes, "gen_ai.tool.name": name}
 
 
-def _recorded(attribute: str, event: Event, name: str) -> Attributes:
+def _payload_attribute(attribute: str, event: Event, name: str) -> Attributes:
     """Return the JSON text of a value of a call, cut where it is long; nothing where the call has none."""
-    value: object = held(event, name)
-    if not isinstance(value, Late):
+    value: object = get_stored_value(event, name)
+    if not isinstance(value, LazyValue):
         return {}
     text = value.text
     if not text:  # its large texts are elsewhere: it is put together here only where that is little work
@@ -327,28 +329,28 @@ def _recorded(attribute: str, event: Event, name: str) -> Attributes:
     return {attribute: text if len(text) <= _MAX_RECORDED_CHARACTERS else f"{text[:_MAX_RECORDED_CHARACTERS]}..."}
 
 
-def _metadata(given: Mapping[str, Any] | None) -> Attributes:
+def _metadata_attributes(metadata: Mapping[str, Any] | None) -> Attributes:
     return {
         f"code_mode.metadata.{key}": value
-        for key, value in (given or {}).items()
+        for key, value in (metadata or {}).items()
         if isinstance(value, str | int | float | bool)
     }
 
 
-def _host_error(error: BaseException) -> BaseException | None:
+def _get_host_error(error: BaseException) -> BaseException | None:
     """Return what host code raised, None when the error is not the host's."""
-    is_hosts = isinstance(error, CodeModeError) and error.code in _HOST_CODES
-    return error.__cause__ if is_hosts else None
+    is_host_error = isinstance(error, CodeModeError) and error.code in _HOST_CODES
+    return error.__cause__ if is_host_error else None
 
 
 def _error_type(error: BaseException) -> str:
-    host_error = _host_error(error)
+    host_error = _get_host_error(error)
     if host_error is not None:
         return type(host_error).__qualname__
     return error.code if isinstance(error, CodeModeError) else type(error).__qualname__
 
 
-def _host(url: str) -> str:
+def _host_of_url(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -19,21 +19,21 @@ from ..data.json_values import decode_json, well_formed
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
 from ..host.threads import run_check
-from ..trace.visible_text import clipped, one_line
-from .operations import Body, Operation, Parameter, body_kind
-from .spec import NoAnswerError, exchange, origin_of
+from ..trace.visible_text import clip_text, one_line
+from .operations import Operation, OperationParameter, RequestBody, classify_media_type
+from .spec import NoAnswerError, get_origin, send_following_redirects
 
 if TYPE_CHECKING:
     import httpx
 
 
 _RESERVED = ":/?#[]@!$&'()*+,;="
-_ESCAPES = 4
+_MAX_UNQUOTE_ROUNDS = 4
 _DELIMITERS = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}
-_UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]|\A[ \t]|[ \t]\Z")
-_MAX_LEVELS = 20
+_UNSENDABLE_HEADER_TEXT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]|\A[ \t]|[ \t]\Z")
+_MAX_NESTING = 20
 
-Part = tuple[str, tuple[str | None, bytes, str | None]]
+MultipartPart = tuple[str, tuple[str | None, bytes, str | None]]
 
 
 class PlainRequest(NamedTuple):
@@ -44,36 +44,42 @@ class PlainRequest(NamedTuple):
     headers: dict[str, str]
     cookies: list[str]
     content: bytes | None = None
-    files: list[Part] | None = None
+    files: list[MultipartPart] | None = None
 
 
 def write_request(operation: Operation, value: Mapping[str, Any]) -> PlainRequest:
     """Return the request for a validated input. Raises `CodeModeToolError` for a value that cannot be sent."""
-    given = [(one, value[one.key]) for one in operation.form.parameters if value.get(one.key) is not None]
-    path, _, fixed = operation.path.partition("#")[0].partition("?")
-    pairs = [fixed] if fixed else []
+    parameter_values = [
+        (parameter_value, value[parameter_value.key])
+        for parameter_value in operation.form.parameters
+        if value.get(parameter_value.key) is not None
+    ]
+    path, _, fixed_query = operation.path.partition("#")[0].partition("?")
+    pairs = [fixed_query] if fixed_query else []
     headers: dict[str, str] = {}
     cookies: list[str] = []
-    for parameter, one in given:
+    for parameter, parameter_value in parameter_values:
         if parameter.location == "path":
-            path = path.replace("{" + parameter.name + "}", _path_text(parameter, one))
+            path = path.replace("{" + parameter.name + "}", _write_path_parameter(parameter, parameter_value))
         elif parameter.location == "query":
-            pairs += _query_pairs(parameter, one)
+            pairs += _write_query_pairs(parameter, parameter_value)
         elif parameter.location == "header":
-            text = headers[parameter.name] = _write_simple_style(parameter, one, plain_text)
-            if _UNSENDABLE.search(text):
+            text = headers[parameter.name] = _write_simple_style(parameter, parameter_value, to_plain_text)
+            if _UNSENDABLE_HEADER_TEXT.search(text):
                 raise CodeModeToolError(f"{parameter.key}: a header cannot carry such text (line breaks or the like)")
         else:
-            cookies += _query_pairs(parameter, one)
+            cookies += _write_query_pairs(parameter, parameter_value)
     _require_unchanged_path(path, operation)
     target = "?".join(filter(None, (path, "&".join(pairs))))
-    plain = PlainRequest(operation.method, target, headers, cookies)
+    request = PlainRequest(operation.method, target, headers, cookies)
     if operation.form.body is None:
-        return plain
-    return _with_body(plain, operation.form.body, value, {one.key for one in operation.form.parameters})
+        return request
+    return _add_body(
+        request, operation.form.body, value, {parameter_value.key for parameter_value in operation.form.parameters}
+    )
 
 
-def plain_text(value: Any) -> str:
+def to_plain_text(value: Any) -> str:
     """Return a value as the text that parameters have."""
     if isinstance(value, str):
         return value
@@ -82,19 +88,19 @@ def plain_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _quote(text: str, kept: str = "") -> str:
-    return quote(well_formed(text), safe=f"-._~{kept}")
+def _quote_text(text: str, safe: str = "") -> str:
+    return quote(well_formed(text), safe=f"-._~{safe}")
 
 
-def _scalar(value: Any) -> str:
-    return _quote(plain_text(value))
+def _quote_value(value: Any) -> str:
+    return _quote_text(to_plain_text(value))
 
 
 # --- parameters ---
 
 
-def _path_text(parameter: Parameter, value: Any) -> str:
-    text = _write_simple_style(parameter, value, _scalar)
+def _write_path_parameter(parameter: OperationParameter, value: Any) -> str:
+    text = _write_simple_style(parameter, value, _quote_value)
     if not text:
         raise CodeModeToolError(f"{parameter.key}: a part of the path cannot be empty")
     return text
@@ -105,7 +111,7 @@ def _require_unchanged_path(path: str, operation: Operation) -> None:
     if "{" in path:
         missing = re.findall(r"\{([^{}]*)\}", path)
         raise CodeModeToolError(f"{operation.name} needs a value for {', '.join(missing)}: it is a part of the path")
-    for _ in range(_ESCAPES):
+    for _ in range(_MAX_UNQUOTE_ROUNDS):
         if any(part.split(";")[0] in (".", "..") for part in re.split(r"[/\\]", path)) or "\x00" in path:
             raise CodeModeToolError(f"{operation.name}: a value with '.' or '..' as a part of the path is not sent")
         decoded = unquote(path)
@@ -115,145 +121,145 @@ def _require_unchanged_path(path: str, operation: Operation) -> None:
     raise CodeModeToolError(f"{operation.name}: a value of the path is escaped too often to be sent")
 
 
-def _write_simple_style(parameter: Parameter, value: Any, write: Any) -> str:
+def _write_simple_style(parameter: OperationParameter, value: Any, write_item: Any) -> str:
     """Write a value in the styles simple, label and matrix."""
     if parameter.is_json:
-        return write(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-    before, between = {"label": (".", "."), "matrix": (";", ";")}.get(parameter.style, ("", ","))
-    between = between if parameter.explode else ","
-    name, is_named = _quote(parameter.name), parameter.style == "matrix"
+        return write_item(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    prefix, separator = {"label": (".", "."), "matrix": (";", ";")}.get(parameter.style, ("", ","))
+    separator = separator if parameter.explode else ","
+    name, is_named = _quote_text(parameter.name), parameter.style == "matrix"
     if is_object(value):
         sign = "=" if parameter.explode else ","
-        items = [f"{write(key)}{sign}{write(one)}" for key, one in value.items() if one is not None]
+        items = [f"{write_item(key)}{sign}{write_item(member)}" for key, member in value.items() if member is not None]
     else:
-        items = [write(one) for one in (value if is_array(value) else [value])]
+        items = [write_item(member) for member in (value if is_array(value) else [value])]
         if is_named and parameter.explode:
             items = [f"{name}={item}" for item in items]
-    text = between.join(items)
-    return before + (f"{name}={text}" if is_named and not parameter.explode else text)
+    text = separator.join(items)
+    return prefix + (f"{name}={text}" if is_named and not parameter.explode else text)
 
 
-def _query_pairs(parameter: Parameter, value: Any) -> list[str]:
-    kept = _RESERVED.replace("&", "").replace("#", "") if parameter.allow_reserved else ""
+def _write_query_pairs(parameter: OperationParameter, value: Any) -> list[str]:
+    safe = _RESERVED.replace("&", "").replace("#", "") if parameter.allow_reserved else ""
     if parameter.is_json:
-        return [f"{_quote(parameter.name)}={_quote(json.dumps(value, separators=(',', ':')), kept)}"]
-    return write_pairs(parameter.name, value, parameter.style, explode=parameter.explode, kept=kept)
+        return [f"{_quote_text(parameter.name)}={_quote_text(json.dumps(value, separators=(',', ':')), safe)}"]
+    return write_pairs(parameter.name, value, parameter.style, explode=parameter.explode, safe=safe)
 
 
-def write_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str = "") -> list[str]:
+def write_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str = "") -> list[str]:
     """Return ``name=value`` for a query, a cookie or a form, encoded."""
     members = [(key, one) for key, one in value.items() if one is not None] if is_object(value) else []
     if style == "deepObject":
-        members = [*_leaves(name, value, 0)]
+        members = [*_iterate_leaves(name, value, 0)]
     elif is_array(value) and explode:
         members = [(name, one) for one in value]
     elif not (is_object(value) and explode):
         parts = [part for member in members for part in member] if is_object(value) else value
-        texts = [_quote(plain_text(one), kept) for one in (parts if is_array(parts) else [parts])]
-        return [f"{_quote(name)}={_DELIMITERS.get(style, ',').join(texts)}"]
-    return [f"{_quote(key)}={_quote(plain_text(one), kept)}" for key, one in members]
+        texts = [_quote_text(to_plain_text(one), safe) for one in (parts if is_array(parts) else [parts])]
+        return [f"{_quote_text(name)}={_DELIMITERS.get(style, ',').join(texts)}"]
+    return [f"{_quote_text(key)}={_quote_text(to_plain_text(one), safe)}" for key, one in members]
 
 
-def _leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
-    if level > _MAX_LEVELS:
+def _iterate_leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
+    if level > _MAX_NESTING:
         raise CodeModeToolError(f"{name[:100]} nests too deeply to be sent")
     if not is_object(value) and not is_array(value):
         yield name, value
         return
-    for key, one in value.items() if is_object(value) else enumerate(value):
-        if one is not None or is_array(value):
-            yield from _leaves(f"{name}[{key}]", one, level + 1)
+    for key, member in value.items() if is_object(value) else enumerate(value):
+        if member is not None or is_array(value):
+            yield from _iterate_leaves(f"{name}[{key}]", member, level + 1)
 
 
 # --- bodies ---
 
 
-def _with_body(plain: PlainRequest, body: Body, value: Mapping[str, Any], parameters: set[str]) -> PlainRequest:
+def _add_body(request: PlainRequest, body: RequestBody, value: Mapping[str, Any], parameters: set[str]) -> PlainRequest:
     names = {key: name for name, key in body.keys.items()}
-    own = {names[key]: one for key, one in value.items() if key in names}
+    body_values = {names[key]: member for key, member in value.items() if key in names}
     if body.parts is not None and body.parts.extra is not False:
-        own |= {key: one for key, one in value.items() if key not in names and key not in parameters}
-    if not own and (body.parts is None or not body.required):
-        return plain
-    sent: Any = own[""] if body.parts is None else own
+        body_values |= {key: member for key, member in value.items() if key not in names and key not in parameters}
+    if not body_values and (body.parts is None or not body.required):
+        return request
+    body_value: Any = body_values[""] if body.parts is None else body_values
     if body.kind == "multipart":
-        return plain._replace(files=_multipart(body, mapping_or_empty(sent)))
-    content, media_type = _content(body, sent)
-    return plain._replace(content=content, headers={**plain.headers, "content-type": media_type})
+        return request._replace(files=_write_multipart(body, mapping_or_empty(body_value)))
+    content, media_type = _write_content(body, body_value)
+    return request._replace(content=content, headers={**request.headers, "content-type": media_type})
 
 
-def _content(body: Body, value: Any) -> tuple[bytes, str]:
+def _write_content(body: RequestBody, value: Any) -> tuple[bytes, str]:
     if isinstance(value, MediaContent):
         is_named = body.media_type != "application/octet-stream"
         return value.data, body.media_type if is_named else value.mime_type
     if body.kind == "json":
-        return _json(value), body.media_type
+        return _write_json(value), body.media_type
     if body.kind == "form":
-        given = [(name, one) for name, one in mapping_or_empty(value).items() if one is not None]
-        pairs = [pair for name, one in given for pair in _form_pairs(body, name, one)]
+        members = [(name, member) for name, member in mapping_or_empty(value).items() if member is not None]
+        pairs = [pair for name, member in members for pair in _write_form_pairs(body, name, member)]
         return "&".join(pairs).encode(), body.media_type
-    return well_formed(plain_text(value)).encode(), body.media_type
+    return well_formed(to_plain_text(value)).encode(), body.media_type
 
 
-def _json(value: Any) -> bytes:
+def _write_json(value: Any) -> bytes:
     try:
         return well_formed(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
     except (TypeError, ValueError):
         raise CodeModeToolError("the body holds an image, audio or a file, and the API takes JSON") from None
 
 
-def _form_pairs(body: Body, name: str, value: Any) -> list[str]:
+def _write_form_pairs(body: RequestBody, name: str, value: Any) -> list[str]:
     encoding = mapping_or_empty(body.encoding.get(name))
     if "json" in string_or_empty(encoding.get("contentType")):
-        return [f"{_quote(name)}={_quote(value if isinstance(value, str) else _json(value).decode())}"]
+        return [f"{_quote_text(name)}={_quote_text(value if isinstance(value, str) else _write_json(value).decode())}"]
     style = string_or_empty(encoding.get("style")) or "form"
     explode = encoding.get("explode", style in ("form", "deepObject")) is True
     return write_pairs(name, value, style, explode=explode)
 
 
-def _multipart(body: Body, value: Mapping[str, Any]) -> list[Part]:
-    parts: list[Part] = []
-    for name, one in value.items():
+def _write_multipart(body: RequestBody, value: Mapping[str, Any]) -> list[MultipartPart]:
+    parts: list[MultipartPart] = []
+    for name, member in value.items():
         encoding = mapping_or_empty(body.encoding.get(name))
         media_type = string_or_empty(encoding.get("contentType")).split(",")[0].strip()
-        items = one if is_array(one) else [one]
-        parts += [(name, _part(item, media_type)) for item in items if item is not None]
+        items = member if is_array(member) else [member]
+        parts += [(name, _write_part(item, media_type)) for item in items if item is not None]
     return parts
 
 
-def _part(value: Any, media_type: str) -> tuple[str | None, bytes, str | None]:
-    is_sound = bool(re.fullmatch(r"[\w.+-]{1,80}/[\w.+-]{1,80}", media_type))
+def _write_part(value: Any, media_type: str) -> tuple[str | None, bytes, str | None]:
+    is_valid_media_type = bool(re.fullmatch(r"[\w.+-]{1,80}/[\w.+-]{1,80}", media_type))
     if isinstance(value, MediaContent):
         name = re.sub(r"[\x00-\x1f\x7f\"\\/]", "_", value.name or "file")
-        return name, value.data, media_type if is_sound else value.mime_type
-    if is_object(value) or is_array(value) or (is_sound and body_kind(media_type) == "json"):
-        return None, _json(value), media_type if is_sound else "application/json"
-    return None, well_formed(plain_text(value)).encode(), media_type if is_sound else None
+        return name, value.data, media_type if is_valid_media_type else value.mime_type
+    if is_object(value) or is_array(value) or (is_valid_media_type and classify_media_type(media_type) == "json"):
+        return None, _write_json(value), media_type if is_valid_media_type else "application/json"
+    return None, well_formed(to_plain_text(value)).encode(), media_type if is_valid_media_type else None
 
 
 _MAX_ERROR_CHARACTERS = 4_000
-_MAX_MEMBERS = 50
-_MAX_MESSAGE = 500
+_MAX_ERROR_MEMBERS = 50
+_MAX_MESSAGE_CHARACTERS = 500
 _MAX_LINKS = 10
 _MAX_LINK_CHARACTERS = 20_000
 _MIN_SECRET_LENGTH = 8
-_REMOVED = "[secret]"
+_REDACTED = "[secret]"
 _SECRET_NAME = re.compile(r"auth|token|key|secret|cookie|password|session|signature|credential", re.IGNORECASE)
 _LINK = re.compile(r"<([^<>]{1,4000})>\s*((?:;[^,<]{0,200}){1,10})")
 _RELATION = re.compile(r";\s*rel\s*=\s*\"?(next|prev|previous|first|last)\"?", re.IGNORECASE)
 _FILE_NAME = re.compile(r"filename\s*=\s*\"?([^\";]{1,200})", re.IGNORECASE)
 
 
-class Answer(NamedTuple):
+class OperationResponse(NamedTuple):
     """The answer to a call of an operation with an input."""
 
     operation: Operation
     value: Mapping[str, Any]
-    sent: PlainRequest
+    request: PlainRequest
     response: httpx.Response
     body: bytes
 
-    def result(self) -> Any:
+    def to_result(self) -> Any:
         """Return what a program gets."""
         result = self._parse_body()
         if not self.operation.has_links or not is_array(result):
@@ -261,60 +267,67 @@ class Answer(NamedTuple):
         links: dict[str, Any] = {}
         for url, parameters in _LINK.findall(self.response.headers.get("link", "")[:_MAX_LINK_CHARACTERS])[:_MAX_LINKS]:
             if relation := _RELATION.search(parameters):
-                links.setdefault(relation[1].lower().replace("previous", "prev"), self._link(url))
+                links.setdefault(relation[1].lower().replace("previous", "prev"), self._create_link(url))
         return {"items": result, "links": links}
 
-    def error(self, retry_ms: int | None) -> CodeModeHttpError:
+    def to_error(self, retry_ms: int | None) -> CodeModeHttpError:
         """Return the error of an answer that is no result."""
         parsed, status = self._parse_body(), self.response.status_code
-        text = _message_in(parsed)
+        text = _find_error_message(parsed)
         details: dict[str, Any] = {"status": status}
         if parsed is not None:
-            details["body"] = parsed.described if isinstance(parsed, MediaContent) else _shorten(parsed)
+            details["body"] = parsed.described if isinstance(parsed, MediaContent) else _shorten_error_body(parsed)
         if retry_ms is not None:
             details["retryAfterMs"] = retry_ms
-        what = f"{self.operation.method} {self.operation.path} failed: {status}"
-        phrase = one_line(self._without_secrets(self.response.reason_phrase), 60)
-        return CodeModeHttpError(f"{what} {phrase}".strip() + (f": {text}" if text else ""), details=details)
+        summary = f"{self.operation.method} {self.operation.path} failed: {status}"
+        phrase = one_line(self._mask_secrets(self.response.reason_phrase), 60)
+        return CodeModeHttpError(f"{summary} {phrase}".strip() + (f": {text}" if text else ""), details=details)
 
     def _parse_body(self) -> Any:
         if not self.body:
             return None
         media_type = self.response.headers.get("content-type", "")
-        kind = body_kind(media_type) if media_type else "binary" if b"\0" in self.body else "json"
+        kind = classify_media_type(media_type) if media_type else "binary" if b"\0" in self.body else "json"
         if kind in ("binary", "multipart"):
-            return self._content(media_type)
+            return self._to_content(media_type)
         try:
             text = self.body.decode(self.response.charset_encoding or "utf-8", "replace")
         except (LookupError, ValueError):  # the charset is unknown
             text = self.body.decode("utf-8", "replace")
-        text = self._without_secrets(text)
+        text = self._mask_secrets(text)
         try:
             return decode_json(text) if kind == "json" else text
         except ValueError:
             return text
 
-    def _content(self, media_type: str) -> MediaContent:
+    def _to_content(self, media_type: str) -> MediaContent:
         name = _FILE_NAME.search(self.response.headers.get("content-disposition", ""))
-        shown = one_line(unquote(name[1]).replace("\\", "/").rsplit("/", 1)[-1], 200) if name else None
+        file_name = one_line(unquote(name[1]).replace("\\", "/").rsplit("/", 1)[-1], 200) if name else None
         try:
-            return MediaContent(self.body, media_type.partition(";")[0].strip(), name=shown)
+            return MediaContent(self.body, media_type.partition(";")[0].strip(), name=file_name)
         except ValueError:
-            return MediaContent(self.body, "application/octet-stream", name=shown)
+            return MediaContent(self.body, "application/octet-stream", name=file_name)
 
-    def _link(self, url: str) -> dict[str, Any]:
-        target, here = self.response.url.join(url), self.response.request.url
-        link: dict[str, Any] = {"url": self._without_secrets(str(target))}
-        if origin_of(target) == origin_of(here) and target.path == here.path:
+    def _create_link(self, url: str) -> dict[str, Any]:
+        target, request_url = self.response.url.join(url), self.response.request.url
+        link: dict[str, Any] = {"url": self._mask_secrets(str(target))}
+        if get_origin(target) == get_origin(request_url) and target.path == request_url.path:
             query = dict(parse_qsl(target.query.decode("ascii", "replace")))
-            known = [one for one in self.operation.form.parameters if one.location == "query" and one.name in query]
+            query_parameters = [
+                parameter
+                for parameter in self.operation.form.parameters
+                if parameter.location == "query" and parameter.name in query
+            ]
             link["input"] = {
                 **self.value,
-                **{one.key: self._convert(one.schema, query[one.name]) for one in known},
+                **{
+                    parameter.key: self._convert_query_value(parameter.schema, query[parameter.name])
+                    for parameter in query_parameters
+                },
             }
         return link
 
-    def _convert(self, schema: Any, text: str) -> Any:
+    def _convert_query_value(self, schema: Any, text: str) -> Any:
         """Return the value of a query as the type of its parameter."""
         try:
             kind = self.operation.spec.follow(schema).get("type")
@@ -322,63 +335,65 @@ class Answer(NamedTuple):
         except ValueError:
             return text
 
-    def _without_secrets(self, text: str) -> str:
+    def _mask_secrets(self, text: str) -> str:
         """Return a text without what the client has added to the request: no program may read it."""
-        request, own = self.response.request, {name.lower() for name in self.sent.headers}
-        query = dict(parse_qsl(self.sent.target.partition("?")[2]))
-        found = {request.url.password, request.url.username}
+        request, program_headers = self.response.request, {name.lower() for name in self.request.headers}
+        query = dict(parse_qsl(self.request.target.partition("?")[2]))
+        secrets = {request.url.password, request.url.username}
         for name, value in request.headers.items():
-            if _SECRET_NAME.search(name) and name not in own:
-                found |= {value, *value.split(" "), *re.split(r"[;=]\s*", value)}
+            if _SECRET_NAME.search(name) and name not in program_headers:
+                secrets |= {value, *value.split(" "), *re.split(r"[;=]\s*", value)}
         for name, value in parse_qsl(request.url.query.decode("ascii", "replace")):
             if _SECRET_NAME.search(name) and name not in query:
-                found.add(value)
-        for secret in sorted((one for one in found if len(one) >= _MIN_SECRET_LENGTH), key=len, reverse=True):
-            text = text.replace(secret, _REMOVED).replace(secret.replace("/", "\\/"), _REMOVED)
+                secrets.add(value)
+        for secret in sorted(
+            (secret_text for secret_text in secrets if len(secret_text) >= _MIN_SECRET_LENGTH), key=len, reverse=True
+        ):
+            text = text.replace(secret, _REDACTED).replace(secret.replace("/", "\\/"), _REDACTED)
         return text
 
 
-def _message_in(parsed: Any) -> str:
+def _find_error_message(parsed: Any) -> str:
     """Return what an API says of its error, wherever it usually says it."""
     if isinstance(parsed, str):
-        return one_line(parsed, _MAX_MESSAGE)
+        return one_line(parsed, _MAX_MESSAGE_CHARACTERS)
     first = next(iter(list_or_empty(parsed)), parsed)
     for key in ("message", "detail", "error_description", "title", "error", "errors", "reason"):
-        said = mapping_or_empty(first).get(key)
-        inner = next(iter(list_or_empty(said)), said)
-        for text in (said, mapping_or_empty(inner).get("message")):
+        value = mapping_or_empty(first).get(key)
+        first_item = next(iter(list_or_empty(value)), value)
+        for text in (value, mapping_or_empty(first_item).get("message")):
             if isinstance(text, str) and text.strip():
-                return one_line(text, _MAX_MESSAGE)
+                return one_line(text, _MAX_MESSAGE_CHARACTERS)
     return ""
 
 
-def _shorten(parsed: Any) -> Any:
+def _shorten_error_body(parsed: Any) -> Any:
     """Return the body of an error: whole where it is small, else its small members, or the beginning of its text."""
-    if not isinstance(parsed, str) and _is_small(parsed):
+    if not isinstance(parsed, str) and _is_small_body(parsed):
         return parsed
-    kept: dict[str, Any] = {}
-    for key, member in islice(mapping_or_empty(parsed).items(), _MAX_MEMBERS):
-        short = clipped(member, _MAX_MESSAGE) if isinstance(member, str) else member
-        if _is_small({**kept, key: short}):
-            kept[key] = short
-    return kept or clipped(plain_text(parsed), _MAX_ERROR_CHARACTERS)
+    shortened: dict[str, Any] = {}
+    for key, member in islice(mapping_or_empty(parsed).items(), _MAX_ERROR_MEMBERS):
+        short_member = clip_text(member, _MAX_MESSAGE_CHARACTERS) if isinstance(member, str) else member
+        if _is_small_body({**shortened, key: short_member}):
+            shortened[key] = short_member
+    return shortened or clip_text(to_plain_text(parsed), _MAX_ERROR_CHARACTERS)
 
 
-def _is_small(value: Any) -> bool:
+def _is_small_body(value: Any) -> bool:
     return weigh(value, _MAX_ERROR_CHARACTERS) < _MAX_ERROR_CHARACTERS
 
 
-_RETRIED = frozenset({429, 503})
+_RETRIED_STATUSES = frozenset({429, 503})
 _MAX_ATTEMPTS = 4
-_ACCEPTED = "application/json, text/*;q=0.8, */*;q=0.5"
+_ACCEPT_HEADER = "application/json, text/*;q=0.8, */*;q=0.5"
 
 
-class Caller:
+class OperationCaller:
     """Sends requests to one origin, to which alone the client's credentials go."""
 
     def __init__(self, client: httpx.AsyncClient, base_url: str, max_response_bytes: int, max_wait_ms: int) -> None:
         self._client = client
-        self._base = base_url.rstrip("/")
+        self._base_url = base_url.rstrip("/")
         self._max_bytes = max_response_bytes
         self._max_wait_ms = max_wait_ms
 
@@ -387,59 +402,67 @@ class Caller:
 
         Raises `CodeModeHttpError` for an error of the API, `CodeModeToolError` where there was no answer.
         """
-        plain = await run_bounded(value, partial(write_request, operation, value))
+        request = await run_bounded(value, partial(write_request, operation, value))
         waited_ms = 0
         for attempt in range(1, _MAX_ATTEMPTS + 1):
-            response, body = await self._exchange(operation, plain)
-            answer = Answer(operation, value, plain, response, body)
+            response, body = await self._exchange_request(operation, request)
+            operation_response = OperationResponse(operation, value, request, response, body)
             if response.is_success:
-                return await run_check(len(body), answer.result)
+                return await run_check(len(body), operation_response.to_result)
             retry_ms = _retry_after_ms(response)
-            may_repeat = operation.is_idempotent and response.status_code in _RETRIED and attempt < _MAX_ATTEMPTS
+            may_repeat = (
+                operation.is_idempotent and response.status_code in _RETRIED_STATUSES and attempt < _MAX_ATTEMPTS
+            )
             if not may_repeat or retry_ms is None or waited_ms + retry_ms > self._max_wait_ms:
-                raise await run_check(len(body), partial(answer.error, retry_ms))
+                raise await run_check(len(body), partial(operation_response.to_error, retry_ms))
             waited_ms += retry_ms
             await asyncio.sleep(retry_ms / 1000)
         raise AssertionError
 
-    async def _exchange(self, operation: Operation, plain: PlainRequest) -> tuple[httpx.Response, bytes]:
-        def request(url: str, status: int | None) -> httpx.Request:
-            nonlocal plain
-            plain = plain if status is None else _follow_redirect(plain, status)
-            return self._request(plain, url)
+    async def _exchange_request(
+        self, operation: Operation, plain_request: PlainRequest
+    ) -> tuple[httpx.Response, bytes]:
+        def build_request(url: str, status: int | None) -> httpx.Request:
+            nonlocal plain_request
+            plain_request = plain_request if status is None else _follow_redirect(plain_request, status)
+            return self._build_request(plain_request, url)
 
         try:
-            return await exchange(self._client, self._base + plain.target, request, self._max_bytes)
+            return await send_following_redirects(
+                self._client, self._base_url + plain_request.target, build_request, self._max_bytes
+            )
         except NoAnswerError as error:
-            what = f"{operation.method} {operation.path}"
+            summary = f"{operation.method} {operation.path}"
             if not error.is_lost:
-                raise CodeModeToolError(f"{what} failed: {error}") from None
+                raise CodeModeToolError(f"{summary} failed: {error}") from None
             if operation.is_read_only:
-                raise CodeModeToolError(f"{what} got no answer ({error})") from None
+                raise CodeModeToolError(f"{summary} got no answer ({error})") from None
             warning = "it may have happened all the same: look before you repeat it"
-            raise CodeModeToolError(f"{what} got no answer ({error}); {warning}", code=CALL_TIMEOUT) from None
+            raise CodeModeToolError(f"{summary} got no answer ({error}); {warning}", code=CALL_TIMEOUT) from None
 
-    def _request(self, plain: PlainRequest, url: str) -> httpx.Request:
+    def _build_request(self, plain_request: PlainRequest, url: str) -> httpx.Request:
         import httpx
 
-        headers = {"accept-encoding": "gzip", **plain.headers}
+        headers = {"accept-encoding": "gzip", **plain_request.headers}
         if self._client.headers.get("accept") in (None, "*/*"):
-            headers["accept"] = _ACCEPTED
-        body: dict[str, Any] = {"files": plain.files} if plain.files else {"content": plain.content}
-        request = self._client.build_request(plain.method, url, headers=headers, **body)
-        if own := str(self._client.params):  # httpx would put them in place of the others
-            request.url = httpx.URL(f"{url}{'&' if '?' in url else '?'}{own}")
-        if plain.cookies:
-            request.headers["cookie"] = "; ".join(filter(None, (request.headers.get("cookie"), *plain.cookies)))
+            headers["accept"] = _ACCEPT_HEADER
+        body: dict[str, Any] = (
+            {"files": plain_request.files} if plain_request.files else {"content": plain_request.content}
+        )
+        request = self._client.build_request(plain_request.method, url, headers=headers, **body)
+        if client_params := str(self._client.params):  # httpx would put them in place of the others
+            request.url = httpx.URL(f"{url}{'&' if '?' in url else '?'}{client_params}")
+        if plain_request.cookies:
+            request.headers["cookie"] = "; ".join(filter(None, (request.headers.get("cookie"), *plain_request.cookies)))
         return request
 
 
-def _follow_redirect(plain: PlainRequest, status: int) -> PlainRequest:
+def _follow_redirect(request: PlainRequest, status: int) -> PlainRequest:
     """Return the request that follows a redirect, as browsers make it."""
-    if status in (307, 308) or plain.method in ("GET", "HEAD") or (status != 303 and plain.method != "POST"):
-        return plain
-    headers = {name: value for name, value in plain.headers.items() if name != "content-type"}
-    return plain._replace(method="GET", content=None, files=None, headers=headers)
+    if status in (307, 308) or request.method in ("GET", "HEAD") or (status != 303 and request.method != "POST"):
+        return request
+    headers = {name: value for name, value in request.headers.items() if name != "content-type"}
+    return request._replace(method="GET", content=None, files=None, headers=headers)
 
 
 def _retry_after_ms(response: httpx.Response) -> int | None:

@@ -24,7 +24,7 @@ from ..data.references import LocalReferences
 from ..errors import CodeModeError, CodeModeFetchError
 from ..fetch.client import decoded_body
 from ..host.threads import check_alone
-from ..trace.visible_text import clipped, one_line
+from ..trace.visible_text import clip_text, one_line
 
 if TYPE_CHECKING:
     import httpx
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 # Scalars as the core schema of YAML 1.2 reads them: `no` and dates are text, as OpenAPI asks for.
 _NULLS = dict.fromkeys(("", "~", "null", "Null", "NULL"))
-_WORDS = {**_NULLS, "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_VALUE_BY_WORD = {**_NULLS, "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,400}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,5})?\Z")
-_QUOTED = ("'", '"', "|", ">")
-_BEFORE = frozenset({"StreamStartEvent", "DocumentStartEvent"})
-_END: Any = object()
+_QUOTED_STYLES = ("'", '"', "|", ">")
+_START_EVENTS = frozenset({"StreamStartEvent", "DocumentStartEvent"})
+_END_OF_CONTAINER: Any = object()
 
 
 def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
@@ -53,80 +53,80 @@ def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
     parser: Any = yaml
     events = parser.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     try:
-        value = _Reader(events, max_values, max_depth).read(0)
+        value = _YamlReader(events, max_values, max_depth).read_value(0)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
     if holds_more_values_than(value, max_values):
-        raise _too_many(max_values)
-    return None if value is _END else value
+        raise _too_many_values_error(max_values)
+    return None if value is _END_OF_CONTAINER else value
 
 
-class _Reader:
+class _YamlReader:
     """Reads values, of which an alias is the same object as that of its anchor."""
 
     def __init__(self, events: Iterator[Any], max_values: int, max_depth: int) -> None:
-        self._events = (one for one in events if type(one).__name__ not in _BEFORE)
+        self._events = (event for event in events if type(event).__name__ not in _START_EVENTS)
         self._max_values = max_values
         self._max_depth = max_depth
         self._count = 0
         self._anchors: dict[str, Any] = {}
 
-    def read(self, depth: int) -> Any:
-        """Return the next value; `_END` where there is no more in this container."""
-        event, kind = (found := next(self._events)), type(found).__name__
-        self._take(1)
+    def read_value(self, depth: int) -> Any:
+        """Return the next value; `_END_OF_CONTAINER` where there is no more in this container."""
+        event, kind = (event_found := next(self._events)), type(event_found).__name__
+        self._count_values(1)
         if kind.endswith("EndEvent"):
-            return _END
+            return _END_OF_CONTAINER
         if kind == "AliasEvent":
             if event.anchor not in self._anchors:
                 raise ValueError(f"the alias *{event.anchor[:100]} has no anchor before it")
             return self._anchors[event.anchor]
         if kind == "ScalarEvent":
-            value = _scalar(event)
+            value = _read_scalar(event)
         elif depth >= self._max_depth:
             raise ValueError(f"it nests deeper than {self._max_depth} levels")
         else:
-            members = iter(partial(self.read, depth + 1), _END)
-            value = [*members] if kind == "SequenceStartEvent" else self._object(members)
+            members = iter(partial(self.read_value, depth + 1), _END_OF_CONTAINER)
+            value = [*members] if kind == "SequenceStartEvent" else self._read_object(members)
         if event.anchor:
             self._anchors[event.anchor] = value
         return value
 
-    def _object(self, members: Iterator[Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _read_object(self, members: Iterator[Any]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
         for key in members:
             value = next(members)
             if key != "<<":
-                found[_key(key)] = value
+                result[_to_key(key)] = value
                 continue
             for merged in filter(is_object, value if is_array(value) else [value]):
-                self._take(len(merged))
+                self._count_values(len(merged))
                 for name, member in merged.items():
-                    found.setdefault(name, member)
-        return found
+                    result.setdefault(name, member)
+        return result
 
-    def _take(self, values: int) -> None:
+    def _count_values(self, values: int) -> None:
         self._count += values
         if self._count > self._max_values:
-            raise _too_many(self._max_values)
+            raise _too_many_values_error(self._max_values)
 
 
-def _too_many(max_values: int) -> ValueError:
+def _too_many_values_error(max_values: int) -> ValueError:
     return ValueError(f"it holds more than {max_values} values")
 
 
-def _key(key: Any) -> str:
+def _to_key(key: Any) -> str:
     if isinstance(key, dict | list):
         raise ValueError("a key of an object is no text")  # noqa: TRY004 - the text is wrong, and no argument
     return key if isinstance(key, str) else json.dumps(key)
 
 
-def _scalar(event: Any) -> Any:
+def _read_scalar(event: Any) -> Any:
     text: str = event.value
-    if event.style in _QUOTED or (event.tag or "").endswith(":str"):
+    if event.style in _QUOTED_STYLES or (event.tag or "").endswith(":str"):
         return text
-    if text in _WORDS or _INTEGER.match(text):
-        return _WORDS[text] if text in _WORDS else int(text)
+    if text in _VALUE_BY_WORD or _INTEGER.match(text):
+        return _VALUE_BY_WORD[text] if text in _VALUE_BY_WORD else int(text)
     number = float(text) if _FLOAT.match(text) else math.inf
     return number if math.isfinite(number) else text
 
@@ -138,9 +138,9 @@ MAX_REDIRECTS = 5
 _TIMEOUT_SECONDS = 30
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REFERENCE = re.compile(r'"\$ref":("(?:[^"\\]|\\.)*")')
-_MAX_PARTS = 300
+_MAX_DIGESTED_PARTS = 300
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_FIX_OF_SWAGGER = "convert it to OpenAPI 3 first, for example with https://converter.swagger.io"
+_SWAGGER_HINT = "convert it to OpenAPI 3 first, for example with https://converter.swagger.io"
 
 
 class SpecError(ValueError):
@@ -163,8 +163,8 @@ class Spec:
     def servers(self) -> tuple[str, ...]:
         """The servers that the document names, with the defaults of their variables. None is used unless you say so."""
         base = self.source if _URL.match(self.source) else ""
-        named = map(_server_url, list_or_empty(self.document.get("servers")))
-        return tuple(urljoin(base, one) for one in named if one)
+        urls = map(_server_url, list_or_empty(self.document.get("servers")))
+        return tuple(urljoin(base, url) for url in urls if url)
 
     @cached_property
     def references(self) -> LocalReferences:
@@ -177,34 +177,34 @@ class Spec:
 
     def digest(self, value: Any) -> str:
         """Return a digest of a part of the document with all parts that it refers to."""
-        own, waiting = _digest_and_references(value)
-        found: dict[str, str] = {}
-        while waiting:
-            if len(found) > _MAX_PARTS:  # the whole document stands for so many
-                found = {"#": self._part("#")[0]}
+        own_digest, pending_references = _digest_value(value)
+        digest_by_reference: dict[str, str] = {}
+        while pending_references:
+            if len(digest_by_reference) > _MAX_DIGESTED_PARTS:  # the whole document stands for so many
+                digest_by_reference = {"#": self._digest_part("#")[0]}
                 break
-            reference = waiting.pop()
-            found[reference], further = self._part(reference)
-            waiting |= further - found.keys()
-        return hashlib.sha256(repr([own, sorted(found.items())]).encode()).hexdigest()
+            reference = pending_references.pop()
+            digest_by_reference[reference], further = self._digest_part(reference)
+            pending_references |= further - digest_by_reference.keys()
+        return hashlib.sha256(repr([own_digest, sorted(digest_by_reference.items())]).encode()).hexdigest()
 
-    def _part(self, reference: str) -> tuple[str, set[str]]:
-        if reference not in self._parts:
-            self._parts[reference] = _digest_and_references(self.references.target(reference))
-        return self._parts[reference]
+    def _digest_part(self, reference: str) -> tuple[str, set[str]]:
+        if reference not in self._digests_by_reference:
+            self._digests_by_reference[reference] = _digest_value(self.references.target(reference))
+        return self._digests_by_reference[reference]
 
     @cached_property
-    def _parts(self) -> dict[str, tuple[str, set[str]]]:
+    def _digests_by_reference(self) -> dict[str, tuple[str, set[str]]]:
         return {}
 
 
-def _digest_and_references(value: Any) -> tuple[str, set[str]]:
+def _digest_value(value: Any) -> tuple[str, set[str]]:
     try:
         text = encode_json(value, what="a part of the document")
     except (CodeModeError, ValueError):  # a given object holds what is no JSON
         text = ""
-    found = json.loads(f"[{','.join(_REFERENCE.findall(text))}]")
-    return hashlib.sha256(text.encode()).hexdigest(), set(found)
+    references = json.loads(f"[{','.join(_REFERENCE.findall(text))}]")
+    return hashlib.sha256(text.encode()).hexdigest(), set(references)
 
 
 async def load_spec(
@@ -223,7 +223,7 @@ async def load_spec(
         return await check_alone(lambda: make_spec(source, "the given object"))
     text = source if isinstance(source, str) else ""
     if _URL.match(text):
-        name, raw = _without_query(text), await _download(text, client, max_bytes)
+        name, raw = _remove_query(text), await _download(text, client, max_bytes)
     elif "\n" in text or text.lstrip()[:1] == "{":
         name, raw = "the given text", text.encode("utf-8", "replace")
     else:
@@ -237,11 +237,11 @@ async def load_spec(
 def parse_spec(raw: bytes, name: str) -> Spec:
     """Parse the text of a document, JSON or YAML. Raises `SpecError`."""
     try:
-        document = _parse(raw.decode("utf-8-sig"))
+        document = _parse_json_or_yaml(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise SpecError(f"{name} is not UTF-8 text, so it is no OpenAPI document") from None
     except ValueError as error:
-        raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clipped(str(error), 300)}") from None
+        raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clip_text(str(error), 300)}") from None
     return _check_document(document, name)
 
 
@@ -252,7 +252,7 @@ def make_spec(document: Any, name: str) -> Spec:
     return _check_document(document, name)
 
 
-def _parse(text: str) -> Any:
+def _parse_json_or_yaml(text: str) -> Any:
     limits = {"max_depth": MAX_SPEC_DEPTH, "max_values": MAX_SPEC_VALUES}
     if text.lstrip()[:1] == "{" and find_excess(text, **limits) is None:
         with suppress(ValueError):  # flow style of YAML begins with a brace too
@@ -265,11 +265,15 @@ def _check_document(document: Any, name: str) -> Spec:
         raise SpecError(f"{name} is no OpenAPI document: expected an object, got {type(document).__name__}")
     if "swagger" in document:
         version = one_line(str(document["swagger"]), 20)
-        raise SpecError(f"{name} is a Swagger {version} document; only OpenAPI 3.0 and 3.1 are read: {_FIX_OF_SWAGGER}")
+        raise SpecError(f"{name} is a Swagger {version} document; only OpenAPI 3.0 and 3.1 are read: {_SWAGGER_HINT}")
     version = document.get("openapi")
     if not str(version).startswith("3"):
-        said = "has no `openapi` version" if version is None else f"has the version {one_line(repr(version), 40)}"
-        raise SpecError(f"{name} {said}; expected an OpenAPI 3.0 or 3.1 document with `openapi: 3.x` at the top")
+        version_problem = (
+            "has no `openapi` version" if version is None else f"has the version {one_line(repr(version), 40)}"
+        )
+        raise SpecError(
+            f"{name} {version_problem}; expected an OpenAPI 3.0 or 3.1 document with `openapi: 3.x` at the top"
+        )
     if not any(is_mapping(document.get(part)) for part in ("paths", "webhooks", "components")):
         raise SpecError(f"{name} has no `paths`: there is no operation to make a tool of")
     return Spec(document, name)
@@ -297,41 +301,41 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
 async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:
     import httpx
 
-    shown = _without_query(url)
+    url_without_query = _remove_query(url)
     try:
-        if client is None or (client.base_url.host and origin_of(client.base_url) != origin_of(httpx.URL(url))):
-            async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as plain:  # credentials stay with their API
-                return await _download(url, plain, max_bytes)
-        build = partial(client.build_request, "GET", headers={"accept-encoding": "gzip"})
-        response, body = await exchange(client, url, lambda url, _status: build(url), max_bytes)
+        if client is None or (client.base_url.host and get_origin(client.base_url) != get_origin(httpx.URL(url))):
+            async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as plain_client:  # credentials stay with their API
+                return await _download(url, plain_client, max_bytes)
+        build_request = partial(client.build_request, "GET", headers={"accept-encoding": "gzip"})
+        response, body = await send_following_redirects(client, url, lambda url, _status: build_request(url), max_bytes)
     except (NoAnswerError, httpx.InvalidURL) as error:
-        raise SpecError(f"{shown} could not be loaded: {error}") from None
+        raise SpecError(f"{url_without_query} could not be loaded: {error}") from None
     if response.status_code != 200:
-        raise SpecError(f"{shown} could not be loaded: the server answered {response.status_code}")
+        raise SpecError(f"{url_without_query} could not be loaded: the server answered {response.status_code}")
     return body
 
 
 class NoAnswerError(Exception):
     """Why a request has no answer that can be used. ``is_lost``: it may have been carried out all the same."""
 
-    def __init__(self, why: str, *, is_lost: bool = False) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, is_lost: bool = False) -> None:
+        super().__init__(reason)
         self.is_lost = is_lost
 
 
-async def exchange(
-    client: httpx.AsyncClient, url: str, build: Callable[[str, int | None], httpx.Request], max_bytes: int
+async def send_following_redirects(
+    client: httpx.AsyncClient, url: str, build_request: Callable[[str, int | None], httpx.Request], max_bytes: int
 ) -> tuple[httpx.Response, bytes]:
     """Send a request, follow its redirects within the origin, and return the last response with its body.
 
-    ``build`` makes the request for a URL and the status of the redirect to it. Raises `NoAnswerError`.
+    ``build_request`` makes the request for a URL and the status of the redirect to it. Raises `NoAnswerError`.
     """
     import httpx
 
     status = None
     try:
         for _ in range(MAX_REDIRECTS + 1):
-            response = await client.send(build(url, status), stream=True, follow_redirects=False)
+            response = await client.send(build_request(url, status), stream=True, follow_redirects=False)
             try:
                 location, status = response.headers.get("location"), response.status_code
                 if status not in _REDIRECTS or location is None:
@@ -339,8 +343,10 @@ async def exchange(
             finally:
                 await response.aclose()
             target = response.url.join(location)
-            if origin_of(target) != origin_of(response.url):
-                raise NoAnswerError(f"it redirects to {one_line(origin_of(target), 200)}, where credentials may not go")
+            if get_origin(target) != get_origin(response.url):
+                raise NoAnswerError(
+                    f"it redirects to {one_line(get_origin(target), 200)}, where credentials may not go"
+                )
             url = str(target)
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
         raise NoAnswerError("no connection; nothing was sent") from None
@@ -356,27 +362,27 @@ async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
     if response.request.method == "HEAD" or response.status_code in (204, 205, 304):
         return b""
     try:
-        async for piece in decoded_body(response):
-            if len(body) + len(piece) > max_bytes:
+        async for chunk in decoded_body(response):
+            if len(body) + len(chunk) > max_bytes:
                 raise NoAnswerError(f"the answer is larger than {max_bytes} bytes")
-            body += piece
+            body += chunk
     except (CodeModeFetchError, EOFError, zlib.error):
         raise NoAnswerError("the answer is compressed in a way that cannot be read") from None
     return bytes(body)
 
 
-def origin_of(url: httpx.URL) -> str:
+def get_origin(url: httpx.URL) -> str:
     """Return scheme, host and port of a URL, without credentials."""
     return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
 
 
-def _without_query(url: str) -> str:
+def _remove_query(url: str) -> str:
     """Return a URL without what may hold a credential."""
     return re.sub(r"//[^/@]*@", "//", re.split(r"[?#]", url, maxsplit=1)[0])
 
 
-def names_list(names: Iterable[str], most: int = 5) -> str:
+def format_names(names: Iterable[str], max_names: int = 5) -> str:
     """Return the first names of a list, and how many more there are."""
-    found = [*names]
-    shown = ", ".join(one_line(name, 100) for name in found[:most])
-    return f"{shown} and {len(found) - most} more" if len(found) > most else shown
+    all_names = [*names]
+    listed = ", ".join(one_line(name, 100) for name in all_names[:max_names])
+    return f"{listed} and {len(all_names) - max_names} more" if len(all_names) > max_names else listed

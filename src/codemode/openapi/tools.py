@@ -15,9 +15,9 @@ from ..tools.context import ToolCallContext
 from ..tools.tool import Tool
 from ..tools.tool_schemas import Compile, FrameworkSchema, Mode
 from ..trace.visible_text import one_line
-from .calls import Caller
+from .calls import OperationCaller
 from .operations import Operation, read_operations
-from .spec import Spec, make_spec, names_list
+from .spec import Spec, format_names, make_spec
 
 if TYPE_CHECKING:
     import httpx
@@ -26,7 +26,7 @@ NeedsApproval = bool | Literal["unsafe"] | Callable[[Operation], Any]
 
 DEFAULT_MAX_RESPONSE_BYTES = 10 << 20
 DEFAULT_MAX_WAIT_MS = 10_000
-_MAX_LOGGED = 20
+_MAX_LOGGED_PROBLEMS = 20
 _log = logging.getLogger("codemode.openapi")
 
 
@@ -40,10 +40,10 @@ class OpenApiTools(list[Tool]):
     """The tools of a document. ``problems`` say what was left out or renamed, and why; ``caller`` sends requests."""
 
     problems: tuple[str, ...]
-    caller: Caller
+    caller: OperationCaller
 
 
-class _Schema(FrameworkSchema):
+class _OperationSchema(FrameworkSchema):
     """Made and compiled when a program first calls, or a model first looks up, the operation."""
 
     is_late = True
@@ -87,15 +87,17 @@ def openapi_tools(
     Raises `SpecError` for what is no document, `ValueError` without a server or for an unusable option.
     """
     spec = spec if isinstance(spec, Spec) else make_spec(spec, "the given object")
-    caller = Caller(client, _choose_server(spec, client, base_url), max_response_bytes, max_wait_ms)
+    caller = OperationCaller(client, _choose_server(spec, client, base_url), max_response_bytes, max_wait_ms)
     # What the client fills in by itself no program can.
-    own = [("header", one.lower()) for one in client.headers] + [("query", one) for one in client.params]
-    operations, problems = read_operations(spec, own)
-    chosen, unmatched = _select(operations, include=include, exclude=exclude)
-    tools = OpenApiTools(_tool(one, caller, needs_approval) for one in chosen)
+    client_parameters = [("header", operation.lower()) for operation in client.headers] + [
+        ("query", operation) for operation in client.params
+    ]
+    operations, problems = read_operations(spec, client_parameters)
+    selected, unmatched = _select_operations(operations, include=include, exclude=exclude)
+    tools = OpenApiTools(_create_tool(operation, caller, needs_approval) for operation in selected)
     tools.caller = caller
     tools.problems = (*problems, *unmatched)
-    for problem in tools.problems[:_MAX_LOGGED]:
+    for problem in tools.problems[:_MAX_LOGGED_PROBLEMS]:
         _log.warning("%s: %s", spec.source, problem)
     return tools
 
@@ -103,39 +105,60 @@ def openapi_tools(
 def _choose_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) -> str:
     import httpx
 
-    chosen = base_url or str(client.base_url)
-    url = httpx.URL(chosen)
+    server_url = base_url or str(client.base_url)
+    url = httpx.URL(server_url)
     if url.scheme in ("http", "https") and url.host and not (url.query or url.fragment):
-        return chosen
+        return server_url
     if base_url:
         raise ValueError("base_url must be a URL with http:// or https:// and a host, without a query")
     raise ValueError(
         "no server is chosen: give the client a base_url, or pass base_url=...; servers that the document names are not"
-        f" used by themselves ({names_list(spec.servers) or 'none'})"
+        f" used by themselves ({format_names(spec.servers) or 'none'})"
     )
 
 
-def _select(operations: Sequence[Operation], **given: Iterable[str]) -> tuple[list[Operation], list[str]]:
+def _select_operations(
+    operations: Sequence[Operation], **patterns_by_option: Iterable[str]
+) -> tuple[list[Operation], list[str]]:
     """Return the operations that patterns choose, and a problem for each pattern that fits none."""
-    patterns = {option: () if isinstance(listed, str) else tuple(listed) for option, listed in given.items()}
-    for option, listed in given.items():
-        if isinstance(listed, str) or not all(isinstance(one, str) for one in patterns[option]):  # pyright: ignore[reportUnnecessaryIsInstance]
+    patterns = {
+        option: () if isinstance(option_value, str) else tuple(option_value)
+        for option, option_value in patterns_by_option.items()
+    }
+    for option, option_value in patterns_by_option.items():
+        if isinstance(option_value, str) or not all(
+            isinstance(operation_or_pattern, str) for operation_or_pattern in patterns[option]
+        ):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"{option} must be a list of patterns, such as {option}=['issues/*']")
-    hits: set[str] = set()
+    matched_patterns: set[str] = set()
 
-    def fits(option: str, one: Operation) -> bool:
-        names = [one.id, one.name, f"{one.method} {one.path}", *(f"tag:{tag}" for tag in one.tags)]
-        found = [pattern for pattern in patterns[option] if any(fnmatchcase(name, pattern) for name in names)]
-        hits.update(found)
-        return bool(found)
+    def fits(option: str, operation: Operation) -> bool:
+        names = [
+            operation.id,
+            operation.name,
+            f"{operation.method} {operation.path}",
+            *(f"tag:{tag}" for tag in operation.tags),
+        ]
+        matching = [pattern for pattern in patterns[option] if any(fnmatchcase(name, pattern) for name in names)]
+        matched_patterns.update(matching)
+        return bool(matching)
 
-    wanted = [one for one in operations if not patterns["include"] or fits("include", one)]
-    chosen = [one for one in wanted if not fits("exclude", one)]
-    unmatched = [one for listed in patterns.values() for one in listed if one not in hits]
-    return chosen, [f"the pattern {one_line(pattern, 100)!r} fits no operation" for pattern in unmatched]
+    included = [
+        operation_or_pattern
+        for operation_or_pattern in operations
+        if not patterns["include"] or fits("include", operation_or_pattern)
+    ]
+    selected = [operation_or_pattern for operation_or_pattern in included if not fits("exclude", operation_or_pattern)]
+    unmatched = [
+        operation_or_pattern
+        for option_value in patterns.values()
+        for operation_or_pattern in option_value
+        if operation_or_pattern not in matched_patterns
+    ]
+    return selected, [f"the pattern {one_line(pattern, 100)!r} fits no operation" for pattern in unmatched]
 
 
-def _tool(operation: Operation, caller: Caller, needs_approval: NeedsApproval) -> Tool:
+def _create_tool(operation: Operation, caller: OperationCaller, needs_approval: NeedsApproval) -> Tool:
     async def execute(value: Any, _context: ToolCallContext) -> Any:
         result = await caller.call(operation, value or {})
         if not isinstance(result, MediaContent) or current.get() is not None:
@@ -151,8 +174,8 @@ def _tool(operation: Operation, caller: Caller, needs_approval: NeedsApproval) -
         operation.name,
         execute=execute,
         description=well_formed(operation.description),
-        input_schema=_Schema(operation, "input"),
-        output_schema=_Schema(operation, "output"),
+        input_schema=_OperationSchema(operation, "input"),
+        output_schema=_OperationSchema(operation, "output"),
         needs_approval=approval,
         annotations=operation.annotations,
         metadata={"openapi": operation, "codecall": {"appId": operation.spec.title, "tags": list(operation.tags)}},

@@ -13,7 +13,7 @@ from ..errors import (
     CodeModeProtocolError,
     CodeModeToolApprovalDeniedError,
 )
-from ..trace.visible_text import clipped
+from ..trace.visible_text import clip_text
 from .guest_errors import read_error_fields
 from .ledger import (
     INTERNAL_KINDS,
@@ -131,12 +131,12 @@ def _add_texts(summary: CallSummary, entry: LedgerEntry, *, hides_inputs: bool) 
     if input_json is None and not hides_inputs:
         input_json = entry.input_json
     if input_json is not None:
-        summary["input"] = clipped(input_json, MAX_INPUT_CHARACTERS)
+        summary["input"] = clip_text(input_json, MAX_INPUT_CHARACTERS)
     if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
-        summary["result"] = clipped(outcome.value_json, MAX_RESULT_CHARACTERS)
+        summary["result"] = clip_text(outcome.value_json, MAX_RESULT_CHARACTERS)
     elif isinstance(outcome, Rejected):
         fields = {} if outcome.fields_json is None else read_error_fields(outcome.fields_json)
-        summary["error"] = clipped(str(fields.get("message", outcome.message)), MAX_INPUT_CHARACTERS)
+        summary["error"] = clip_text(str(fields.get("message", outcome.message)), MAX_INPUT_CHARACTERS)
 
 
 def may_have_run(summary: CallSummary) -> bool:

@@ -20,9 +20,9 @@ from ..errors import (
     http_fields,
 )
 from ..profile import HostErrors, Words
-from ..trace.failures import message_of
-from ..trace.public_message import first_line, public_message
-from ..trace.visible_text import clipped
+from ..trace.failures import read_message
+from ..trace.public_message import to_public_first_line, to_public_message
+from ..trace.visible_text import clip_text
 from .ledger import LedgerEntry, Rejected
 
 REQUIRED_FIELDS = ("class", "message", "code", "hint")
@@ -68,7 +68,7 @@ def _keep_small_fields(required_fields: Mapping[str, str], optional_fields: Mapp
 def _clip_field(value: Any, key: str) -> str:
     text = value if isinstance(value, str) else ""
     max_characters = MAX_GUEST_MESSAGE_CHARACTERS if key == "message" else _MAX_TEXT_CHARACTERS
-    return clipped(text, max_characters)
+    return clip_text(text, max_characters)
 
 
 def check_surface_fields(text: str, fields: object) -> dict[str, Any]:
@@ -106,11 +106,11 @@ def make_rejection(
         return Rejected(name, message, code, fields_json)
     if host_errors.codes is None or entry.kind != "tool":
         if host_errors.detail == "message" and code in HIDDEN_CODES and error.__cause__ is not None:
-            message = first_line(message_of(error.__cause__), message)
+            message = to_public_first_line(read_message(error.__cause__), message)
         return Rejected(name, message, code, _encode_http_fields({"code": code, "message": message}, error))
     is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
     if is_hidden and host_errors.detail == "message" and error.__cause__ is not None:
-        displayed_message = public_message(message_of(error.__cause__), message)
+        displayed_message = to_public_message(read_message(error.__cause__), message)
     else:
         displayed_message = message
     surface_code = _find_surface_code(error, host_errors.codes, has_reason=has_reason, is_hidden=is_hidden)

@@ -27,12 +27,12 @@ class Problem(TypedDict):
 MAX_PROBLEMS = 8
 MAX_SCHEMA_VALUES = 50_000
 MAX_SCHEMA_CHARACTERS = 4_000_000
-TOO_DEEP: Problem = {"path": "", "message": "nests too deeply to be checked"}
-TOO_MUCH: Problem = {"path": "", "message": "is too large or too intricate to be checked"}
+TOO_DEEP_PROBLEM: Problem = {"path": "", "message": "nests too deeply to be checked"}
+TOO_COMPLEX_PROBLEM: Problem = {"path": "", "message": "is too large or too intricate to be checked"}
 _MAX_MESSAGE_CHARACTERS = 200
-_LARGE_TEXT = 1 << 16
+_LARGE_TEXT_CHARACTERS = 1 << 16
 _MAX_ALTERNATIVES = 64
-_KINDS = {"properties": "object", "additionalProperties": "object", "items": "array", "prefixItems": "array"}
+_TYPE_BY_KEYWORD = {"properties": "object", "additionalProperties": "object", "items": "array", "prefixItems": "array"}
 
 
 class SchemaMismatch(Exception):  # noqa: N818 - never leaves this package
@@ -43,9 +43,11 @@ class SchemaMismatch(Exception):  # noqa: N818 - never leaves this package
         self.problems = problems
 
     @staticmethod
-    def describe(found: Iterable[tuple[Iterable[str | int], str]]) -> str:
+    def describe(failures: Iterable[tuple[Iterable[str | int], str]]) -> str:
         """Write the first problems, each a path and a message, as one text."""
-        return "; ".join(f"{path_text(path) or 'value'}: {clip(text)}" for path, text in islice(found, MAX_PROBLEMS))
+        return "; ".join(
+            f"{format_path(path) or 'value'}: {clip(text)}" for path, text in islice(failures, MAX_PROBLEMS)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +67,12 @@ class ValidatedInput:
         return self._to_json()
 
     @staticmethod
-    def fill_defaults(given: Any, shown: Any) -> Any:
+    def fill_defaults(value: Any, filled: Any) -> Any:
         """Return plain JSON as it was given, with the keys that only what was made of it has: its defaults."""
-        return completed(given, shown)
+        return merge_defaults(value, filled)
 
 
-def plain_input(value: Any) -> ValidatedInput:
+def accept_plain_input(value: Any) -> ValidatedInput:
     """Take plain JSON as it is."""
     return ValidatedInput(value, lambda: copy_json(value))
 
@@ -78,32 +80,46 @@ def plain_input(value: Any) -> ValidatedInput:
 def copy_json(value: Any) -> Any:
     """Copy plain JSON; unlike `copy.deepcopy` it does not run out of stack within the depth cap."""
     text = json.dumps(value)
-    return json.loads(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: json.loads(text))
+    return json.loads(text) if len(text) < _LARGE_TEXT_CHARACTERS else steps.without_collector(lambda: json.loads(text))
 
 
-def completed(given: Any, shown: Any) -> Any:
+def merge_defaults(value: Any, filled: Any) -> Any:
     """Return plain JSON as it was given, with the keys that only what was made of it has: its defaults."""
-    if is_object(given) and is_object(shown):
-        return {**shown, **{key: completed(one, shown[key]) if key in shown else one for key, one in given.items()}}
-    if is_array(given) and is_array(shown):
-        return [completed(*pair) for pair in zip(given, shown, strict=True)] if len(given) == len(shown) else given
-    return given
+    if is_object(value) and is_object(filled):
+        return {
+            **filled,
+            **{key: merge_defaults(member, filled[key]) if key in filled else member for key, member in value.items()},
+        }
+    if is_array(value) and is_array(filled):
+        return (
+            [merge_defaults(*pair) for pair in zip(value, filled, strict=True)] if len(value) == len(filled) else value
+        )
+    return value
 
 
-def with_fresh(given: Any, shown: Any, again: Any) -> Any:
+def merge_changed_defaults(value: Any, filled: Any, refilled: Any) -> Any:
     """Return plain JSON as it was given, with the defaults that were shown of those that come out otherwise again."""
-    if is_object(given) and is_object(shown) and is_object(again):
-        known = {key: with_fresh(one, shown.get(key), again.get(key)) for key, one in given.items()}
-        fresh = [key for key, one in shown.items() if key not in given and again.get(key) != one]
+    if is_object(value) and is_object(filled) and is_object(refilled):
+        merged = {
+            key: merge_changed_defaults(member, filled.get(key), refilled.get(key)) for key, member in value.items()
+        }
+        changed_keys = [key for key, member in filled.items() if key not in value and refilled.get(key) != member]
         # Of a model that is a default, not all is fresh.
-        return known | {key: with_fresh({}, shown[key], again[key]) if key in again else shown[key] for key in fresh}
-    if is_array(given) and is_array(shown) and is_array(again):
-        rows = given, shown, again
-        return [with_fresh(*row) for row in zip(*rows, strict=True)] if len(set(map(len, rows))) == 1 else rows[0]
-    return shown if given == {} else given
+        return merged | {
+            key: merge_changed_defaults({}, filled[key], refilled[key]) if key in refilled else filled[key]
+            for key in changed_keys
+        }
+    if is_array(value) and is_array(filled) and is_array(refilled):
+        rows = value, filled, refilled
+        return (
+            [merge_changed_defaults(*row) for row in zip(*rows, strict=True)]
+            if len(set(map(len, rows))) == 1
+            else rows[0]
+        )
+    return filled if value == {} else value
 
 
-def refuse_too_large(schema: Mapping[str, Any] | bool) -> None:
+def require_bounded_size(schema: Mapping[str, Any] | bool) -> None:
     """Raise `ValueError` for a schema that would take too long to be read, before anything of it is."""
     if holds_more_values_than(schema, MAX_SCHEMA_VALUES):
         raise ValueError(f"holds more than {MAX_SCHEMA_VALUES} values, the limit for a schema")
@@ -145,7 +161,7 @@ class CompiledSchema(Protocol):
         ...
 
 
-def takes_object(schema: JsonSchema) -> bool:
+def accepts_object(schema: JsonSchema) -> bool:
     """Tell whether an absent input may stand for ``{}``."""
     if isinstance(schema, bool):
         return False
@@ -157,23 +173,23 @@ def takes_object(schema: JsonSchema) -> bool:
 
 def declares_container(schema: JsonSchema) -> bool:
     """Tell whether a schema is of objects or arrays, perhaps of null, and of nothing else."""
-    pending, found = [resolve_reference(schema, schema)], set[str]()
+    pending, types = [resolve_reference(schema, schema)], set[str]()
     for _ in range(_MAX_ALTERNATIVES):
         if not pending:
             break
-        one = mapping_or_empty(pending.pop())
-        named = one.get("type")
-        found |= {kind for kind in (list_or_empty(named) or [named]) if isinstance(kind, str)}
-        found |= {kind for key, kind in _KINDS.items() if key in one and named is None}
+        candidate = mapping_or_empty(pending.pop())
+        declared_type = candidate.get("type")
+        types |= {kind for kind in (list_or_empty(declared_type) or [declared_type]) if isinstance(kind, str)}
+        types |= {kind for key, kind in _TYPE_BY_KEYWORD.items() if key in candidate and declared_type is None}
         for keyword in ("anyOf", "oneOf", "allOf"):
-            pending += [resolve_reference(inner, schema) for inner in list_or_empty(one.get(keyword))]
-    return not pending and bool(found - {"null"}) and found <= {"object", "array", "null"}
+            pending += [resolve_reference(inner, schema) for inner in list_or_empty(candidate.get(keyword))]
+    return not pending and bool(types - {"null"}) and types <= {"object", "array", "null"}
 
 
 # --- wording ---
 
 
-def path_text(parts: Iterable[str | int]) -> str:
+def format_path(parts: Iterable[str | int]) -> str:
     """Write a path as JavaScript would: ``items[0].name``; empty for the value itself."""
     text = ""
     for part in parts:
@@ -186,7 +202,7 @@ def path_text(parts: Iterable[str | int]) -> str:
     return clip(text)
 
 
-def json_type(value: Any) -> str:
+def json_type_name(value: Any) -> str:
     """Name the JSON type of a plain value."""
     if value is None:
         return "null"
@@ -206,6 +222,6 @@ def clip(text: str) -> str:
     return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 3] + "..."
 
 
-def unique(problems: Iterable[Problem]) -> list[Problem]:
+def unique_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Drop repetitions, keep the order."""
     return list({(problem["path"], problem["message"]): problem for problem in problems}.values())

@@ -15,8 +15,8 @@ from ..data.references import resolve_reference
 from ..host.steps import TooMuchWork
 from .compiled import (
     MAX_PROBLEMS,
-    TOO_DEEP,
-    TOO_MUCH,
+    TOO_COMPLEX_PROBLEM,
+    TOO_DEEP_PROBLEM,
     Conversion,
     JsonSchema,
     Problem,
@@ -24,42 +24,42 @@ from .compiled import (
     ValidatedInput,
     clip,
     copy_json,
-    path_text,
-    refuse_too_large,
-    unique,
+    format_path,
+    require_bounded_size,
+    unique_problems,
 )
-from .json_schema.check import Document, UnknownReference
-from .json_schema.checking import parts_of, shown_rule
-from .json_schema.dialects import DEFAULT_DRAFT, named_draft
-from .json_schema.walk import placed_subschemas, subschemas
-from .keyword_repair import UNWRITABLE, Side, has_references, repair_keywords, unusable_references, without_references
-from .patterns import PatternRefused, refused_patterns, require_linear, without_patterns
+from .json_schema.check import SchemaDocument, UnknownReferenceError
+from .json_schema.checking import format_rule, path_to_list
+from .json_schema.dialects import DEFAULT_DRAFT, find_named_draft
+from .json_schema.walk import iterate_placed_subschemas, iterate_subschemas
+from .keyword_repair import NOT_JSON, Side, find_unusable_references, has_references, remove_references, repair_keywords
+from .patterns import PatternRefusedError, find_refused_patterns, remove_patterns, require_linear_patterns
 
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 _DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
 # Keywords that draft 7 does not know.
-_SINCE_2019 = (
+_KEYWORDS_SINCE_2019 = (
     "$defs", "$anchor", "$recursiveRef", "dependentRequired", "dependentSchemas", "unevaluatedItems",
     "unevaluatedProperties", "minContains", "maxContains",
 )  # fmt: skip
 
 
-def with_dialect(schema: dict[str, Any], text: str) -> dict[str, Any]:
+def add_dialect(schema: dict[str, Any], text: str) -> dict[str, Any]:
     """Add an older draft's ``$schema`` to a schema with an array as ``items``, which the newest draft does not allow.
 
     ``text`` is the schema's JSON.
     """
-    if named_draft(schema) not in (None, DEFAULT_DRAFT) or '"items": [' not in text:
+    if find_named_draft(schema) not in (None, DEFAULT_DRAFT) or '"items": [' not in text:
         return schema
-    if not any(is_array(rules.get("items")) for rules in subschemas(schema)):
+    if not any(is_array(rules.get("items")) for rules in iterate_subschemas(schema)):
         return schema
-    is_newer = any(f'"{keyword}":' in text for keyword in _SINCE_2019)
+    is_newer = any(f'"{keyword}":' in text for keyword in _KEYWORDS_SINCE_2019)
     return {**schema, "$schema": _DRAFT_2019 if is_newer else _DRAFT_7}
 
 
-_OTHER_DRAFT = "it does not fit the draft that it names, and is read as the draft that it fits"
+_OTHER_DRAFT_NOTE = "it does not fit the draft that it names, and is read as the draft that it fits"
 # Drafts with other anchors ("id", or "$id" with a fragment) than the newest.
-_OLDER = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
+_OLDER_DRAFT_URIS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 _MAX_DECIMALS = 10_000
 _MAX_SHOWN_REFERENCES = _MAX_SHOWN_DEFAULTS = 4
 
@@ -75,20 +75,20 @@ class DictSchema:
     """
 
     def __init__(self, schema: Mapping[str, Any] | bool, side: Side = "input") -> None:
-        refuse_too_large(schema)
+        require_bounded_size(schema)
         try:
-            plain = schema if isinstance(schema, bool) else _plain(schema)
-            self.json_schema, notes = _usable(plain, side)
-            require_linear(self.json_schema)
-        except PatternRefused:
+            plain = schema if isinstance(schema, bool) else _to_plain_json(schema)
+            self.json_schema, notes = _make_usable(plain, side)
+            require_linear_patterns(self.json_schema)
+        except PatternRefusedError:
             raise
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a JSON Schema: {error}") from None
         text = json.dumps(self.json_schema)
-        self._document = Document(self.json_schema, text)
+        self._document = SchemaDocument(self.json_schema, text)
         self._has_defaults = '"default"' in text
         if self._has_defaults:  # with a separate document: it checks subschemas outside their context
-            notes += _drop_refused_defaults(self.json_schema, Document(self.json_schema, text))
+            notes += _drop_refused_defaults(self.json_schema, SchemaDocument(self.json_schema, text))
         self.notes = tuple(notes)
 
     varies = False
@@ -101,9 +101,9 @@ class DictSchema:
             if self._has_defaults:
                 filled = _fill_defaults(value, self.json_schema, self.json_schema)
         except RecursionError:
-            raise SchemaMismatch([TOO_DEEP]) from None
-        problems = self._problems(filled)
-        if problems and self._has_defaults and not self._problems(value):
+            raise SchemaMismatch([TOO_DEEP_PROBLEM]) from None
+        problems = self._find_problems(filled)
+        if problems and self._has_defaults and not self._find_problems(value):
             filled, problems = value, []
         if problems:
             raise SchemaMismatch(problems)
@@ -111,39 +111,39 @@ class DictSchema:
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Check; a value that is not plain JSON is checked in its JSON form."""
-        if not self._problems(value):
+        if not self._find_problems(value):
             return value
         plain = json.loads(encode_json(value, what=what))
-        problems = self._problems(plain)
-        if problems and self._problems(plain := self._with_numbers(value, plain)):
+        problems = self._find_problems(plain)
+        if problems and self._find_problems(plain := self._convert_decimals(value, plain)):
             raise SchemaMismatch(problems)
         return plain
 
-    def _with_numbers(self, value: Any, plain: Any) -> Any:
+    def _convert_decimals(self, value: Any, plain: Any) -> Any:
         """Write each `Decimal` as a number instead of text where the schema expects a number."""
         try:
-            found = self._document.failures(plain, _MAX_DECIMALS)
-        except (RecursionError, UnknownReference, OverflowError, TooMuchWork):
+            failures = self._document.failures(plain, _MAX_DECIMALS)
+        except (RecursionError, UnknownReferenceError, OverflowError, TooMuchWork):
             return plain
-        for failure in found:
-            wanted = failure.rule if is_array(failure.rule) else [failure.rule]
-            if failure.rule_name == "type" and {"number", "integer"}.intersection(map(str, wanted)):
-                plain = _with_number(value, plain, failure.path)
+        for failure in failures:
+            expected_types = failure.rule if is_array(failure.rule) else [failure.rule]
+            if failure.rule_name == "type" and {"number", "integer"}.intersection(map(str, expected_types)):
+                plain = _convert_decimal(value, plain, failure.path)
         return plain
 
-    def located(self, value: Any, most: int) -> list[tuple[tuple[str | int, ...], str]]:
+    def locate_failures(self, value: Any, max_count: int) -> list[tuple[tuple[str | int, ...], str]]:
         """Return what a value breaks as pairs of a place and its wording, at most so many; defaults count as given."""
         try:
             filled = _fill_defaults(value, self.json_schema, self.json_schema) if self._has_defaults else value
         except RecursionError:
-            return [((), TOO_DEEP["message"])]
+            return [((), TOO_DEEP_PROBLEM["message"])]
         try:
-            found = self._document.failures(filled, most)
-        except (RecursionError, UnknownReference, OverflowError, TooMuchWork):
-            return [((), one["message"]) for one in self._problems(filled)]
-        return list(dict.fromkeys(islice((place for one in found for place in one.located()), most)))
+            failures = self._document.failures(filled, max_count)
+        except (RecursionError, UnknownReferenceError, OverflowError, TooMuchWork):
+            return [((), one["message"]) for one in self._find_problems(filled)]
+        return list(dict.fromkeys(islice((place for one in failures for place in one.iterate_located()), max_count)))
 
-    def fitting(self, value: Any) -> Callable[[Any, Any], bool | None]:
+    def create_fit_check(self, value: Any) -> Callable[[Any, Any], bool | None]:
         """Return what tells whether a part of this very schema takes a part of this very value.
 
         All that it is asked takes no more steps than one check of the value: it says None once they are spent.
@@ -155,26 +155,26 @@ class DictSchema:
                 return check.fits(self._document.root, part, inner)
             except TooMuchWork:
                 return None
-            except (RecursionError, UnknownReference, OverflowError):
+            except (RecursionError, UnknownReferenceError, OverflowError):
                 return False
 
         return fits
 
-    def _problems(self, value: Any) -> list[Problem]:
+    def _find_problems(self, value: Any) -> list[Problem]:
         try:
-            found = self._document.failures(value, MAX_PROBLEMS)
-            return unique(failure.problem() for failure in found) if found else []
-        except UnknownReference as error:
+            failures = self._document.failures(value, MAX_PROBLEMS)
+            return unique_problems(failure.to_problem() for failure in failures) if failures else []
+        except UnknownReferenceError as error:
             return [{"path": "", "message": f"the schema refers to {clip(error.reference)}, which is not part of it"}]
         except RecursionError:
-            return [TOO_DEEP]
+            return [TOO_DEEP_PROBLEM]
         except OverflowError:  # an integer of hundreds of digits against a rule in floats
             return [{"path": "", "message": "holds a number too large to be checked"}]
         except TooMuchWork:
-            return [TOO_MUCH]
+            return [TOO_COMPLEX_PROBLEM]
 
 
-def _with_number(value: Any, plain: Any, path: list[str | int]) -> Any:
+def _convert_decimal(value: Any, plain: Any, path: list[str | int]) -> Any:
     """Replace the text at ``path`` of plain JSON by a number if the value there is a `Decimal`."""
     if not path:
         if not isinstance(value, Decimal) or not value.is_finite():
@@ -182,71 +182,71 @@ def _with_number(value: Any, plain: Any, path: list[str | int]) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     step, *rest = path
     with suppress(KeyError, IndexError, TypeError):
-        plain[step] = _with_number(value[step], plain[step], rest)
+        plain[step] = _convert_decimal(value[step], plain[step], rest)
     return plain
 
 
-def _drop_refused_defaults(schema: Any, document: Document) -> list[str]:
+def _drop_refused_defaults(schema: Any, document: SchemaDocument) -> list[str]:
     """Remove defaults that their own schemas reject. Returns a note for each that is not null."""
     notes: list[str] = []
-    for place, rules in placed_subschemas(schema):
+    for path, rules in iterate_placed_subschemas(schema):
         if "default" not in rules or not is_object(rules):
             continue
         default = rules["default"]
         try:
             check = document.check(default)
-            refused = not check.fits(document.root, rules, default)
-        except UnknownReference:
-            refused = False  # it is resolved against another base when values are validated
+            is_refused = not check.fits(document.root, rules, default)
+        except UnknownReferenceError:
+            is_refused = False  # it is resolved against another base when values are validated
         except (RecursionError, OverflowError, TooMuchWork):
-            refused = True
-        if refused:
+            is_refused = True
+        if is_refused:
             del rules["default"]
             # Many generators write a null default for every optional field.
             if default is not None and len(notes) < _MAX_SHOWN_DEFAULTS:
-                notes.append(f'"default": {clip(shown_rule(default))} at {path_text(parts_of(place))}')
+                notes.append(f'"default": {clip(format_rule(default))} at {format_path(path_to_list(path))}')
     return notes
 
 
-def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema as plain JSON, with `UNWRITABLE` in place of values that JSON cannot express."""
+def _to_plain_json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema as plain JSON, with `NOT_JSON` in place of values that JSON cannot express."""
     try:
         return json.loads(json.dumps(dict(schema), allow_nan=False))
     except (TypeError, ValueError):
-        return json.loads(json.dumps(dict(schema), skipkeys=True, default=_jsonable))
+        return json.loads(json.dumps(dict(schema), skipkeys=True, default=_to_jsonable))
 
 
-def _jsonable(value: Any) -> Any:
+def _to_jsonable(value: Any) -> Any:
     if is_mapping(value):
         return dict(value)
-    return [*cast("set[Any]", value)] if isinstance(value, set | frozenset) else UNWRITABLE
+    return [*cast("set[Any]", value)] if isinstance(value, set | frozenset) else NOT_JSON
 
 
-def _usable(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
+def _make_usable(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
     """Return a schema that can validate values, and a note for each dropped keyword."""
     if not is_object(schema):
         return schema, []
     repaired, notes = repair_keywords(schema, side)
     text = json.dumps(repaired)
-    usable = with_dialect(repaired, text)
-    if usable is not repaired and "$schema" in schema:
-        notes.append(_OTHER_DRAFT)
+    with_draft = add_dialect(repaired, text)
+    if with_draft is not repaired and "$schema" in schema:
+        notes.append(_OTHER_DRAFT_NOTE)
     if has_references(text):
-        usable, reference_notes = _with_usable_references(usable, is_named="$schema" in schema)
+        with_draft, reference_notes = _drop_unusable_references(with_draft, is_named="$schema" in schema)
         notes += reference_notes
-    return usable, notes
+    return with_draft, notes
 
 
-def _with_usable_references(schema: Any, *, is_named: bool) -> tuple[dict[str, Any], list[str]]:
-    if not (unusable := unusable_references(schema)):
+def _drop_unusable_references(schema: Any, *, is_named: bool) -> tuple[dict[str, Any], list[str]]:
+    if not (unusable := find_unusable_references(schema)):
         return schema, []
-    if not is_named and any(_has_old_identifier(rules) for rules in subschemas(schema)):
-        for draft in _OLDER:
+    if not is_named and any(_has_old_identifier(rules) for rules in iterate_subschemas(schema)):
+        for draft in _OLDER_DRAFT_URIS:
             older = {**schema, "$schema": draft}
-            if not unusable_references(older):
+            if not find_unusable_references(older):
                 return older, []
     names = ", ".join(clip(reference) for reference in sorted(unusable)[:_MAX_SHOWN_REFERENCES])
-    return without_references(schema, unusable), [f'"$ref" that leads nowhere, or back to itself: {names}']
+    return remove_references(schema, unusable), [f'"$ref" that leads nowhere, or back to itself: {names}']
 
 
 def _has_old_identifier(rules: Mapping[str, Any]) -> bool:
@@ -275,38 +275,38 @@ def _fill_properties(value: dict[str, Any], properties: dict[str, Any], root: An
     return filled
 
 
-_SAY_NOTHING = frozenset({"$schema", "$id", "id", "$comment", "title", "description", "$defs", "definitions"})
-_NO_SCHEMAS: frozenset[type] = frozenset({list, tuple, set, frozenset, bytes, int, float})
+_ANNOTATION_KEYWORDS = frozenset({"$schema", "$id", "id", "$comment", "title", "description", "$defs", "definitions"})
+_NON_SCHEMA_TYPES: frozenset[type] = frozenset({list, tuple, set, frozenset, bytes, int, float})
 
 
-def readable_schema(schema: Any, side: Side = "input") -> tuple[Any, str | None]:
+def repair_schema(schema: Any, side: Side = "input") -> tuple[Any, str | None]:
     """Return a schema that compiles, and a warning if it is not the given one. Never raises.
 
     Unusable keywords are dropped as in `DictSchema`, and so are patterns that cannot run in linear time. An unusable
     schema becomes ``{}``, which accepts anything. A type or None is returned unchanged.
     """
     if not is_mapping(schema):
-        is_broken = type(schema) in _NO_SCHEMAS
-        return ({}, _takes_anything("not an object")) if is_broken else (schema, None)
+        is_broken = type(schema) in _NON_SCHEMA_TYPES
+        return ({}, _unusable_schema_warning("not an object")) if is_broken else (schema, None)
     try:
-        return _readable(schema, side)
+        return _repair_object_schema(schema, side)
     except Exception as error:  # noqa: BLE001 - the schema is untrusted
-        return {}, _takes_anything(clip(str(error)) or type(error).__name__)
+        return {}, _unusable_schema_warning(clip(str(error)) or type(error).__name__)
 
 
-def says_nothing(schema: Any) -> bool:
+def is_empty_schema(schema: Any) -> bool:
     """Tell whether a schema is absent or empty, so that a value may be absent too."""
-    return schema is None or schema is True or (is_mapping(schema) and _SAY_NOTHING.issuperset(schema))
+    return schema is None or schema is True or (is_mapping(schema) and _ANNOTATION_KEYWORDS.issuperset(schema))
 
 
-def _readable(schema: Mapping[str, Any], side: Side) -> tuple[Any, str | None]:
-    refuse_too_large(schema)
-    refused = refused_patterns(schema)
-    compiled = DictSchema(without_patterns(schema, refused) if refused else schema, side)
+def _repair_object_schema(schema: Mapping[str, Any], side: Side) -> tuple[Any, str | None]:
+    require_bounded_size(schema)
+    refused = find_refused_patterns(schema)
+    compiled = DictSchema(remove_patterns(schema, refused) if refused else schema, side)
     notes = [clip(reason) for reason in refused.values()] + [*compiled.notes]
     usable = schema if compiled.json_schema == schema else compiled.json_schema
     return usable, f"is read without what cannot be used of it: {'; '.join(notes)}" if notes else None
 
 
-def _takes_anything(reason: str) -> str:
+def _unusable_schema_warning(reason: str) -> str:
     return f"is no JSON Schema that can be used ({reason}): the tool takes anything"

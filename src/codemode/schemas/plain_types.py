@@ -37,42 +37,42 @@ class PlainType:
         self._kind = kind
         self._inner = inner
 
-    def copy(self, value: Any, depth: int = 0, left: list[int] | None = None) -> Any:
+    def copy_value(self, value: Any, depth: int = 0, values_left: list[int] | None = None) -> Any:
         """Return a copy of plain JSON that is exactly of the type. Raises `NotPlainError`."""
         kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in _SCALARS:
             is_of_kind = self._kind is Any or kind is self._kind or (self._kind is Union and value is None)
             number: Any = value
-            if is_of_kind and (-_MAX_INTEGER <= number < _MAX_INTEGER if kind is int else _is_usual(value)):
+            if is_of_kind and (-_MAX_INTEGER <= number < _MAX_INTEGER if kind is int else _is_plain_scalar(value)):
                 return value
             if self._kind is Union and self._inner is not None:
-                return self._inner.copy(value)
+                return self._inner.copy_value(value)
             raise NotPlainError
         if self._kind is Union and self._inner is not None:
-            return self._inner.copy(value, depth, left)
+            return self._inner.copy_value(value, depth, values_left)
         if self._kind not in (Any, kind) or kind not in (list, dict) or depth > _MAX_DEPTH:
             raise NotPlainError
-        left = [MAX_VALUES] if left is None else left
-        left[0] -= len(value)
-        if left[0] < 0:
+        values_left = [MAX_VALUES] if values_left is None else values_left
+        values_left[0] -= len(value)
+        if values_left[0] < 0:
             raise NotPlainError
-        item = (self._inner or self).copy
+        copy_item = (self._inner or self).copy_value
         if kind is list:
-            return [item(one, depth + 1, left) for one in value]
-        if not all(type(key) is str and _is_usual(key) for key in value) or is_tag_key(value):
+            return [copy_item(item, depth + 1, values_left) for item in value]
+        if not all(type(key) is str and _is_plain_scalar(key) for key in value) or is_tag_key(value):
             raise NotPlainError
-        return {key: item(one, depth + 1, left) for key, one in value.items()}
+        return {key: copy_item(item, depth + 1, values_left) for key, item in value.items()}
 
 
-def _is_usual(scalar: Any) -> bool:
+def _is_plain_scalar(scalar: Any) -> bool:
     """Return False for scalars that validators and serialisers may have their own thoughts about."""
     kind: Any = type(scalar)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
-        return len(scalar) <= _MAX_CHARACTERS and (scalar.isascii() or _is_unicode(scalar))
+        return len(scalar) <= _MAX_CHARACTERS and (scalar.isascii() or _is_valid_unicode(scalar))
     return isfinite(scalar) if kind is float else kind is not int or -_MAX_INTEGER <= scalar < _MAX_INTEGER
 
 
-def _is_unicode(text: str) -> bool:
+def _is_valid_unicode(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -80,7 +80,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def plain_type(annotation: Any) -> PlainType | None:
+def find_plain_type(annotation: Any) -> PlainType | None:
     """Return what is known of an annotation; None when that is for pydantic to say."""
     if annotation is Any:
         return PlainType({}, Any)
@@ -89,23 +89,23 @@ def plain_type(annotation: Any) -> PlainType | None:
         if annotation is scalar or (annotation is None and name == "null"):
             return PlainType({"type": name}, scalar)
     origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
-    if origin is Annotated and all(type(one) is str for one in arguments[1:]):
-        return plain_type(arguments[0])
+    if origin is Annotated and all(type(argument) is str for argument in arguments[1:]):
+        return find_plain_type(arguments[0])
     if origin is Union or origin is types.UnionType:
-        return _or_none(arguments)
+        return _plain_optional(arguments)
     if origin is list and len(arguments) <= 1:
-        item = plain_type(arguments[0] if arguments else Any)
+        item = find_plain_type(arguments[0] if arguments else Any)
         return item and PlainType({"items": item.json_schema, "type": "array"}, list, item)
     if origin is dict and (not arguments or (len(arguments) == 2 and arguments[0] is str)):
-        item = plain_type(arguments[1] if arguments else Any)
+        item = find_plain_type(arguments[1] if arguments else Any)
         return item and PlainType({"additionalProperties": item.json_schema or True, "type": "object"}, dict, item)
     return None
 
 
-def _or_none(members: tuple[Any, ...]) -> PlainType | None:
+def _plain_optional(members: tuple[Any, ...]) -> PlainType | None:
     if len(members) != 2 or members[1] is not type(None):
         return None
-    inner = plain_type(members[0])
+    inner = find_plain_type(members[0])
     if inner is None or inner.json_schema.get("type", "null") == "null":  # not of one kind, or of no other
         return None
     return PlainType({"anyOf": [inner.json_schema, {"type": "null"}]}, Union, inner)
@@ -118,32 +118,32 @@ class PlainSchema:
     takes_tags = True
     conversion: Conversion = "pydantic"
 
-    def __init__(self, plain: PlainType, whole: Callable[[], CompiledSchema]) -> None:
-        self.json_schema: JsonSchema = plain.json_schema
-        self._copy = plain.copy
-        self._make_whole = whole
-        self._whole: CompiledSchema | None = None
+    def __init__(self, plain_type: PlainType, create_full_schema: Callable[[], CompiledSchema]) -> None:
+        self.json_schema: JsonSchema = plain_type.json_schema
+        self._copy = plain_type.copy_value
+        self._create_full_schema = create_full_schema
+        self._full_schema: CompiledSchema | None = None
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check; a value that is not exactly of the type is for pydantic to coerce or refuse."""
         try:
-            own = self._copy(value)
+            copied = self._copy(value)
         except NotPlainError:
-            return self.whole.validate_input(value)
-        return ValidatedInput(own, lambda: self._copy(own))
+            return self.full_schema.validate_input(value)
+        return ValidatedInput(copied, lambda: self._copy(copied))
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Check and copy, likewise."""
         try:
             return self._copy(value)
         except NotPlainError:
-            return self.whole.validate_output(value, what)
+            return self.full_schema.validate_output(value, what)
 
     @property
-    def whole(self) -> CompiledSchema:
+    def full_schema(self) -> CompiledSchema:
         """What pydantic makes of the type."""
-        if self._whole is None:
+        if self._full_schema is None:
             steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is imported off the event loop
             with importing:
-                self._whole = self._make_whole()
-        return self._whole
+                self._full_schema = self._create_full_schema()
+        return self._full_schema

@@ -13,7 +13,7 @@ from ..data.rich_values import from_tagged, is_rich, to_tagged
 from ..host.steps import TooMuchWork
 from .compiled import (
     MAX_PROBLEMS,
-    TOO_MUCH,
+    TOO_COMPLEX_PROBLEM,
     Conversion,
     JsonSchema,
     Problem,
@@ -21,22 +21,22 @@ from .compiled import (
     ValidatedInput,
     clip,
     copy_json,
-    path_text,
-    unique,
+    format_path,
+    unique_problems,
 )
 from .lenient_outputs import LenientReader
-from .patterns import refusal_of
-from .type_guards import GuardedValidator, Refuse, raise_refusal
-from .type_pieces import PieceSerializer, is_same
+from .patterns import to_pattern_error
+from .type_guards import GuardedValidator, RefusePattern, raise_refusal
+from .type_pieces import PieceSerializer, are_equal
 from .type_traits import (
-    excludes_fields,
-    field_keys,
-    hiding_keys,
-    may_convert,
-    may_give_once,
+    collect_field_keys,
+    find_hiding_keys,
+    has_excluded_fields,
+    has_varying_defaults,
+    may_convert_values,
+    may_hold_iterators,
     read_again,
-    rewind,
-    varies,
+    rewind_iterators,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 Part = str | int
 _MAX_LISTED_ERRORS = 1000
-_OF_A_CHOICE = ("literal_error", "enum")
-_ABSENT = ("missing", "extra_forbidden")
-_SHOULD_BE = "Input should be "
+_CHOICE_ERRORS = ("literal_error", "enum")
+_PRESENCE_ERRORS = ("missing", "extra_forbidden")
+_INPUT_SHOULD_BE = "Input should be "
 
 
-class _Error(NamedTuple):
+class _LocatedError(NamedTuple):
     """One error of pydantic's: what is left of its place, of which ``steps`` were taken, and the value there."""
 
     kind: str
@@ -60,93 +60,105 @@ class _Error(NamedTuple):
     value: Any
 
 
-def type_problems(error: ValidationError, value: Any, fields: Callable[[], frozenset[str]]) -> list[Problem]:
+def describe_type_problems(error: ValidationError, value: Any, fields: Callable[[], frozenset[str]]) -> list[Problem]:
     """Return what a value breaks of its type. ``fields`` gives the keys of all fields: other parts name branches."""
     if error.error_count() > _MAX_LISTED_ERRORS:
         # A guest can cause half a million of them, and pydantic cannot list only the first.
         return [{"path": "", "message": f"does not fit in {error.error_count()} places"}]
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    told = _meant([_Error(one["type"], one["msg"], one["loc"], (), value) for one in found], fields)
-    return unique({"path": path_text(one.steps), "message": clip(one.message)} for one in told)[:MAX_PROBLEMS]
-
-
-def _meant(errors: Iterable[_Error], fields: Callable[[], frozenset[str]]) -> list[_Error]:
-    """Return the errors at their places in the value, those of one branch for each union."""
-    told: list[_Error] = []
-    unions: dict[tuple[Part, ...], dict[Part, list[_Error]]] = {}
-    for error in errors:
-        at = _walked(error, fields)
-        if not at.rest:
-            told.append(at)
-            continue
-        label, inside = at.rest[0], at._replace(rest=at.rest[1:])
-        if at.steps not in unions:
-            unions[at.steps] = {}
-            told.append(at)  # which stands for all of them
-        unions[at.steps].setdefault(label, []).append(inside)
-    return [
-        one for each in told for one in ([each] if not each.rest else _of_union([*unions[each.steps].values()], fields))
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    likely_errors = _select_likely_errors(
+        [_LocatedError(item["type"], item["msg"], item["loc"], (), value) for item in errors], fields
+    )
+    return unique_problems({"path": format_path(item.steps), "message": clip(item.message)} for item in likely_errors)[
+        :MAX_PROBLEMS
     ]
 
 
-def _walked(error: _Error, fields: Callable[[], frozenset[str]]) -> _Error:
+def _select_likely_errors(errors: Iterable[_LocatedError], fields: Callable[[], frozenset[str]]) -> list[_LocatedError]:
+    """Return the errors at their places in the value, those of one branch for each union."""
+    located: list[_LocatedError] = []
+    unions: dict[tuple[Part, ...], dict[Part, list[_LocatedError]]] = {}
+    for error in errors:
+        located_error = _locate_error(error, fields)
+        if not located_error.rest:
+            located.append(located_error)
+            continue
+        label, inside = located_error.rest[0], located_error._replace(rest=located_error.rest[1:])
+        if located_error.steps not in unions:
+            unions[located_error.steps] = {}
+            located.append(located_error)  # which stands for all of them
+        unions[located_error.steps].setdefault(label, []).append(inside)
+    return [
+        error_of_branch
+        for entry in located
+        for error_of_branch in (
+            [entry] if not entry.rest else _select_union_errors([*unions[entry.steps].values()], fields)
+        )
+    ]
+
+
+def _locate_error(error: _LocatedError, fields: Callable[[], frozenset[str]]) -> _LocatedError:
     """Return an error after the steps that lead to a part of the value; what is left begins with a branch."""
     value, steps, rest = error.value, error.steps, error.rest
     while rest:
         part = rest[0]
-        is_known, inner = _inside(value, part)
-        is_absent = len(rest) == 1 and error.kind in _ABSENT
+        is_known, child = _get_part(value, part)
+        is_absent = len(rest) == 1 and error.kind in _PRESENCE_ERRORS
         if not (is_known or is_absent or isinstance(part, int) or part == "[key]" or part in fields()):
             break
-        value, steps, rest = inner, (*steps, part), rest[1:]
+        value, steps, rest = child, (*steps, part), rest[1:]
     return error._replace(value=value, steps=steps, rest=rest)
 
 
-def _inside(value: Any, part: Part) -> tuple[bool, Any]:
+def _get_part(value: Any, part: Part) -> tuple[bool, Any]:
     if is_sequence(value) and isinstance(part, int):
         return part < len(value), value[part] if part < len(value) else None
-    held: Mapping[Any, Any] = value if is_mapping(value) else getattr(value, "__dict__", {})
-    return part in held, held.get(part)
+    members: Mapping[Any, Any] = value if is_mapping(value) else getattr(value, "__dict__", {})
+    return part in members, members.get(part)
 
 
-def _of_union(branches: list[list[_Error]], fields: Callable[[], frozenset[str]]) -> list[_Error]:
-    rows = [_meant(branch, fields) for branch in branches]
+def _select_union_errors(
+    branches: list[list[_LocatedError]], fields: Callable[[], frozenset[str]]
+) -> list[_LocatedError]:
+    rows = [_select_likely_errors(branch, fields) for branch in branches]
     if len(rows) == 1:
         return rows[0]
     place = branches[0][0].steps
-    distances = [_distance(row, place) for row in rows]
+    distances = [_branch_distance(row, place) for row in rows]
     likely = [row for row, distance in zip(rows, distances, strict=True) if distance[0] == min(distances)[0]]
-    unknown_tags = set[tuple[Part, ...]].intersection(*(_wrong_tags(row, place) for row in likely))
+    unknown_tags = set[tuple[Part, ...]].intersection(*(_wrong_tag_paths(row, place) for row in likely))
     if unknown_tags and len(likely) > 1:
         tag = min(unknown_tags, key=str)
-        return [_together([one for row in likely for one in row if one.steps == tag])]
+        return [_combine_errors([item for row in likely for item in row if item.steps == tag])]
     nearest = [row for row, distance in zip(rows, distances, strict=True) if distance == min(distances)]
     first = [row[0] for row in nearest]
-    if len(nearest) > 1 and len({one.steps for one in first}) == 1 and all(len(row) == 1 for row in nearest):
-        return [_together(first)]
-    return [one for row in nearest for one in row]
+    if len(nearest) > 1 and len({item.steps for item in first}) == 1 and all(len(row) == 1 for row in nearest):
+        return [_combine_errors(first)]
+    return [item for row in nearest for item in row]
 
 
-def _distance(errors: list[_Error], place: tuple[Part, ...]) -> tuple[int, ...]:
+def _branch_distance(errors: list[_LocatedError], place: tuple[Part, ...]) -> tuple[int, ...]:
     """Return how far a value is from a branch: another kind of value, another tag, then how much is wrong."""
-    own = [one for one in errors if one.steps == place]
-    if any(one.kind.endswith(("_type", "_parsing")) or one.kind in ("none_required", *_OF_A_CHOICE) for one in own):
+    own = [error for error in errors if error.steps == place]
+    if any(
+        error.kind.endswith(("_type", "_parsing")) or error.kind in ("none_required", *_CHOICE_ERRORS) for error in own
+    ):
         return (1,)
-    missing = sum(one.kind in _ABSENT for one in errors)
-    depth = -max(len(one.steps) for one in errors)
-    return (0, len(_wrong_tags(errors, place)), len(own), missing, len(errors), depth)
+    missing = sum(error.kind in _PRESENCE_ERRORS for error in errors)
+    depth = -max(len(error.steps) for error in errors)
+    return (0, len(_wrong_tag_paths(errors, place)), len(own), missing, len(errors), depth)
 
 
-def _wrong_tags(errors: list[_Error], place: tuple[Part, ...]) -> set[tuple[Part, ...]]:
+def _wrong_tag_paths(errors: list[_LocatedError], place: tuple[Part, ...]) -> set[tuple[Part, ...]]:
     inside = len(place) + 1
-    return {one.steps for one in errors if one.kind in _OF_A_CHOICE and len(one.steps) == inside}
+    return {error.steps for error in errors if error.kind in _CHOICE_ERRORS and len(error.steps) == inside}
 
 
-def _together(errors: list[_Error]) -> _Error:
+def _combine_errors(errors: list[_LocatedError]) -> _LocatedError:
     """Return one error for what several branches expect at one place."""
-    messages = [*dict.fromkeys(one.message for one in errors)]
+    messages = [*dict.fromkeys(error.message for error in errors)]
     return errors[0]._replace(
-        message=" or ".join([messages[0], *(one.removeprefix(_SHOULD_BE) for one in messages[1:])])
+        message=" or ".join([messages[0], *(error.removeprefix(_INPUT_SHOULD_BE) for error in messages[1:])])
     )
 
 
@@ -158,17 +170,19 @@ class TypeSchema:
 
     takes_tags = True
 
-    def __init__(self, python_type: Any, mode: Literal["input", "output"], refuse: Refuse = raise_refusal) -> None:
+    def __init__(
+        self, python_type: Any, mode: Literal["input", "output"], refuse: RefusePattern = raise_refusal
+    ) -> None:
         from pydantic import TypeAdapter, ValidationError
         from pydantic.errors import PydanticUserError
         from pydantic_core import SchemaError
 
-        self._mismatch = ValidationError  # an import in a function costs each call a microsecond
+        self._validation_error = ValidationError  # an import in a function costs each call a microsecond
         try:
             is_adapter = isinstance(python_type, TypeAdapter)
             adapter = cast("Any", python_type if is_adapter else TypeAdapter(python_type))
             self.json_schema: JsonSchema = adapter.json_schema(
-                mode="validation" if mode == "input" else "serialization", schema_generator=_schema_generator()
+                mode="validation" if mode == "input" else "serialization", schema_generator=_create_schema_generator()
             )
             # The adapter's own methods would only hand on, in Python.
             self._validator = GuardedValidator(adapter, refuse)
@@ -176,143 +190,145 @@ class TypeSchema:
             self._refuse = refuse
             self._core_schema: Any = adapter.core_schema
         except SchemaError as error:
-            raise refusal_of(error) from error
+            raise to_pattern_error(error) from error
         except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
             raise ValueError(f"not a type that pydantic can describe: {error}") from error
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check, coerce, fill defaults; the value is an instance of the type."""
-        instance = self.instance_of(value)
+        instance = self.create_instance(value)
         return ValidatedInput(instance, lambda: self.show(instance, value))
 
     @property
     def varies(self) -> bool:
         """Whether one input may give two values."""
-        return varies(self._core_schema)
+        return has_varying_defaults(self._core_schema)
 
     @cached_property
     def conversion(self) -> Conversion:
         """What becomes of other scalars and names."""
-        return "unknown" if may_convert(self._core_schema) else "pydantic"
+        return "unknown" if may_convert_values(self._core_schema) else "pydantic"
 
     @cached_property
     def _hiding_keys(self) -> frozenset[str] | None:
-        return hiding_keys(self._core_schema)
+        return find_hiding_keys(self._core_schema)
 
     def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
         """Check and serialise, by alias."""
         try:
             instance = self._validator.validate(value)
-        except self._mismatch as error:
+        except self._validation_error as error:
             raise SchemaMismatch(self._problems(error, value)) from None
         except TooMuchWork:
-            raise SchemaMismatch([TOO_MUCH]) from None
+            raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
         if is_rich.get():
-            return self._serializer.to_rich(instance, round_trip=False)
+            return self._serializer.to_rich_python(instance, round_trip=False)
         return self._serializer.to_python(instance, round_trip=False)
 
     def as_it_came(self, value: Any) -> tuple[Any, list[Problem]]:
         """Return an output that misses the type, without the fields that it excludes, and where its code fails."""
-        return self._lenient.read(value)
+        return self._lenient_reader.read(value)
 
     def without_excluded(self, value: Any) -> Any:
         """Return plain JSON without the fields that the type excludes."""
-        return self._lenient.without_excluded(value)
+        return self._lenient_reader.without_excluded(value)
 
     @cached_property
     def excludes_fields(self) -> bool:
         """Whether the type has fields that are no part of its JSON."""
-        return excludes_fields(self._core_schema)
+        return has_excluded_fields(self._core_schema)
 
     @cached_property
-    def _lenient(self) -> LenientReader:
+    def _lenient_reader(self) -> LenientReader:
         return LenientReader(self._core_schema, self._refuse)
 
-    def instance_of(self, value: Any) -> Any:
+    def create_instance(self, value: Any) -> Any:
         """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""
         if is_rich.get():
-            value = _untagged(value)
+            value = _decode_tagged(value)
         try:
-            return self._settled(self._validator.validate(value))
-        except self._mismatch as error:
-            validator = self._validator.in_json
+            return self._buffer_iterators(self._validator.validate(value))
+        except self._validation_error as error:
+            validator = self._validator.json_validator
             if validator is None:
                 raise SchemaMismatch(self._problems(error, value)) from None
         except TooMuchWork:
-            raise SchemaMismatch([TOO_MUCH]) from None
+            raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
-            return self._settled(validator.validate_json(encode_json(value, what="The input")))
-        except self._mismatch as error:
+            return self._buffer_iterators(validator.validate_json(encode_json(value, what="The input")))
+        except self._validation_error as error:
             raise SchemaMismatch(self._problems(error, value)) from None
         except TooMuchWork:
-            raise SchemaMismatch([TOO_MUCH]) from None
+            raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
 
     def _problems(self, error: ValidationError, value: Any) -> list[Problem]:
-        return type_problems(error, value, lambda: self._field_keys)
+        return describe_type_problems(error, value, lambda: self._field_keys)
 
     @cached_property
     def _field_keys(self) -> frozenset[str]:
-        return field_keys(self._core_schema)
+        return collect_field_keys(self._core_schema)
 
-    def show(self, instance: Any, given: Any) -> Any:
+    def show(self, instance: Any, value: Any) -> Any:
         """Return plain JSON that stands for an instance: its own form if that tells all, else with what was given."""
         try:
-            own = self._own_form(instance)
+            own_json = self._to_own_json(instance)
             # A secret, a hidden field or a one-way serialiser would not come back as it was. What the guest gave does.
-            open_form = self._opened(own, given)
-            if self._gives(open_form, instance) or self._is_changed_again(open_form):
+            open_form = self._restore_hidden_fields(own_json, value)
+            if self._reproduces(open_form, instance) or self._changes_when_validated_again(open_form):
                 return open_form
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code
-            return copy_json(given)
-        if isinstance(own, dict) and isinstance(given, dict):
-            completed = cast("dict[str, Any]", {**own, **given})
-            if self._gives(completed, instance):
+            return copy_json(value)
+        if isinstance(own_json, dict) and isinstance(value, dict):
+            completed = cast("dict[str, Any]", {**own_json, **value})
+            if self._reproduces(completed, instance):
                 return copy_json(completed)
-        return copy_json(given)
+        return copy_json(value)
 
     @cached_property
-    def _may_give_once(self) -> bool:
-        return may_give_once(self._core_schema)
+    def _may_hold_iterators(self) -> bool:
+        return may_hold_iterators(self._core_schema)
 
-    def _settled(self, instance: Any) -> Any:
-        return read_again(instance) if self._may_give_once else instance
+    def _buffer_iterators(self, instance: Any) -> Any:
+        return read_again(instance) if self._may_hold_iterators else instance
 
-    def _own_form(self, instance: Any) -> Any:
+    def _to_own_json(self, instance: Any) -> Any:
         try:
             if is_rich.get():
-                own = to_tagged(self._serializer.to_rich(instance, round_trip=True))
-                return decode_json(encode_json(own, what="an input"))
+                tagged = to_tagged(self._serializer.to_rich_python(instance, round_trip=True))
+                return decode_json(encode_json(tagged, what="an input"))
             return self._serializer.to_python(instance, round_trip=True)
         finally:
-            if self._may_give_once:
-                rewind(instance)
+            if self._may_hold_iterators:
+                rewind_iterators(instance)
 
-    def _opened(self, own: Any, given: Any) -> Any:
+    def _restore_hidden_fields(self, own_json: Any, value: Any) -> Any:
         """Return an own form with what was given in place of the fields that hide something."""
         keys = self._hiding_keys
-        if not keys or not isinstance(given, dict) or not isinstance(own, dict):
-            return own
-        told = {key: item for key, item in cast("dict[str, Any]", own).items() if key not in keys}
-        return {**told, **copy_json({key: given[key] for key in cast("dict[str, Any]", given) if key in keys})}
+        if not keys or not isinstance(value, dict) or not isinstance(own_json, dict):
+            return own_json
+        visible = {key: item for key, item in cast("dict[str, Any]", own_json).items() if key not in keys}
+        return {**visible, **copy_json({key: value[key] for key in cast("dict[str, Any]", value) if key in keys})}
 
-    def _is_changed_again(self, shown: Any) -> bool:
+    def _changes_when_validated_again(self, shown: Any) -> bool:
         """Return True when validators make something else of what they have made: cents of cents, or nothing at all."""
         if self._hiding_keys is None:
             return False
         try:
-            return not is_same(self._opened(self._own_form(self.instance_of(shown)), shown), shown)
+            return not are_equal(
+                self._restore_hidden_fields(self._to_own_json(self.create_instance(shown)), shown), shown
+            )
         except Exception:  # noqa: BLE001 - as below
             return True
 
-    def _gives(self, plain: Any, instance: Any) -> bool:
+    def _reproduces(self, json_value: Any, instance: Any) -> bool:
         try:
-            return is_same(self.instance_of(plain), instance)
+            return are_equal(self.create_instance(json_value), instance)
         except Exception:  # noqa: BLE001 - validators are the tool author's code
             return False
 
 
-def _untagged(value: Any) -> Any:
+def _decode_tagged(value: Any) -> Any:
     try:
         return from_tagged(value)
     except ValueError as error:
@@ -320,7 +336,7 @@ def _untagged(value: Any) -> Any:
 
 
 @cache
-def _schema_generator() -> Any:
+def _create_schema_generator() -> Any:
     from pydantic.json_schema import GenerateJsonSchema
 
     class WithoutNoise(GenerateJsonSchema):

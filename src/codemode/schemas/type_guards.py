@@ -13,58 +13,60 @@ from ..data.json_shape import holds_more_values_than, weigh
 from ..data.narrowing import is_array, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ..host import steps
 from ..host.steps import TooMuchWork
-from .match_cost import MOST_UNITS, UNITS_OF_A_STEP, Take, find
-from .patterns import PatternRefused, automaton_size, linear_text
+from .match_cost import MAX_UNITS_PER_MATCH, UNITS_PER_STEP, Take, find_match
+from .patterns import PatternRefusedError, estimate_automaton_size, to_linear_syntax
 
-_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
+_LETTER_BY_FLAG = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
 
-Refuse = Callable[[PatternRefused], None]
+RefusePattern = Callable[[PatternRefusedError], None]
 
 
-def raise_refusal(error: PatternRefused) -> None:
+def raise_refusal(error: PatternRefusedError) -> None:
     """Refuse a type that has such a pattern."""
     raise error
 
 
-def places_in_pattern(said: dict[str, Any]) -> int:
+def estimate_pattern_size(string_schema: dict[str, Any]) -> int:
     """Return at how many places a match of the pattern of a string may be."""
-    return automaton_size(_text_of(said["pattern"]))
+    return estimate_automaton_size(_read_pattern_text(string_schema["pattern"]))
 
 
-def with_linear_pattern(said: dict[str, Any], refuse: Refuse) -> dict[str, Any]:
+def use_linear_pattern(string_schema: dict[str, Any], refuse: RefusePattern) -> dict[str, Any]:
     """Return the schema of a string with its pattern as the linear engine takes it, or without."""
     try:
-        pattern = linear_text(_text_of(said["pattern"]))
-    except PatternRefused as error:
+        pattern = to_linear_syntax(_read_pattern_text(string_schema["pattern"]))
+    except PatternRefusedError as error:
         refuse(error)
-        return {key: value for key, value in said.items() if key != "pattern"}
-    return {**said, "pattern": pattern, "regex_engine": "rust-regex"}
+        return {key: value for key, value in string_schema.items() if key != "pattern"}
+    return {**string_schema, "pattern": pattern, "regex_engine": "rust-regex"}
 
 
-def with_weighed_pattern(said: dict[str, Any], take: Take) -> Any:
+def use_metered_pattern(string_schema: dict[str, Any], take: Take) -> Any:
     """Return the schema of a string whose pattern is matched by a function, which accounts for it by ``take``.
 
     It sees the string as pydantic matches it: not too long, stripped, and in lower case only afterwards.
     """
     from pydantic_core import PydanticKnownError, core_schema
 
-    pattern: str = said["pattern"]
+    pattern: str = string_schema["pattern"]
 
-    def matched(text: str) -> str:
-        if not find(pattern, text, take, is_rusts=True):
+    def check_match(text: str) -> str:
+        if not find_match(pattern, text, take, is_rust_syntax=True):
             raise PydanticKnownError("string_pattern_mismatch", {"pattern": pattern})
         return text
 
-    plain: Any = {key: value for key, value in said.items() if key not in ("pattern", "regex_engine", "ref")}
-    as_given: Any = {**plain, "to_lower": False, "to_upper": False}
-    fitting = core_schema.no_info_after_validator_function(matched, as_given)
-    return core_schema.chain_schema([fitting, plain], ref=said.get("ref"))
+    without_pattern: Any = {
+        key: value for key, value in string_schema.items() if key not in ("pattern", "regex_engine", "ref")
+    }
+    case_preserving: Any = {**without_pattern, "to_lower": False, "to_upper": False}
+    fitting = core_schema.no_info_after_validator_function(check_match, case_preserving)
+    return core_schema.chain_schema([fitting, without_pattern], ref=string_schema.get("ref"))
 
 
-def _text_of(pattern: str | re.Pattern[str]) -> str:
+def _read_pattern_text(pattern: str | re.Pattern[str]) -> str:
     if isinstance(pattern, str):
         return pattern
-    flags = "".join(letter for flag, letter in _FLAGS.items() if pattern.flags & flag)
+    flags = "".join(letter for flag, letter in _LETTER_BY_FLAG.items() if pattern.flags & flag)
     return f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
 
 
@@ -72,14 +74,14 @@ def _text_of(pattern: str | re.Pattern[str]) -> str:
 # alternatives take time exponential in the depth), a function in Python is put in its way: it counts, it lets other
 # threads have the interpreter, and it can stop.
 
-FEW_VALUES = 256
-MANY_VALUES = 1 << 13
+MAX_UNMETERED_VALUES = 256
+MIN_FAIL_FAST_VALUES = 1 << 13
 _FREE_STEPS = 20_000
 _STEPS_PER_VALUE = 20
-_MOST_VALUES = 1_000_000
-_STEPS_IN_JSON = 30_000
-_STEPS_FOR_WORDING = 2000
-_UNITS_AT_ONCE = 50_000
+_MAX_VALUES = 1_000_000
+_MAX_STEPS_BEFORE_JSON = 30_000
+_MAX_STEPS_BEFORE_WORDING = 2000
+_MAX_UNMETERED_UNITS = 50_000
 
 _SCHEMA_KEYS = frozenset(
     {"schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema"}
@@ -87,55 +89,55 @@ _SCHEMA_KEYS = frozenset(
     | {"arguments_schema", "var_args_schema", "var_kwargs_schema"}
 )
 _LIST_KEYS = frozenset({"items_schema", "arguments_schema", "steps", "choices", "definitions", "fields"})
-_CHOSEN_STRING = "constrained-str"
+_STRING_CHOICE_LABEL = "constrained-str"
 """What pydantic calls a string with a pattern, where it is an alternative."""
 
 
-class _Budget(threading.local):
-    left = 0
+class _StepBudget(threading.local):
+    steps_left = 0
     value: Any = None
     is_extended = False
-    stops_early = False
-    is_long = False
+    fails_fast = False
+    has_long_text = False
 
-    def start(self, value: Any, *, is_long: bool = False) -> None:
-        """Begin with what every value is granted. ``is_long``: it has more text than patterns may see unweighed."""
-        self.left, self.value, self.is_extended, self.stops_early = _FREE_STEPS, value, False, False
-        self.is_long = is_long
+    def start(self, value: Any, *, has_long_text: bool = False) -> None:
+        """Grant the steps of one value. ``has_long_text``: it has more text than unmetered patterns may search."""
+        self.steps_left, self.value, self.is_extended, self.fails_fast = _FREE_STEPS, value, False, False
+        self.has_long_text = has_long_text
 
     @property
-    def used(self) -> int:
+    def used_steps(self) -> int:
         """How many steps have been taken; many, once they are more than every value is granted."""
-        return _MOST_VALUES if self.is_extended else _FREE_STEPS - self.left
+        return _MAX_VALUES if self.is_extended else _FREE_STEPS - self.steps_left
 
 
-_budget = _Budget()
+_budget = _StepBudget()
 
 
-def _tick(value: Any) -> Any:
-    _budget.left -= 1
-    if _budget.left < 0:
-        _extend()
+def _count_step(value: Any) -> Any:
+    _budget.steps_left -= 1
+    if _budget.steps_left < 0:
+        _extend_budget()
     steps.take()
     return value
 
 
-def _take(count: int) -> None:
+def _take_steps(step_count: int) -> None:
     """Account for a match of a pattern."""
-    _budget.left -= count
-    if _budget.left < 0:
-        _extend()
-    steps.take(count)
+    _budget.steps_left -= step_count
+    if _budget.steps_left < 0:
+        _extend_budget()
+    steps.take(step_count)
 
 
-def _extend() -> None:
+def _extend_budget() -> None:
     if _budget.is_extended:
         raise TooMuchWork
     _budget.is_extended = True
-    most = 1024
-    while most < _MOST_VALUES and holds_more_values_than(_budget.value, most):
-        most *= 2
-    _budget.left = _STEPS_PER_VALUE * most
+    value_count = 1024
+    while value_count < _MAX_VALUES and holds_more_values_than(_budget.value, value_count):
+        value_count *= 2
+    _budget.steps_left = _STEPS_PER_VALUE * value_count
 
 
 class GuardedValidator:
@@ -145,101 +147,115 @@ class GuardedValidator:
     patterns in linear time too, but takes no steps.
     """
 
-    def __init__(self, adapter: Any, refuse: Refuse) -> None:
+    def __init__(self, adapter: Any, refuse: RefusePattern) -> None:
         self.original = adapter.validator
         self._core_schema = adapter.core_schema
         self._refuse = refuse
         self._rewrites_patterns = False
         settings: Mapping[str, Any] = getattr(adapter, "_config", None) or {}
-        self._config = _core_config(settings)
-        seen = _Seen(self._core_schema, settings.get("regex_engine"))
-        self._is_recursive = seen.is_recursive
-        self._places = seen.places
-        self._has_items = seen.has_items
+        self._config = _select_core_config(settings)
+        traits = _CoreSchemaTraits(self._core_schema, settings.get("regex_engine"))
+        self._is_recursive = traits.is_recursive
+        self._pattern_size = traits.pattern_size
+        self._has_items = traits.has_items
         # What it takes to validate is then as long as the schema, whatever the value.
-        self._is_plain = not (self._is_recursive or self._has_items)
-        self._differs_in_json = seen.differs_in_json
-        if seen.needs_linear_patterns and settings:
-            raise PatternRefused("a TypeAdapter with a config runs a pattern with Python's engine: write it as text")
-        if seen.needs_linear_patterns:
+        self._has_bounded_cost = not (self._is_recursive or self._has_items)
+        self._differs_in_json = traits.differs_in_json
+        if traits.needs_linear_patterns and settings:
+            raise PatternRefusedError(
+                "a TypeAdapter with a config runs a pattern with Python's engine: write it as text"
+            )
+        if traits.needs_linear_patterns:
             self._rewrites_patterns = True
-            self.original = _validator(self._rewritten(ticks=False, stops_early=False, weighs=False), None)
+            self.original = _create_exact_validator(
+                self._rewrite_schema(counts_items=False, fails_fast=False, meters_patterns=False), None
+            )
 
     def validate(self, value: Any) -> Any:
         """Return the instance that a value stands for. Raises `ValidationError` and `TooMuchWork`."""
-        is_long = bool(self._places) and self._has_text_for(value, _UNITS_AT_ONCE)
-        if self._is_plain and not self._places:
+        has_long_text = bool(self._pattern_size) and self._may_take_units(value, _MAX_UNMETERED_UNITS)
+        if self._has_bounded_cost and not self._pattern_size:
             return self.original.validate_python(value)
-        _budget.start(value, is_long=is_long)
+        _budget.start(value, has_long_text=has_long_text)
         try:
-            if not (is_long or self._is_recursive or (self._has_items and holds_more_values_than(value, FEW_VALUES))):
+            if not (
+                has_long_text
+                or self._is_recursive
+                or (self._has_items and holds_more_values_than(value, MAX_UNMETERED_VALUES))
+            ):
                 return self.original.validate_python(value)
-            if is_long and self._ticking is self.original:
-                self._refuse_too_long(value)
-            _budget.stops_early = holds_more_values_than(value, MANY_VALUES)
-            if not _budget.stops_early:
-                return self._ticking.validate_python(value)
-            return steps.without_collector(partial(self._stopping.validate_python, value))
+            if has_long_text and self._metered_validator is self.original:
+                self._refuse_expensive_text(value)
+            _budget.fails_fast = holds_more_values_than(value, MIN_FAIL_FAST_VALUES)
+            if not _budget.fails_fast:
+                return self._metered_validator.validate_python(value)
+            return steps.without_collector(partial(self._fail_fast_validator.validate_python, value))
         finally:
             _budget.value = None
 
-    def _has_text_for(self, value: Any, units: int) -> bool:
+    def _may_take_units(self, value: Any, units: int) -> bool:
         """Tell whether all patterns on all of the text of a value may take so much."""
-        enough = max(units // self._places, 1)
-        return weigh(value, enough) >= enough
+        min_characters = max(units // self._pattern_size, 1)
+        return weigh(value, min_characters) >= min_characters
 
-    def _refuse_too_long(self, value: Any) -> None:
+    def _refuse_expensive_text(self, value: Any) -> None:
         """Raise `TooMuchWork` for text that nothing can be put in the way of, and that may take too long."""
-        if self._has_text_for(value, MOST_UNITS):
+        if self._may_take_units(value, MAX_UNITS_PER_MATCH):
             raise TooMuchWork
-        steps.take(MOST_UNITS // UNITS_OF_A_STEP)
+        steps.take(MAX_UNITS_PER_MATCH // UNITS_PER_STEP)
 
     @property
-    def in_json(self) -> Any:
+    def json_validator(self) -> Any:
         """Return what may validate this thread's last value once more, as JSON, without steps; None: nothing may.
 
         Only patterns take some even then, where there is much text.
         """
-        if self._is_plain:
-            return self._weighing if self._places and _budget.is_long else self.original
-        if _budget.stops_early:
-            return self._stopping_in_json if self._differs_in_json and not self._is_recursive else None
-        most = _STEPS_IN_JSON if self._differs_in_json and not self._is_recursive else _STEPS_FOR_WORDING
-        if _budget.used >= most:
+        if self._has_bounded_cost:
+            return self._pattern_metered_validator if self._pattern_size and _budget.has_long_text else self.original
+        if _budget.fails_fast:
+            return self._fail_fast_json_validator if self._differs_in_json and not self._is_recursive else None
+        max_steps = (
+            _MAX_STEPS_BEFORE_JSON if self._differs_in_json and not self._is_recursive else _MAX_STEPS_BEFORE_WORDING
+        )
+        if _budget.used_steps >= max_steps:
             return None
-        return self._weighing if _budget.is_long else self.original
+        return self._pattern_metered_validator if _budget.has_long_text else self.original
 
     @cached_property
-    def _ticking(self) -> Any:
-        return self._guarded(stops_early=False)
+    def _metered_validator(self) -> Any:
+        return self._create_validator(fails_fast=False)
 
     @cached_property
-    def _weighing(self) -> Any:
-        return self._guarded(stops_early=False, ticks=False)
+    def _pattern_metered_validator(self) -> Any:
+        return self._create_validator(fails_fast=False, counts_items=False)
 
     @cached_property
-    def _stopping(self) -> Any:
+    def _fail_fast_validator(self) -> Any:
         # Half a million problems would be made, one object each, before anybody could stop it.
-        return self._guarded(stops_early=True)
+        return self._create_validator(fails_fast=True)
 
     @cached_property
-    def _stopping_in_json(self) -> Any:
-        return self._guarded(stops_early=True, ticks=False)
+    def _fail_fast_json_validator(self) -> Any:
+        return self._create_validator(fails_fast=True, counts_items=False)
 
-    def _guarded(self, *, stops_early: bool, ticks: bool = True) -> Any:
+    def _create_validator(self, *, fails_fast: bool, counts_items: bool = True) -> Any:
         if self._config is None:
             return self.original
         try:
-            return _validator(self._rewritten(ticks=ticks, stops_early=stops_early), self._config or None)
-        except PatternRefused:
+            return _create_exact_validator(
+                self._rewrite_schema(counts_items=counts_items, fails_fast=fails_fast), self._config or None
+            )
+        except PatternRefusedError:
             return self.original
 
-    def _rewritten(self, *, ticks: bool, stops_early: bool, weighs: bool = True) -> Any:
+    def _rewrite_schema(self, *, counts_items: bool, fails_fast: bool, meters_patterns: bool = True) -> Any:
         refuse = self._refuse if self._rewrites_patterns else None
-        return _Rewriting(refuse, ticks=ticks, stops_early=stops_early, weighs=weighs).of(self._core_schema)
+        return _SchemaRewriter(
+            refuse, counts_items=counts_items, fails_fast=fails_fast, meters_patterns=meters_patterns
+        ).rewrite(self._core_schema)
 
 
-def _core_config(settings: Mapping[str, Any]) -> Any:
+def _select_core_config(settings: Mapping[str, Any]) -> Any:
     """Return settings that stand in no core schema, as it takes them; None for some that would be lost."""
     if not settings:
         return {}
@@ -248,129 +264,141 @@ def _core_config(settings: Mapping[str, Any]) -> Any:
     return settings if settings.keys() <= CoreConfig.__annotations__.keys() else None
 
 
-def _validator(core_schema: Any, config: Any) -> Any:
-    """Return a validator of exactly this schema. Raises `PatternRefused` where pydantic cannot make one."""
+def _create_exact_validator(core_schema: Any, config: Any) -> Any:
+    """Return a validator of exactly this schema. Raises `PatternRefusedError` where pydantic cannot make one."""
     from pydantic_core import SchemaValidator
 
     try:
         return SchemaValidator(core_schema, config, _use_prebuilt=False)
     except TypeError:
-        made = SchemaValidator(core_schema, config)  # of a pydantic that cannot be told so
-    if "Prebuilt" in repr(made):  # a model's own, which knows nothing of what was changed
-        raise PatternRefused("this version of pydantic runs a pattern with Python's engine: write it as text")
-    return made
+        validator = SchemaValidator(core_schema, config)  # of a pydantic that cannot be told so
+    if "Prebuilt" in repr(validator):  # a model's own, which knows nothing of what was changed
+        raise PatternRefusedError("this version of pydantic runs a pattern with Python's engine: write it as text")
+    return validator
 
 
-class _Seen:
+class _CoreSchemaTraits:
     """What there is in a core schema."""
 
     def __init__(self, core_schema: Any, engine: str | None) -> None:
         self.has_items = self.differs_in_json = False
         self.needs_linear_patterns = False
-        self.places = 0
-        self._uses_python = engine == "python-re"
+        self.pattern_size = 0
+        self._uses_python_engine = engine == "python-re"
         self._has_patterns = False
-        self._led_to: dict[str, set[str]] = {}
-        self._look(core_schema, "")
-        self.needs_linear_patterns |= self._uses_python and self._has_patterns
-        self.is_recursive = any(self._leads_back(name) for name in self._led_to)
+        self._references_by_schema: dict[str, set[str]] = {}
+        self._walk_schema(core_schema, "")
+        self.needs_linear_patterns |= self._uses_python_engine and self._has_patterns
+        self.is_recursive = any(self._refers_to_itself(name) for name in self._references_by_schema)
 
-    def _look(self, schema: Any, inside: str) -> None:
-        pending: list[tuple[Any, str]] = [(schema, inside)]
+    def _walk_schema(self, schema: Any, owner: str) -> None:
+        pending: list[tuple[Any, str]] = [(schema, owner)]
         while pending:
-            item, inside = pending.pop()
+            item, owner = pending.pop()
             if is_sequence(item):
-                pending += [(one, inside) for one in item]
+                pending += [(one, owner) for one in item]
             if not is_object(item):
                 continue
-            inside = item.get("ref", inside)
-            self._note(item, inside)
-            pending += [(child, inside) for child in _children(item)]
+            owner = item.get("ref", owner)
+            self._record_traits(item, owner)
+            pending += [(child, owner) for child in _child_schemas(item)]
 
-    def _note(self, said: dict[str, Any], inside: str) -> None:
-        kind = said.get("type")
+    def _record_traits(self, schema: dict[str, Any], owner: str) -> None:
+        kind = schema.get("type")
         self.has_items |= kind in ("list", "tuple", "set", "frozenset", "dict")
-        self.differs_in_json |= said.get("strict") is True or kind in ("json-or-python", "is-instance")
-        for place in (said, mapping_or_empty(said.get("config"))):
-            self._uses_python |= place.get("regex_engine") == "python-re"
-            self.differs_in_json |= place.get("strict") is True
-        if _has_pattern(said):
+        self.differs_in_json |= schema.get("strict") is True or kind in ("json-or-python", "is-instance")
+        for settings in (schema, mapping_or_empty(schema.get("config"))):
+            self._uses_python_engine |= settings.get("regex_engine") == "python-re"
+            self.differs_in_json |= settings.get("strict") is True
+        if _has_pattern(schema):
             self._has_patterns = True
-            self.places += places_in_pattern(said)
-            self.needs_linear_patterns |= not isinstance(said["pattern"], str)
+            self.pattern_size += estimate_pattern_size(schema)
+            self.needs_linear_patterns |= not isinstance(schema["pattern"], str)
         if kind == "definition-ref":
-            self._led_to.setdefault(inside, set()).add(str(said.get("schema_ref")))
+            self._references_by_schema.setdefault(owner, set()).add(str(schema.get("schema_ref")))
 
-    def _leads_back(self, name: str) -> bool:
-        seen, pending = set[str](), [*self._led_to[name]]
+    def _refers_to_itself(self, name: str) -> bool:
+        seen, pending = set[str](), [*self._references_by_schema[name]]
         while pending:
             target = pending.pop()
             if target == name:
                 return True
             if target not in seen:
                 seen.add(target)
-                pending += self._led_to.get(target, ())
+                pending += self._references_by_schema.get(target, ())
         return False
 
 
-def _children(said: Mapping[str, Any]) -> list[Any]:
-    found: list[Any] = [said[key] for key in _SCHEMA_KEYS if key in said and isinstance(said[key], dict | list)]
+def _child_schemas(schema: Mapping[str, Any]) -> list[Any]:
+    children: list[Any] = [
+        schema[key] for key in _SCHEMA_KEYS if key in schema and isinstance(schema[key], dict | list)
+    ]
     for key in _LIST_KEYS - _SCHEMA_KEYS:
-        value: Any = said.get(key)
-        found.extend(value.values() if is_object(value) else list_or_empty(value))
-    return found
+        value: Any = schema.get(key)
+        children.extend(value.values() if is_object(value) else list_or_empty(value))
+    return children
 
 
-class _Rewriting:
+class _SchemaRewriter:
     """Copies a core schema, with what guards it put in. ``refuse`` None leaves patterns as they are: linear."""
 
-    def __init__(self, refuse: Refuse | None, *, ticks: bool, stops_early: bool, weighs: bool) -> None:
+    def __init__(
+        self, refuse: RefusePattern | None, *, counts_items: bool, fails_fast: bool, meters_patterns: bool
+    ) -> None:
         self._refuse = refuse
-        self._ticks = ticks
-        self._stops_early = stops_early
-        self._weighs = weighs
+        self._counts_items = counts_items
+        self._fails_fast = fails_fast
+        self._meters_patterns = meters_patterns
 
-    def of(self, schema: Any) -> Any:
+    def rewrite(self, schema: Any) -> Any:
         """Copy a core schema, or what stands in its place in another one."""
         if is_array(schema):
-            return [self.of(one) for one in schema]
+            return [self.rewrite(item) for item in schema]
         if isinstance(schema, tuple):  # an alternative and its label
             labelled = cast("tuple[Any, ...]", schema)
-            return (self.of(labelled[0]), *labelled[1:])
+            return (self.rewrite(labelled[0]), *labelled[1:])
         if not is_object(schema):
             return schema
-        said = dict(schema)
-        for key in said.keys() & (_SCHEMA_KEYS | _LIST_KEYS):
-            said[key] = self._inner(said.get("type"), key, said[key])
-        if _has_pattern(said):
-            return self._pattern(said)
-        if self._stops_early and said.get("type") in ("list", "tuple", "set", "frozenset"):
-            said["fail_fast"] = True
-        return said
+        copied = dict(schema)
+        for key in copied.keys() & (_SCHEMA_KEYS | _LIST_KEYS):
+            copied[key] = self._rewrite_value(copied.get("type"), key, copied[key])
+        if _has_pattern(copied):
+            return self._rewrite_pattern(copied)
+        if self._fails_fast and copied.get("type") in ("list", "tuple", "set", "frozenset"):
+            copied["fail_fast"] = True
+        return copied
 
-    def _pattern(self, said: dict[str, Any]) -> Any:
-        linear = said if self._refuse is None else with_linear_pattern(said, self._refuse)
-        return with_weighed_pattern(linear, _take) if self._weighs and "pattern" in linear else linear
+    def _rewrite_pattern(self, string_schema: dict[str, Any]) -> Any:
+        linear_schema = string_schema if self._refuse is None else use_linear_pattern(string_schema, self._refuse)
+        return (
+            use_metered_pattern(linear_schema, _take_steps)
+            if self._meters_patterns and "pattern" in linear_schema
+            else linear_schema
+        )
 
-    def _inner(self, kind: Any, key: str, value: Any) -> Any:
+    def _rewrite_value(self, kind: Any, key: str, value: Any) -> Any:
         if is_object(value) and key in ("fields", "choices"):
-            return {name: self.of(one) for name, one in value.items()}
-        if key == "choices" and is_array(value) and self._weighs:
-            value = [(one, _CHOSEN_STRING) if is_object(one) and _has_pattern(one) else one for one in value]
-        made = self.of(value)
-        if not self._ticks or not (key in ("items_schema", "definitions") or (kind, key) == ("dict", "values_schema")):
-            return made
-        return [_ticking(one) for one in made] if is_array(made) else _ticking(made)
+            return {name: self.rewrite(item) for name, item in value.items()}
+        if key == "choices" and is_array(value) and self._meters_patterns:
+            value = [(item, _STRING_CHOICE_LABEL) if is_object(item) and _has_pattern(item) else item for item in value]
+        rewritten = self.rewrite(value)
+        if not self._counts_items or not (
+            key in ("items_schema", "definitions") or (kind, key) == ("dict", "values_schema")
+        ):
+            return rewritten
+        return [_count_items(item) for item in rewritten] if is_array(rewritten) else _count_items(rewritten)
 
 
-def _has_pattern(said: Mapping[str, Any]) -> bool:
-    return said.get("type") == "str" and said.get("pattern") is not None
+def _has_pattern(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "str" and schema.get("pattern") is not None
 
 
-def _ticking(schema: dict[str, Any]) -> dict[str, Any]:
+def _count_items(schema: dict[str, Any]) -> dict[str, Any]:
     from pydantic_core import core_schema
 
-    said = dict(schema)
-    reference = said.pop("ref", None)
-    made: Any = core_schema.no_info_before_validator_function(_tick, cast("Any", said), ref=reference)
-    return made
+    copied = dict(schema)
+    reference = copied.pop("ref", None)
+    counting_schema: Any = core_schema.no_info_before_validator_function(
+        _count_step, cast("Any", copied), ref=reference
+    )
+    return counting_schema

@@ -13,66 +13,66 @@ from typing import Any, cast
 from ..data.json_shape import SCALARS, count_values
 from ..host import steps
 
-PIECE_VALUES = 1000
+MAX_PIECE_VALUES = 1000
 _MAX_DEPTH = 32
-_WRAPPERS = frozenset({"default", "nullable", "function-before", "function-after"})
+_WRAPPER_TYPES = frozenset({"default", "nullable", "function-before", "function-after"})
 
 
 class PieceSerializer:
     """Serialises instances of the type of a pydantic adapter, as JSON, by alias."""
 
     def __init__(self, adapter: Any) -> None:
-        self._adapters_own: Any = adapter.serializer
+        self._adapter_serializer: Any = adapter.serializer
         core_schema: dict[str, Any] = adapter.core_schema
         has_definitions = core_schema["type"] == "definitions"
         self._definitions: list[Any] = core_schema["definitions"] if has_definitions else []
         self._schema: Any = core_schema["schema"] if has_definitions else core_schema
-        self._named = {one["ref"]: one for one in self._definitions}
+        self._definitions_by_reference = {definition["ref"]: definition for definition in self._definitions}
         # A setting that stands in no core schema would be lost.
-        self._can_be_cut = not getattr(adapter, "_config", None)
-        self._made: dict[tuple[int, int], Any] = {}
+        self._can_split = not getattr(adapter, "_config", None)
+        self._serializers: dict[tuple[int, int], Any] = {}
 
     def to_python(self, instance: Any, *, round_trip: bool) -> Any:
         """Return plain JSON of an instance."""
-        how = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
-        if not self._can_be_cut or count_values(instance, PIECE_VALUES) < PIECE_VALUES:
-            return self._adapters_own.to_python(instance, **how)
-        return _Writing(self, how).write(self._schema, None, instance, 0)
+        serializer_options = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
+        if not self._can_split or count_values(instance, MAX_PIECE_VALUES) < MAX_PIECE_VALUES:
+            return self._adapter_serializer.to_python(instance, **serializer_options)
+        return _PieceWriter(self, serializer_options).write(self._schema, None, instance, 0)
 
-    def to_rich(self, instance: Any, *, round_trip: bool) -> Any:
+    def to_rich_python(self, instance: Any, *, round_trip: bool) -> Any:
         """Return what an instance holds, its dates, bytes and sets as they are."""
-        return self._adapters_own.to_python(
+        return self._adapter_serializer.to_python(
             instance, mode="python", by_alias=True, round_trip=round_trip, warnings=False
         )
 
-    def whole(self, schema: Any, config: Any, instance: Any, how: Mapping[str, Any]) -> Any:
+    def serialize_whole(self, schema: Any, config: Any, instance: Any, serializer_options: Mapping[str, Any]) -> Any:
         """Serialise an instance of a part of the type in one call."""
-        made = self._made.get((id(schema), id(config)))
-        if made is None:
+        serializer = self._serializers.get((id(schema), id(config)))
+        if serializer is None:
             from pydantic_core import SchemaSerializer
 
-            parts: Any = {"type": "definitions", "schema": schema, "definitions": self._definitions}
-            made = SchemaSerializer(parts if self._definitions else schema, config)
-            self._made[id(schema), id(config)] = made
-        steps.take(PIECE_VALUES)
-        return steps.without_collector(partial(made.to_python, instance, **how))
+            schema_with_definitions: Any = {"type": "definitions", "schema": schema, "definitions": self._definitions}
+            serializer = SchemaSerializer(schema_with_definitions if self._definitions else schema, config)
+            self._serializers[id(schema), id(config)] = serializer
+        steps.take(MAX_PIECE_VALUES)
+        return steps.without_collector(partial(serializer.to_python, instance, **serializer_options))
 
-    def open(self, schema: Any) -> Any:
+    def unwrap(self, schema: Any) -> Any:
         """Return the schema of what really stands there; one with a serializer of its own stays closed."""
         for _ in range(_MAX_DEPTH):
             if "serialization" in schema:
                 break
             if schema["type"] == "definition-ref":
-                schema = self._named[schema["schema_ref"]]
-            elif schema["type"] in _WRAPPERS:
+                schema = self._definitions_by_reference[schema["schema_ref"]]
+            elif schema["type"] in _WRAPPER_TYPES:
                 schema = schema["schema"]
             else:
                 break
         return schema
 
-    def can_be_cut(self, schema: Any, instance: Any) -> bool:
+    def can_split(self, schema: Any, instance: Any) -> bool:
         """Tell whether an instance is made of parts that know nothing of each other."""
-        inner = self.open(schema)
+        inner = self.unwrap(schema)
         if "serialization" in inner:
             return False
         match inner["type"]:
@@ -91,88 +91,92 @@ class PieceSerializer:
             return False
         # What writes a field may look at the others.
         return not any(
-            "serialization" in self.open(one["schema"]) or "serialization_exclude_if" in one
-            for one in fields["fields"].values()
+            "serialization" in self.unwrap(field["schema"]) or "serialization_exclude_if" in field
+            for field in fields["fields"].values()
         )
 
 
-class _Writing:
-    def __init__(self, serializer: PieceSerializer, how: Mapping[str, Any]) -> None:
+class _PieceWriter:
+    def __init__(self, serializer: PieceSerializer, serializer_options: Mapping[str, Any]) -> None:
         self._serializer = serializer
-        self._how = how
+        self._serializer_options = serializer_options
 
     def write(self, schema: Any, config: Any, instance: Any, depth: int) -> Any:
-        if depth > _MAX_DEPTH or not self._is_cut(schema, instance):
-            return self._whole(schema, config, instance)
-        inner = self._serializer.open(schema)
+        if depth > _MAX_DEPTH or not self._should_split(schema, instance):
+            return self._write_whole(schema, config, instance)
+        inner = self._serializer.unwrap(schema)
         if inner["type"] == "model":
-            return self._model(schema, inner, inner.get("config", config), instance, depth)
-        part = inner.get("items_schema" if inner["type"] == "list" else "values_schema", {"type": "any"})
-        cut = self._list if inner["type"] == "list" else self._dict
-        return cut(schema, part, config, instance, depth)
+            return self._write_model(schema, inner, inner.get("config", config), instance, depth)
+        item_schema = inner.get("items_schema" if inner["type"] == "list" else "values_schema", {"type": "any"})
+        write_items = self._write_list if inner["type"] == "list" else self._write_dict
+        return write_items(schema, item_schema, config, instance, depth)
 
-    def _whole(self, schema: Any, config: Any, instance: Any) -> Any:
-        return self._serializer.whole(schema, config, instance, self._how)
+    def _write_whole(self, schema: Any, config: Any, instance: Any) -> Any:
+        return self._serializer.serialize_whole(schema, config, instance, self._serializer_options)
 
-    def _is_cut(self, schema: Any, instance: Any) -> bool:
-        if type(instance) in SCALARS or count_values(instance, PIECE_VALUES) < PIECE_VALUES:
+    def _should_split(self, schema: Any, instance: Any) -> bool:
+        if type(instance) in SCALARS or count_values(instance, MAX_PIECE_VALUES) < MAX_PIECE_VALUES:
             return False
-        return self._serializer.can_be_cut(schema, instance)
+        return self._serializer.can_split(schema, instance)
 
-    def _list(self, schema: Any, part: Any, config: Any, items: list[Any], depth: int) -> list[Any]:
+    def _write_list(self, schema: Any, item_schema: Any, config: Any, items: list[Any], depth: int) -> list[Any]:
         written: list[Any] = []
-        run: list[Any] = []
+        small_items: list[Any] = []
         size = 0
         for item in items:
-            if self._is_cut(part, item):
-                written += self._whole(schema, config, run)
-                written.append(self.write(part, config, item, depth + 1))
-                run, size = [], 0
+            if self._should_split(item_schema, item):
+                written += self._write_whole(schema, config, small_items)
+                written.append(self.write(item_schema, config, item, depth + 1))
+                small_items, size = [], 0
                 continue
-            run.append(item)
-            size += count_values(item, PIECE_VALUES)
-            if size >= PIECE_VALUES:
-                written += self._whole(schema, config, run)
-                run, size = [], 0
-        return written + self._whole(schema, config, run)
+            small_items.append(item)
+            size += count_values(item, MAX_PIECE_VALUES)
+            if size >= MAX_PIECE_VALUES:
+                written += self._write_whole(schema, config, small_items)
+                small_items, size = [], 0
+        return written + self._write_whole(schema, config, small_items)
 
-    def _dict(self, schema: Any, part: Any, config: Any, members: dict[Any, Any], depth: int) -> dict[Any, Any]:
+    def _write_dict(
+        self, schema: Any, item_schema: Any, config: Any, members: dict[Any, Any], depth: int
+    ) -> dict[Any, Any]:
         written: dict[Any, Any] = {}
-        run: dict[Any, Any] = {}
+        small_members: dict[Any, Any] = {}
         size = 0
         for key, item in members.items():
-            is_cut = self._is_cut(part, item)
-            run[key] = None if is_cut else item
-            size += 1 if is_cut else count_values(item, PIECE_VALUES)
-            if is_cut or size >= PIECE_VALUES:
-                piece = self._whole(schema, config, run)
-                if is_cut:
-                    piece[next(reversed(piece))] = self.write(part, config, item, depth + 1)
+            is_split = self._should_split(item_schema, item)
+            small_members[key] = None if is_split else item
+            size += 1 if is_split else count_values(item, MAX_PIECE_VALUES)
+            if is_split or size >= MAX_PIECE_VALUES:
+                piece = self._write_whole(schema, config, small_members)
+                if is_split:
+                    piece[next(reversed(piece))] = self.write(item_schema, config, item, depth + 1)
                 written |= piece
-                run, size = {}, 0
-        return written | self._whole(schema, config, run)
+                small_members, size = {}, 0
+        return written | self._write_whole(schema, config, small_members)
 
-    def _model(self, schema: Any, model: Any, config: Any, instance: Any, depth: int) -> Any:
+    def _write_model(self, schema: Any, model: Any, config: Any, instance: Any, depth: int) -> Any:
         fields = model["schema"]["fields"]
-        held = cast("dict[str, Any]", instance.__dict__)
-        cut = [name for name in fields if name in held and self._is_cut(fields[name]["schema"], held[name])]
-        keys = [one.get("serialization_alias", name) for name, one in fields.items()]
-        if not cut or len(set(keys)) < len(keys):
-            return self._whole(schema, config, instance)
-        rest = instance.model_copy()
-        rest.__dict__.update(dict.fromkeys(cut))
-        written = self._whole(schema, config, rest)
-        for name in cut:
+        values = cast("dict[str, Any]", instance.__dict__)
+        split_names = [
+            name for name in fields if name in values and self._should_split(fields[name]["schema"], values[name])
+        ]
+        keys = [field.get("serialization_alias", name) for name, field in fields.items()]
+        if not split_names or len(set(keys)) < len(keys):
+            return self._write_whole(schema, config, instance)
+        copy_without_split = instance.model_copy()
+        copy_without_split.__dict__.update(dict.fromkeys(split_names))
+        written = self._write_whole(schema, config, copy_without_split)
+        for name in split_names:
             key = fields[name].get("serialization_alias", name)
             if key in written:  # else it is never written
-                written[key] = self.write(fields[name]["schema"], config, held[name], depth + 1)
+                written[key] = self.write(fields[name]["schema"], config, values[name], depth + 1)
         return written
 
 
-def is_same(one: Any, other: Any) -> bool:
+def are_equal(first: Any, second: Any) -> bool:
     """Compare as ``==`` does, a step for each part of lists, dicts and models."""
     # Iterators: very many tuples would bring the collector, which looks at all there is.
-    pending: list[Iterator[tuple[Any, Any]]] = [iter([(one, other)])]
+    pending: list[Iterator[tuple[Any, Any]]] = [iter([(first, second)])]
     while pending:
         pair = next(pending[-1], None)
         if pair is None:
@@ -182,32 +186,32 @@ def is_same(one: Any, other: Any) -> bool:
         steps.take()
         if left is right:
             continue
-        kind = cast("type[Any]", type(left))
-        if kind is type(right) and kind in (list, tuple):
+        value_type = cast("type[Any]", type(left))
+        if value_type is type(right) and value_type in (list, tuple):
             if len(left) != len(right):
                 return False
             pending.append(zip(left, right, strict=True))
-        elif kind is type(right) and kind is dict:
+        elif value_type is type(right) and value_type is dict:
             if left.keys() != right.keys():
                 return False
-            pending.append(_members_of(left, right))
-        elif kind is type(right) and _is_plain_model(kind):
-            pending.append(zip(_parts_of_model(left), _parts_of_model(right), strict=True))
+            pending.append(_pair_members(left, right))
+        elif value_type is type(right) and _is_plain_model(value_type):
+            pending.append(zip(_model_parts(left), _model_parts(right), strict=True))
         elif not left == right:  # noqa: SIM201 - whoever defines one need not define the other
             return False
     return True
 
 
-def _members_of(left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def _pair_members(left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
     return ((item, right[key]) for key, item in left.items())
 
 
 # As pydantic compares them.
-_PARTS_OF_MODELS = ("__dict__", "__pydantic_private__", "__pydantic_extra__")
+_MODEL_ATTRIBUTES = ("__dict__", "__pydantic_private__", "__pydantic_extra__")
 
 
-def _parts_of_model(model: Any) -> list[Any]:
-    return [getattr(model, name, None) for name in _PARTS_OF_MODELS]
+def _model_parts(model: Any) -> list[Any]:
+    return [getattr(model, name, None) for name in _MODEL_ATTRIBUTES]
 
 
 def _is_plain_model(kind: type[Any]) -> bool:

@@ -31,7 +31,7 @@ class DescribedTool(Protocol):
 
 
 @record
-class Renamed:
+class RenamedTool:
     """A tool as it is described under another name than its own."""
 
     name: str
@@ -44,7 +44,7 @@ class Renamed:
     may_ask: bool = False
 
 
-def rich_sides(tool: DescribedTool) -> tuple[bool, bool]:
+def rich_value_sides(tool: DescribedTool) -> tuple[bool, bool]:
     """Return whether dates, bytes and sets of a tool's input and output are Python values, where values are rich."""
     sides: Any = getattr(tool, "rich_sides", (False, False))
     return sides
@@ -55,9 +55,9 @@ def may_ask(tool: DescribedTool) -> bool:
     return bool(getattr(tool, "may_ask", False))
 
 
-def renamed(tool: DescribedTool, name: str) -> Renamed:
+def rename_tool(tool: DescribedTool, name: str) -> RenamedTool:
     """Return a tool as it is described under this name."""
     schemas = tool.input_json_schema, tool.output_json_schema
-    return Renamed(
-        name, tool.description, *schemas, tool.input_examples, tool.annotations, rich_sides(tool), may_ask(tool)
+    return RenamedTool(
+        name, tool.description, *schemas, tool.input_examples, tool.annotations, rich_value_sides(tool), may_ask(tool)
     )

@@ -10,18 +10,18 @@ from typing import Any
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, may_ask, rich_sides
-from .literals import Expression, literal, member_access
+from .described_tool import DescribedTool, may_ask, rich_value_sides
+from .literals import Expression, to_literal, to_member_access
 
 MAX_SAMPLE_DEPTH = 6
 MAX_SAMPLE_PROPERTIES = 20
 MAX_EXAMPLE_CHARACTERS = 400
-_MAX_SAMPLE = 2.0**63
-_SLIGHT = 1e-9
+_MAX_SAMPLE_NUMBER = 2.0**63
+_TOLERANCE = 1e-9
 
 _MAX_VALUES = 300
-_LEFT_OUT: Any = object()
-_BY_FORMAT = {
+_OMITTED: Any = object()
+_SAMPLE_BY_FORMAT = {
     "date-time": "2025-01-31T12:00:00Z",
     "date": "2025-01-31",
     "time": "12:00:00Z",
@@ -43,134 +43,138 @@ _BY_FORMAT = {
 }
 
 
-def sample_input(tool: DescribedTool) -> Any:
+def create_sample_input(tool: DescribedTool) -> Any:
     """An input for ``tool``: its first example, else one made from the schema (required keys only)."""
     if tool.input_examples:
         return tool.input_examples[0]
     if tool.input_json_schema is None:
         return {}
-    return _RichSampler.sample(tool) if is_rich.get() and rich_sides(tool)[0] else sample_value(tool.input_json_schema)
+    return (
+        _RichSchemaSampler.sample(tool)
+        if is_rich.get() and rich_value_sides(tool)[0]
+        else create_sample_value(tool.input_json_schema)
+    )
 
 
-def sample_value(schema: Any) -> Any:
+def create_sample_value(schema: Any) -> Any:
     """A value that fits ``schema`` as far as types, formats and limits go. Never raises."""
-    sample = _Sampler(LocalReferences(schema)).value(schema, 0)
-    return None if sample is _LEFT_OUT else sample
+    sample = _SchemaSampler(LocalReferences(schema)).create_value(schema, 0)
+    return None if sample is _OMITTED else sample
 
 
-class _Sampler:
+class _SchemaSampler:
     """Makes one value of a schema and of those in it."""
 
     def __init__(self, local: LocalReferences) -> None:
         self._local = local
-        self._left = _MAX_VALUES
+        self._values_left = _MAX_VALUES
 
-    def value(self, schema: Any, depth: int) -> Any:
-        """A value that fits a schema at this depth of the first; `_LEFT_OUT` for text that has to match a pattern."""
-        self._left -= 1
-        if self._left < 0 or not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
+    def create_value(self, schema: Any, depth: int) -> Any:
+        """A value that fits a schema at this depth of the first; `_OMITTED` for text that has to match a pattern."""
+        self._values_left -= 1
+        if self._values_left < 0 or not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
             return {} if depth == 0 else None
-        known = mapping_or_empty(schema)
+        known_schema = mapping_or_empty(schema)
         for keyword in ("default", "const"):
-            if known.get(keyword) is not None:
-                return known[keyword]
+            if known_schema.get(keyword) is not None:
+                return known_schema[keyword]
         for keyword in ("examples", "enum"):
-            listed = list_or_empty(known.get(keyword))
-            if listed:
-                return listed[0]
-        return self._made(known, depth)
+            choices = list_or_empty(known_schema.get(keyword))
+            if choices:
+                return choices[0]
+        return self._create_from_schema(known_schema, depth)
 
-    def _made(self, schema: Mapping[Any, Any], depth: int) -> Any:
+    def _create_from_schema(self, schema: Mapping[Any, Any], depth: int) -> Any:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             pointer = self._local.resolve(reference)
-            return None if pointer is None else self.value(self._local.lookup(pointer), depth + 1)
+            return None if pointer is None else self.create_value(self._local.lookup(pointer), depth + 1)
         for keyword in ("anyOf", "oneOf"):
             branches = list_or_empty(schema.get(keyword))
             if branches and "properties" not in schema:
-                return self.value(branches[0], depth + 1)
-        return self._typed(schema, depth)
+                return self.create_value(branches[0], depth + 1)
+        return self._create_typed(schema, depth)
 
-    def _typed(self, schema: Mapping[Any, Any], depth: int) -> Any:
+    def _create_typed(self, schema: Mapping[Any, Any], depth: int) -> Any:
         match _first_type(schema):
             case "string":
-                return self._string(schema)
+                return self._create_string(schema)
             case "integer" | "number":
                 return _sample_number(schema)
             case "boolean":
                 return True
             case "array":
-                return self._array(schema, depth)
+                return self._create_array(schema, depth)
             case "object":
-                return self._object(schema, depth)
+                return self._create_object(schema, depth)
             case _:
                 return {} if depth == 0 else None
 
-    def _string(self, schema: Mapping[Any, Any]) -> Any:
-        known_format = schema.get("format")
-        if isinstance(known_format, str) and known_format in _BY_FORMAT:
-            return _BY_FORMAT[known_format]
+    def _create_string(self, schema: Mapping[Any, Any]) -> Any:
+        format_name = schema.get("format")
+        if isinstance(format_name, str) and format_name in _SAMPLE_BY_FORMAT:
+            return _SAMPLE_BY_FORMAT[format_name]
         if "pattern" in schema:
-            return _LEFT_OUT
-        least, most = schema.get("minLength"), schema.get("maxLength")
+            return _OMITTED
+        min_length, max_length = schema.get("minLength"), schema.get("maxLength")
         text = "text"
-        if isinstance(least, int) and least > len(text):
-            text = text.ljust(min(least, 100), "x")
-        return text[: max(most, 0)] if isinstance(most, int) else text
+        if isinstance(min_length, int) and min_length > len(text):
+            text = text.ljust(min(min_length, 100), "x")
+        return text[: max(max_length, 0)] if isinstance(max_length, int) else text
 
-    def _array(self, schema: Mapping[Any, Any], depth: int) -> list[Any]:
+    def _create_array(self, schema: Mapping[Any, Any], depth: int) -> list[Any]:
         items = schema.get("items")
-        listed = list_or_empty(schema.get("prefixItems")) or list_or_empty(items)
-        if listed:
-            made = [self.value(item, depth + 1) for item in listed[:MAX_SAMPLE_PROPERTIES]]
-            return [] if _LEFT_OUT in made else made
-        least = schema.get("minItems")
-        count = min(max(least, 1), MAX_SAMPLE_PROPERTIES) if isinstance(least, int) else 1
-        if depth >= MAX_SAMPLE_DEPTH and not least:
+        item_schemas = list_or_empty(schema.get("prefixItems")) or list_or_empty(items)
+        if item_schemas:
+            values = [self.create_value(item, depth + 1) for item in item_schemas[:MAX_SAMPLE_PROPERTIES]]
+            return [] if _OMITTED in values else values
+        min_items = schema.get("minItems")
+        count = min(max(min_items, 1), MAX_SAMPLE_PROPERTIES) if isinstance(min_items, int) else 1
+        if depth >= MAX_SAMPLE_DEPTH and not min_items:
             return []
         if items is None:
             return []
-        listed = list_or_empty(mapping_or_empty(items).get("enum"))
-        if schema.get("uniqueItems") is True and len(listed) >= count > 1:
-            return [*listed[:count]]
-        one = self.value(items, depth + 1)
-        if one is _LEFT_OUT:
+        item_schemas = list_or_empty(mapping_or_empty(items).get("enum"))
+        if schema.get("uniqueItems") is True and len(item_schemas) >= count > 1:
+            return [*item_schemas[:count]]
+        one = self.create_value(items, depth + 1)
+        if one is _OMITTED:
             return []
-        return [_other(one, at) for at in range(count)] if schema.get("uniqueItems") is True else [one] * count
+        return [_vary_value(one, at) for at in range(count)] if schema.get("uniqueItems") is True else [one] * count
 
-    def _object(self, schema: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    def _create_object(self, schema: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
         for branch in list_or_empty(schema.get("allOf"))[:MAX_SAMPLE_PROPERTIES]:
-            sample.update(mapping_or_empty(self.value(branch, depth + 1)))
-        known = mapping_or_empty(schema.get("properties"))
+            sample.update(mapping_or_empty(self.create_value(branch, depth + 1)))
+        properties = mapping_or_empty(schema.get("properties"))
         for name in list_or_empty(schema.get("required"))[:MAX_SAMPLE_PROPERTIES]:
             if isinstance(name, str):
-                sample[name] = self.value(known.get(name, schema.get("additionalProperties")), depth + 1)
-        return {name: value for name, value in sample.items() if value is not _LEFT_OUT}
+                sample[name] = self.create_value(properties.get(name, schema.get("additionalProperties")), depth + 1)
+        return {name: value for name, value in sample.items() if value is not _OMITTED}
 
 
-class _RichSampler(_Sampler):
+class _RichSchemaSampler(_SchemaSampler):
     """Writes dates, bytes and sets as the expressions that make them."""
 
     @classmethod
     def sample(cls, tool: DescribedTool) -> Any:
-        made = cls(LocalReferences(tool.input_json_schema)).value(tool.input_json_schema, 0)
-        return None if made is _LEFT_OUT else made
+        value = cls(LocalReferences(tool.input_json_schema)).create_value(tool.input_json_schema, 0)
+        return None if value is _OMITTED else value
 
-    def _string(self, schema: Mapping[Any, Any]) -> Any:
-        known_format, text = schema.get("format"), super()._string(schema)
-        if known_format == "binary":
+    def _create_string(self, schema: Mapping[Any, Any]) -> Any:
+        format_name, text = schema.get("format"), super()._create_string(schema)
+        if format_name == "binary":
             return Expression("new Uint8Array([1, 2, 3])")
-        return Expression(f"new Date({literal(text)})") if known_format in ("date-time", "date") else text
+        return Expression(f"new Date({to_literal(text)})") if format_name in ("date-time", "date") else text
 
-    def _array(self, schema: Mapping[Any, Any], depth: int) -> Any:
-        items = super()._array(schema, depth)
-        return Expression(f"new Set({literal(items)})") if schema.get("uniqueItems") is True else items
+    def _create_array(self, schema: Mapping[Any, Any], depth: int) -> Any:
+        items = super()._create_array(schema, depth)
+        return Expression(f"new Set({to_literal(items)})") if schema.get("uniqueItems") is True else items
 
 
 # What of a condition a sample is made to meet: not its `if`; its `if`, as one without it does; and both.
-_WAYS = (("else",), ("then",), ("if", "then"))
-_TYPES = {
+_CONDITION_BRANCHES = (("else",), ("then",), ("if", "then"))
+_TYPE_BY_KEYWORD = {
     "pattern": "string",
     "minLength": "string",
     "format": "string",
@@ -184,120 +188,143 @@ _TYPES = {
     "maximum": "number",
     "multipleOf": "number",
 }
-_PARTS = frozenset({"allOf", "if", "then", "else"})
+_MERGED_KEYWORDS = frozenset({"allOf", "if", "then", "else"})
 
 
-def samples(schema: Any) -> Iterator[Any]:
+def iterate_samples(schema: Any) -> Iterator[Any]:
     """Yield values that may fit a schema. Never raises."""
-    seen = [sample_value(schema)]
+    seen = [create_sample_value(schema)]
     yield seen[0]
-    for way in _WAYS:
+    for branches in _CONDITION_BRANCHES:
         try:
-            made = _CloserSampler(schema, way).value(schema, 0)
-        except _TooMuch:
+            sample = _ConstrainedSampler(schema, branches).create_value(schema, 0)
+        except _SampleTooLargeError:
             return
-        if made is not _LEFT_OUT and made not in seen:
-            seen.append(made)
-            yield made
+        if sample is not _OMITTED and sample not in seen:
+            seen.append(sample)
+            yield sample
 
 
-class _TooMuch(Exception):  # noqa: N818 - no error: the schema has no small sample
+class _SampleTooLargeError(Exception):
     """A sample would be too large."""
 
 
-class _CloserSampler(_Sampler):
+class _ConstrainedSampler(_SchemaSampler):
     """Makes one value that minds more keywords. ``way`` names the parts of conditions that it is to meet."""
 
-    def __init__(self, schema: Any, way: tuple[str, ...]) -> None:
+    def __init__(self, schema: Any, branches: tuple[str, ...]) -> None:
         super().__init__(LocalReferences(schema))
-        self._followed = LocalReferences(schema).followed
-        self._way = way
+        self._follow_reference = LocalReferences(schema).followed
+        self._branches = branches
 
-    def value(self, schema: Any, depth: int) -> Any:
-        self._spend()
+    def create_value(self, schema: Any, depth: int) -> Any:
+        self._count_value()
         if not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
-            return super().value(schema, depth)
-        whole = self._whole(mapping_or_empty(schema), depth)
-        return whole["const"] if whole.get("const") is not None else super().value(whole, depth)
+            return super().create_value(schema, depth)
+        merged = self._merge_parts(mapping_or_empty(schema), depth)
+        return merged["const"] if merged.get("const") is not None else super().create_value(merged, depth)
 
-    def _spend(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise _TooMuch
+    def _count_value(self) -> None:
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise _SampleTooLargeError
 
-    def _whole(self, schema: Mapping[Any, Any], depth: int) -> Mapping[Any, Any]:
+    def _merge_parts(self, schema: Mapping[Any, Any], depth: int) -> Mapping[Any, Any]:
         """Return a schema with what stands in its parts as if it stood in the schema itself."""
         parts = [*list_or_empty(schema.get("allOf"))[:MAX_SAMPLE_PROPERTIES]]
         if "properties" in schema or "required" in schema:
-            parts += [one for key in ("anyOf", "oneOf") for one in list_or_empty(schema.get(key))[:1]]
-        parts += [schema[key] for key in self._way if key in schema and "if" in schema]
-        whole = {key: value for key, value in schema.items() if key not in _PARTS}
+            parts += [branch for key in ("anyOf", "oneOf") for branch in list_or_empty(schema.get(key))[:1]]
+        parts += [schema[key] for key in self._branches if key in schema and "if" in schema]
+        merged = {key: value for key, value in schema.items() if key not in _MERGED_KEYWORDS}
         for part in parts:
-            self._spend()
-            followed = mapping_or_empty(self._followed(part))
+            self._count_value()
+            followed = mapping_or_empty(self._follow_reference(part))
             if depth < MAX_SAMPLE_DEPTH:
-                whole = _both(whole, self._whole(followed, depth + 1))
-        if "type" not in whole and (implied := next((_TYPES[key] for key in _TYPES if key in whole), None)):
-            whole["type"] = implied
-        return whole
+                merged = _merge_schemas(merged, self._merge_parts(followed, depth + 1))
+        if "type" not in merged and (
+            implied_type := next((_TYPE_BY_KEYWORD[key] for key in _TYPE_BY_KEYWORD if key in merged), None)
+        ):
+            merged["type"] = implied_type
+        return merged
 
-    def _array(self, schema: Mapping[Any, Any], depth: int) -> list[Any]:
-        wanted = mapping_or_empty(schema.get("contains"))
+    def _create_array(self, schema: Mapping[Any, Any], depth: int) -> list[Any]:
+        contained_schema = mapping_or_empty(schema.get("contains"))
         if "items" not in schema and isinstance(schema.get("minItems"), int) and "prefixItems" not in schema:
-            schema = {**schema, "items": wanted or {"type": "string"}}
-        made = super()._array(schema, depth)
-        least = schema.get("minContains", 1)
-        if not wanted or not isinstance(least, int):
-            return made
-        of_items = mapping_or_empty(schema.get("items"))
-        found = {**schema, "items": _both(of_items, wanted), "minItems": min(least, MAX_SAMPLE_PROPERTIES)}
-        beside = made[: max(len(made) - least, 0)] if isinstance(schema.get("minItems"), int) else []
-        return [*super()._array({key: value for key, value in found.items() if key != "prefixItems"}, depth), *beside]
+            schema = {**schema, "items": contained_schema or {"type": "string"}}
+        items = super()._create_array(schema, depth)
+        min_contains = schema.get("minContains", 1)
+        if not contained_schema or not isinstance(min_contains, int):
+            return items
+        item_schema = mapping_or_empty(schema.get("items"))
+        schema_with_contained = {
+            **schema,
+            "items": _merge_schemas(item_schema, contained_schema),
+            "minItems": min(min_contains, MAX_SAMPLE_PROPERTIES),
+        }
+        other_items = items[: max(len(items) - min_contains, 0)] if isinstance(schema.get("minItems"), int) else []
+        return [
+            *super()._create_array(
+                {key: value for key, value in schema_with_contained.items() if key != "prefixItems"}, depth
+            ),
+            *other_items,
+        ]
 
-    def _object(self, schema: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        sample = super()._object(schema, depth)
-        known = mapping_or_empty(schema.get("properties"))
-        for name, needed in mapping_or_empty(schema.get("dependentRequired")).items():
-            for one in list_or_empty(needed)[:MAX_SAMPLE_PROPERTIES] if name in sample else ():
-                if isinstance(one, str) and one not in sample:
-                    self._put(sample, one, known.get(one), depth)
-        least = schema.get("minProperties")
-        if isinstance(least, int):
-            self._fill(sample, schema, min(least, MAX_SAMPLE_PROPERTIES), depth)
+    def _create_object(self, schema: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        sample = super()._create_object(schema, depth)
+        properties = mapping_or_empty(schema.get("properties"))
+        for name, dependents in mapping_or_empty(schema.get("dependentRequired")).items():
+            for dependent in list_or_empty(dependents)[:MAX_SAMPLE_PROPERTIES] if name in sample else ():
+                if isinstance(dependent, str) and dependent not in sample:
+                    self._add_member(sample, dependent, properties.get(dependent), depth)
+        min_properties = schema.get("minProperties")
+        if isinstance(min_properties, int):
+            self._fill_members(sample, schema, min(min_properties, MAX_SAMPLE_PROPERTIES), depth)
         return sample
 
-    def _fill(self, sample: dict[str, Any], schema: Mapping[Any, Any], least: int, depth: int) -> None:
+    def _fill_members(self, sample: dict[str, Any], schema: Mapping[Any, Any], min_properties: int, depth: int) -> None:
         """Add members that may be there until there are enough."""
-        known, other = mapping_or_empty(schema.get("properties")), schema.get("additionalProperties", True)
-        named = list_or_empty(mapping_or_empty(schema.get("propertyNames")).get("enum"))
-        names = [*known, *(named or [f"key{number + 1}" for number in range(least)] if other is not False else [])]
+        properties, additional = mapping_or_empty(schema.get("properties")), schema.get("additionalProperties", True)
+        allowed_names = list_or_empty(mapping_or_empty(schema.get("propertyNames")).get("enum"))
+        names = [
+            *properties,
+            *(
+                allowed_names or [f"key{number + 1}" for number in range(min_properties)]
+                if additional is not False
+                else []
+            ),
+        ]
         for name in names:
-            if len(sample) >= least:
+            if len(sample) >= min_properties:
                 return
             if isinstance(name, str) and name not in sample:
-                self._put(sample, name, known.get(name, mapping_or_empty(other) or {"type": "string"}), depth)
+                self._add_member(
+                    sample, name, properties.get(name, mapping_or_empty(additional) or {"type": "string"}), depth
+                )
 
-    def _put(self, sample: dict[str, Any], name: str, schema: Any, depth: int) -> None:
-        value = self.value(schema, depth + 1)
-        if value is not _LEFT_OUT:
+    def _add_member(self, sample: dict[str, Any], name: str, schema: Any, depth: int) -> None:
+        value = self.create_value(schema, depth + 1)
+        if value is not _OMITTED:
             sample[name] = value
 
 
-def _both(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+def _merge_schemas(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the keywords of two schemas of one value; of the same keyword the second's counts."""
-    both = {**one, **other}
+    merged = {**one, **other}
     for key in ("properties", "dependentRequired"):
-        first, second = mapping_or_empty(one.get(key)), mapping_or_empty(other.get(key))
-        if first and second:
-            both[key] = {**first, **{name: _of_both(first.get(name), second[name]) for name in second}}
+        first_members, second_members = mapping_or_empty(one.get(key)), mapping_or_empty(other.get(key))
+        if first_members and second_members:
+            merged[key] = {
+                **first_members,
+                **{name: _merge_property(first_members.get(name), second_members[name]) for name in second_members},
+            }
     if "required" in one and "required" in other:
-        both["required"] = [*list_or_empty(one["required"]), *list_or_empty(other["required"])]
-    return both
+        merged["required"] = [*list_or_empty(one["required"]), *list_or_empty(other["required"])]
+    return merged
 
 
-def _of_both(first: Any, second: Any) -> Any:
-    one, other = mapping_or_empty(first), mapping_or_empty(second)
-    return {**one, **other} if one and other else second
+def _merge_property(first: Any, second: Any) -> Any:
+    first_schema, second_schema = mapping_or_empty(first), mapping_or_empty(second)
+    return {**first_schema, **second_schema} if first_schema and second_schema else second
 
 
 def _first_type(schema: Mapping[Any, Any]) -> str:
@@ -308,53 +335,58 @@ def _first_type(schema: Mapping[Any, Any]) -> str:
     return "object" if "properties" in schema or "allOf" in schema or "required" in schema else ""
 
 
-def _other(value: Any, at: int) -> Any:
+def _vary_value(value: Any, index: int) -> Any:
     """Of a number or a text another one for each place."""
-    if at == 0 or isinstance(value, bool) or not isinstance(value, int | float | str):
+    if index == 0 or isinstance(value, bool) or not isinstance(value, int | float | str):
         return value
-    return f"{value}{at + 1}" if isinstance(value, str) else value + at
+    return f"{value}{index + 1}" if isinstance(value, str) else value + index
 
 
 def _sample_number(schema: Mapping[Any, Any]) -> float:
     bounds = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
-    least, above, most, below, step = (_number(schema.get(key)) for key in bounds)
-    step = None if step is None or step < _SLIGHT else step
-    low, high = (_either(least, above, max), _either(most, below, min))
-    offered: list[float] = [step if step is not None and step > 1 else 1]
+    minimum, exclusive_minimum, maximum, exclusive_maximum, step = (_read_number(schema.get(key)) for key in bounds)
+    step = None if step is None or step < _TOLERANCE else step
+    low, high = (_choose_bound(minimum, exclusive_minimum, max), _choose_bound(maximum, exclusive_maximum, min))
+    candidates: list[float] = [step if step is not None and step > 1 else 1]
     for bound in (low, high):
         if bound is not None:
-            offered += [bound, math.floor(bound) + 1, math.ceil(bound) - 1]
+            candidates += [bound, math.floor(bound) + 1, math.ceil(bound) - 1]
             if step is not None:
                 steps = math.floor(bound / step)
-                offered += [(steps + at) * step for at in (0, 1, -1)]
+                candidates += [(steps + at) * step for at in (0, 1, -1)]
     if low is not None and high is not None:
-        offered.append((low + high) / 2)
+        candidates.append((low + high) / 2)
 
     def fits(value: float) -> bool:
-        is_in = (least is None or value >= least) and (above is None or value > above)
-        is_in = is_in and (most is None or value <= most) and (below is None or value < below)
+        is_in = (minimum is None or value >= minimum) and (exclusive_minimum is None or value > exclusive_minimum)
+        is_in = (
+            is_in and (maximum is None or value <= maximum) and (exclusive_maximum is None or value < exclusive_maximum)
+        )
         is_whole = schema.get("type") != "integer" or value == math.floor(value)
-        return is_in and is_whole and (step is None or abs(value / step - round(value / step)) < _SLIGHT)
+        return is_in and is_whole and (step is None or abs(value / step - round(value / step)) < _TOLERANCE)
 
-    return next(filter(fits, offered), offered[0])
+    return next(filter(fits, candidates), candidates[0])
 
 
-def _number(value: Any) -> float | None:
+def _read_number(value: Any) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and abs(value) < _MAX_SAMPLE else None
+    return value if is_number and abs(value) < _MAX_SAMPLE_NUMBER else None
 
 
-def _either(one: float | None, other: float | None, choose: Callable[[float, float], float]) -> float | None:
-    return choose(one, other) if one is not None and other is not None else other if one is None else one
+def _choose_bound(first: float | None, second: float | None, choose: Callable[[float, float], float]) -> float | None:
+    return choose(first, second) if first is not None and second is not None else second if first is None else first
 
 
-def call_example(tools: Sequence[DescribedTool]) -> str:
+def create_call_example(tools: Sequence[DescribedTool]) -> str:
     """Return a short program in which one call depends on another, for a description.
 
     Models copy what they are shown, so it calls read-only tools alone. Without one it shows the form.
     """
     readers = [tool for tool in tools if tool.annotations.get("readOnlyHint") is True and not may_ask(tool)]
-    for program in (_dependent_calls(readers), *(f"return await {_call(tool)};" for tool in readers[:_MAX_READERS])):
+    for program in (
+        _dependent_calls(readers),
+        *(f"return await {_print_call(tool)};" for tool in readers[:_MAX_READERS]),
+    ):
         if program is not None and len(program) <= _MAX_PROGRAM_CHARACTERS:
             return program
     return _FORM
@@ -379,10 +411,10 @@ def _dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
         for consumer, name, kind in wanted:
             if consumer is producer or (name, kind) not in offered:
                 continue
-            value = member_access("item" if is_list else "found", name)
-            call = _call(consumer, {name: Expression(value)})
+            value = to_member_access("item" if is_list else "found", name)
+            call = _print_call(consumer, {name: Expression(value)})
             end = f"await Promise.all(found.map((item) => {call}))" if is_list else f"await {call}"
-            program = f"const found = await {_call(producer)};\nreturn {end};"
+            program = f"const found = await {_print_call(producer)};\nreturn {end};"
             if len(program) <= _MAX_PROGRAM_CHARACTERS:
                 return program
     return None
@@ -402,11 +434,11 @@ def _properties(schema: Any, references: LocalReferences) -> Iterator[tuple[str,
             yield name, kind
 
 
-def _call(tool: DescribedTool, values: Mapping[str, Any] | None = None) -> str:
-    sample = sample_input(tool)
+def _print_call(tool: DescribedTool, values: Mapping[str, Any] | None = None) -> str:
+    sample = create_sample_input(tool)
     if values is not None:
         sample = {**mapping_or_empty(sample), **values}
-    text = literal(sample)
+    text = to_literal(sample)
     if len(text) > MAX_EXAMPLE_CHARACTERS:
         text = "{ /* see its declaration */ }"
-    return f"{member_access('tools', tool.name)}({text})"
+    return f"{to_member_access('tools', tool.name)}({text})"

@@ -9,10 +9,10 @@ from typing import Any, cast
 from ..data.content import CONTENT_KEYWORD
 from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from ..data.references import LocalReferences
-from .literals import ELISION, MAX_EXACT_INTEGER, comment_line, number_literal, string_literal
+from .literals import ELISION, MAX_EXACT_INTEGER, to_comment_line, to_number_literal, to_string_literal
 from .shapes import (
     CONTENT,
-    INEXPRESSIBLE,
+    INEXPRESSIBLE_KEYWORDS,
     NEVER,
     NULL,
     UNKNOWN,
@@ -27,11 +27,11 @@ from .shapes import (
     Reference,
     Shape,
     Tuple,
-    doc_of,
-    intersection,
-    other_properties,
-    union,
-    unknown,
+    additional_properties_schema,
+    create_doc,
+    create_intersection,
+    create_union,
+    unknown_type,
 )
 
 MAX_NODES = 5000
@@ -51,8 +51,8 @@ _RICH_FORMATS: dict[Any, Keyword] = {
     "date": Keyword("Date"),
     "binary": Keyword("Uint8Array"),
 }
-_TOO_LARGE = unknown("schema too large to show")
-_TOO_DEEP = unknown("nested too deeply to show")
+_TOO_LARGE = unknown_type("schema too large to show")
+_TOO_DEEP = unknown_type("nested too deeply to show")
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "number": (int, float),
@@ -78,8 +78,8 @@ _TYPE_BY_KEYWORD = {
     **dict.fromkeys(("minLength", "maxLength", "pattern", "contentEncoding"), "string"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
 }
-_MORE_THAN_TYPE = frozenset({"const", "enum", *_TYPE_BY_KEYWORD})
-_BRANCHING = ("anyOf", "oneOf", "allOf")
+_CONSTRAINING_KEYWORDS = frozenset({"const", "enum", *_TYPE_BY_KEYWORD})
+_BRANCHING_KEYWORDS = ("anyOf", "oneOf", "allOf")
 _LEGACY_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
 
@@ -88,279 +88,283 @@ def read_document(schema: Any, *, has_rich_values: bool = False) -> Document:
 
     ``has_rich_values``: it is of a Python type whose dates, bytes and sets cross as such.
     """
-    return _Reader(schema, has_rich_values=has_rich_values).document()
+    return _SchemaReader(schema, has_rich_values=has_rich_values).read_document()
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ReadContext:
     depth: int = 0
-    guarded: bool = False
+    is_guarded: bool = False
     types: tuple[str, ...] = ()
     """What the schema around says about the type, for a branch that says nothing."""
 
-    def inside(self) -> _Place:
-        return _Place(self.depth + 1, guarded=True)
+    def enter_container(self) -> _ReadContext:
+        return _ReadContext(self.depth + 1, is_guarded=True)
 
-    def branch(self, types: tuple[str, ...]) -> _Place:
-        return _Place(self.depth + 1, self.guarded, types)
+    def enter_branch(self, types: tuple[str, ...]) -> _ReadContext:
+        return _ReadContext(self.depth + 1, self.is_guarded, types)
 
 
-class _Reader:
+class _SchemaReader:
     def __init__(self, root: Any, *, has_rich_values: bool) -> None:
         self._has_rich_values = has_rich_values
         self._local = LocalReferences(root)
         self._nodes_left = MAX_NODES
         self._references: list[Reference] = []
         self._pending: list[Pointer] = [()]
-        self._seen: set[Pointer] = {()}
+        self._seen_pointers: set[Pointer] = {()}
         dialect = string_or_empty(mapping_or_empty(root).get("$schema"))
-        self._is_legacy = any(draft in dialect for draft in _LEGACY_DRAFTS)
+        self._ignores_ref_siblings = any(draft in dialect for draft in _LEGACY_DRAFTS)
 
-    def document(self) -> Document:
+    def read_document(self) -> Document:
         definitions: dict[Pointer, Definition] = {}
         while self._pending:
             pointer = self._pending.pop()
-            definitions[pointer] = self._definition(self._local.lookup(pointer))
+            definitions[pointer] = self._read_definition(self._local.lookup(pointer))
         return Document(definitions)
 
-    def _definition(self, schema: Any) -> Definition:
+    def _read_definition(self, schema: Any) -> Definition:
         self._references = []
-        shape = self._shape(schema, _Place())
+        shape = self._read_shape(schema, _ReadContext())
         title = cast("Schema", schema).get("title") if isinstance(schema, Mapping) else None
-        return Definition(shape, doc_of(schema), title if isinstance(title, str) else "", tuple(self._references))
+        return Definition(shape, create_doc(schema), title if isinstance(title, str) else "", tuple(self._references))
 
-    def _shape(self, schema: Any, place: _Place) -> Shape:
+    def _read_shape(self, schema: Any, context: _ReadContext) -> Shape:
         if schema is True:
             return UNKNOWN
         if schema is False:
             return NEVER
         if not isinstance(schema, Mapping):
-            return unknown("not a JSON Schema")
+            return unknown_type("not a JSON Schema")
         self._nodes_left -= 1
         if self._nodes_left < 0:
             return _TOO_LARGE
-        if place.depth > MAX_DEPTH:
+        if context.depth > MAX_DEPTH:
             return _TOO_DEEP
         known = mapping_or_empty(schema)
-        shape = self._whole(known, place)
-        return union([shape, NULL]) if known.get("nullable") is True else shape
+        shape = self._read_with_reference(known, context)
+        return create_union([shape, NULL]) if known.get("nullable") is True else shape
 
-    def _whole(self, schema: Schema, place: _Place) -> Shape:
+    def _read_with_reference(self, schema: Schema, context: _ReadContext) -> Shape:
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
             reference = schema.get(keyword)
             if isinstance(reference, str):
-                target = self._reference(reference, place)
+                target = self._read_reference(reference, context)
                 # Up to draft 7 everything beside a reference is ignored.
-                return target if self._is_legacy else intersection([target, self._rest(schema, place)])
-        return self._rest(schema, place)
+                return (
+                    target
+                    if self._ignores_ref_siblings
+                    else create_intersection([target, self._read_keywords(schema, context)])
+                )
+        return self._read_keywords(schema, context)
 
-    def _reference(self, reference: str, place: _Place) -> Shape:
+    def _read_reference(self, reference: str, context: _ReadContext) -> Shape:
         pointer = self._local.resolve(reference)
         if pointer is None:
-            return unknown(comment_line(f"unresolved $ref {reference}", MAX_COMMENT_CHARACTERS))
-        if pointer not in self._seen:
-            if len(self._seen) >= MAX_DEFINITIONS:
+            return unknown_type(to_comment_line(f"unresolved $ref {reference}", MAX_COMMENT_CHARACTERS))
+        if pointer not in self._seen_pointers:
+            if len(self._seen_pointers) >= MAX_DEFINITIONS:
                 return _TOO_LARGE
-            self._seen.add(pointer)
+            self._seen_pointers.add(pointer)
             self._pending.append(pointer)
-        found = Reference(pointer, place.guarded)
-        self._references.append(found)
-        return found
+        reference_shape = Reference(pointer, context.is_guarded)
+        self._references.append(reference_shape)
+        return reference_shape
 
-    def _rest(self, schema: Schema, place: _Place) -> Shape:
+    def _read_keywords(self, schema: Schema, context: _ReadContext) -> Shape:
         if schema.get(CONTENT_KEYWORD) == "content":
             return CONTENT
-        types = _types(schema) or place.types
-        parts = list(self._branches(schema, types, place))
-        if not parts or _says_more_than_type(schema):
-            parts.insert(0, self._own(schema, types, place))
-        shape = intersection(parts)
-        if shape == UNKNOWN and any(keyword in schema for keyword in INEXPRESSIBLE):
-            inexpressible = ", ".join(keyword for keyword in INEXPRESSIBLE if keyword in schema)
-            return unknown(f"TypeScript cannot express: {inexpressible}")
+        types = _declared_types(schema) or context.types
+        parts = list(self._read_branches(schema, types, context))
+        if not parts or _has_constraints(schema):
+            parts.insert(0, self._read_own_keywords(schema, types, context))
+        shape = create_intersection(parts)
+        if shape == UNKNOWN and any(keyword in schema for keyword in INEXPRESSIBLE_KEYWORDS):
+            inexpressible = ", ".join(keyword for keyword in INEXPRESSIBLE_KEYWORDS if keyword in schema)
+            return unknown_type(f"TypeScript cannot express: {inexpressible}")
         return shape
 
-    def _branches(self, schema: Schema, types: tuple[str, ...], place: _Place) -> Iterator[Shape]:
-        for keyword in _BRANCHING:
+    def _read_branches(self, schema: Schema, types: tuple[str, ...], context: _ReadContext) -> Iterator[Shape]:
+        for keyword in _BRANCHING_KEYWORDS:
             branches = list_or_empty(schema.get(keyword))
             if branches:
-                inner = place.branch(types)
-                shapes = [self._shape(branch, inner) for branch in branches]
-                yield intersection(shapes) if keyword == "allOf" else union(shapes)
+                inner = context.enter_branch(types)
+                shapes = [self._read_shape(branch, inner) for branch in branches]
+                yield create_intersection(shapes) if keyword == "allOf" else create_union(shapes)
 
-    def _own(self, schema: Schema, types: tuple[str, ...], place: _Place) -> Shape:
+    def _read_own_keywords(self, schema: Schema, types: tuple[str, ...], context: _ReadContext) -> Shape:
         if "const" in schema:
-            return self._value(schema["const"], place)
+            return self._shape_of_value(schema["const"], context)
         values = schema.get("enum")
         if isinstance(values, list):
-            return self._enum(cast("list[Any]", values), types, place)
+            return self._read_enum(cast("list[Any]", values), types, context)
         if not types:
             types = tuple(dict.fromkeys(t for keyword, t in _TYPE_BY_KEYWORD.items() if keyword in schema))
-        return union([self._typed(name, schema, place) for name in types]) if types else UNKNOWN
+        return create_union([self._read_typed(name, schema, context) for name in types]) if types else UNKNOWN
 
-    def _enum(self, values: list[Any], types: tuple[str, ...], place: _Place) -> Shape:
-        allowed = [value for value in values if not types or any(_is_a(value, name) for name in types)]
+    def _read_enum(self, values: list[Any], types: tuple[str, ...], context: _ReadContext) -> Shape:
+        allowed = [value for value in values if not types or any(_is_of_type(value, name) for name in types)]
         if len(allowed) > MAX_ENUM_VALUES:
-            some = ", ".join(_literal_text(value) or ELISION for value in allowed[:10])
+            sample_text = ", ".join(_to_literal_text(value) or ELISION for value in allowed[:10])
             name = types[0] if len(types) == 1 and types[0] in ("string", "number", "boolean") else "unknown"
-            comment = f"one of {len(allowed)} values: {comment_line(some, MAX_COMMENT_CHARACTERS)}"
+            comment = f"one of {len(allowed)} values: {to_comment_line(sample_text, MAX_COMMENT_CHARACTERS)}"
             return Keyword("number" if types == ("integer",) else name, comment)
-        return union([self._value(value, place) for value in allowed])
+        return create_union([self._shape_of_value(value, context) for value in allowed])
 
-    def _value(self, value: Any, place: _Place) -> Shape:
+    def _shape_of_value(self, value: Any, context: _ReadContext) -> Shape:
         self._nodes_left -= 1
-        text = _literal_text(value)
+        text = _to_literal_text(value)
         if text is not None:
             return NULL if text == "null" else Literal(text)
-        if place.depth > MAX_DEPTH:
+        if context.depth > MAX_DEPTH:
             return _TOO_DEEP
         if isinstance(value, int | float):
             return Keyword("number")
-        inner = place.inside()
+        inner = context.enter_container()
         if isinstance(value, list | tuple | Mapping) and len(cast("list[Any]", value)) > self._nodes_left:
             return _TOO_LARGE
         if isinstance(value, list | tuple):
-            items = tuple(self._value(item, inner) for item in cast("list[Any]", value))
+            items = tuple(self._shape_of_value(item, inner) for item in cast("list[Any]", value))
             return Tuple(items, len(items), None)
         if isinstance(value, Mapping):
             entries = mapping_or_empty(value).items()
-            properties = tuple(Property(str(key), self._value(item, inner), True) for key, item in entries)
+            properties = tuple(Property(str(key), self._shape_of_value(item, inner), True) for key, item in entries)
             return Object(properties) if properties else Object((), NEVER)
-        return unknown("not a JSON value")
+        return unknown_type("not a JSON value")
 
-    def _typed(self, name: str, schema: Schema, place: _Place) -> Shape:
+    def _read_typed(self, name: str, schema: Schema, context: _ReadContext) -> Shape:
         if name == "object":
-            return self._object(schema, place)
+            return self._read_object(schema, context)
         if name == "array":
-            return self._array(schema, place)
+            return self._read_array(schema, context)
         if name == "integer":
-            return union([_NUMBER, Keyword("bigint")]) if _passes_exact_integers(schema) else _NUMBER
+            return create_union([_NUMBER, Keyword("bigint")]) if _may_exceed_exact_integers(schema) else _NUMBER
         if name == "string" and self._has_rich_values and (rich := _RICH_FORMATS.get(schema.get("format"))):
             return rich
         if name in ("string", "number", "boolean", "null"):
             return Keyword(name)
-        return unknown(comment_line(f"no JSON Schema type: {name}", MAX_COMMENT_CHARACTERS))
+        return unknown_type(to_comment_line(f"no JSON Schema type: {name}", MAX_COMMENT_CHARACTERS))
 
-    def _object(self, schema: Schema, place: _Place) -> Shape:
-        inner = place.inside()
-        properties, is_cut = self._properties(schema, inner)
+    def _read_object(self, schema: Schema, context: _ReadContext) -> Shape:
+        inner = context.enter_container()
+        properties, is_cut = self._read_properties(schema, inner)
         if is_cut:
             return Object(properties, UNKNOWN, "more properties than can be shown")
-        index, comment = self._index(schema, inner)
-        keys = [] if mapping_or_empty(schema.get("properties")) else self._listed_keys(schema)
+        index, comment = self._read_index_signature(schema, inner)
+        keys = [] if mapping_or_empty(schema.get("properties")) else self._find_listed_keys(schema)
         if keys:
-            required = _strings(schema.get("required"))
+            required = _unique_strings(schema.get("required"))
             return Object(tuple(Property(key, index or UNKNOWN, key in required) for key in keys))
         if index is None and not properties:
             index = NEVER if self._is_closed(schema) else UNKNOWN
         return Object(properties, index, comment)
 
-    def _properties(self, schema: Schema, inner: _Place) -> tuple[tuple[Property, ...], bool]:
-        known = mapping_or_empty(schema.get("properties"))
-        required = _strings(schema.get("required"))
-        found: list[Property] = []
-        for name, property_schema in known.items():
+    def _read_properties(self, schema: Schema, inner: _ReadContext) -> tuple[tuple[Property, ...], bool]:
+        property_schemas = mapping_or_empty(schema.get("properties"))
+        required = _unique_strings(schema.get("required"))
+        properties: list[Property] = []
+        for name, property_schema in property_schemas.items():
             if self._nodes_left <= 0:
-                return tuple(found), True
+                return tuple(properties), True
             if isinstance(name, str):
-                shape = self._shape(property_schema, inner)
+                shape = self._read_shape(property_schema, inner)
                 # In draft 3 a property says so itself; in the others that is no schema.
                 is_required = name in required or mapping_or_empty(property_schema).get("required") is True
-                found.append(Property(name, shape, is_required, doc_of(property_schema)))
+                properties.append(Property(name, shape, is_required, create_doc(property_schema)))
         additional = schema.get("additionalProperties")
         for name in required:
-            if name not in known:
+            if name not in property_schemas:
                 if self._nodes_left <= 0:
-                    return tuple(found), True
-                shape = self._shape(additional, inner) if isinstance(additional, Mapping) else UNKNOWN
+                    return tuple(properties), True
+                shape = self._read_shape(additional, inner) if isinstance(additional, Mapping) else UNKNOWN
                 self._nodes_left -= 1
-                found.append(Property(name, shape, True))
-        return tuple(found), False
+                properties.append(Property(name, shape, True))
+        return tuple(properties), False
 
-    def _index(self, schema: Schema, inner: _Place) -> tuple[Shape | None, str]:
+    def _read_index_signature(self, schema: Schema, inner: _ReadContext) -> tuple[Shape | None, str]:
         shapes: list[Shape] = []
         patterns = mapping_or_empty(schema.get("patternProperties"))
         comment = ""
         if patterns:
-            shapes = [self._shape(item, inner) for item in patterns.values()]
+            shapes = [self._read_shape(item, inner) for item in patterns.values()]
             comment = "keys match " + ", ".join(map(str, list(patterns)[:8]))
-        additional = other_properties(schema)
+        additional = additional_properties_schema(schema)
         if additional is not None and additional is not False:
-            shapes.append(self._shape(additional, inner))
+            shapes.append(self._read_shape(additional, inner))
         if not shapes:
             return None, ""
-        return union(shapes), comment_line(comment, MAX_COMMENT_CHARACTERS)
+        return create_union(shapes), to_comment_line(comment, MAX_COMMENT_CHARACTERS)
 
-    def _listed_keys(self, schema: Schema) -> list[str]:
+    def _find_listed_keys(self, schema: Schema) -> list[str]:
         """The only keys that ``propertyNames`` admits, when it lists them."""
         names = mapping_or_empty(schema.get("propertyNames"))
         pointer = self._local.resolve(string_or_empty(names.get("$ref"))) if "$ref" in names else None
         if pointer is not None:
             names = mapping_or_empty(self._local.lookup(pointer))
-        listed = [names["const"]] if "const" in names else list_or_empty(names.get("enum"))
-        keys = list(_strings(listed))
+        key_values = [names["const"]] if "const" in names else list_or_empty(names.get("enum"))
+        keys = list(_unique_strings(key_values))
         return keys if len(keys) <= MAX_LISTED_KEYS else []
 
     @staticmethod
     def _is_closed(schema: Schema) -> bool:
-        return other_properties(schema) is False
+        return additional_properties_schema(schema) is False
 
-    def _array(self, schema: Schema, place: _Place) -> Shape:
-        inner = place.inside()
+    def _read_array(self, schema: Schema, context: _ReadContext) -> Shape:
+        inner = context.enter_container()
         prefix, rest = list_or_empty(schema.get("prefixItems")), schema.get("items")
         if isinstance(rest, list):
             prefix, rest = list_or_empty(rest), schema.get("additionalItems")
         if not prefix:
             is_set = self._has_rich_values and schema.get("uniqueItems") is True
-            return Array(UNKNOWN if rest is None else self._shape(rest, inner), is_set)
-        return self._tuple(schema, prefix, rest, inner)
+            return Array(UNKNOWN if rest is None else self._read_shape(rest, inner), is_set)
+        return self._read_tuple(schema, prefix, rest, inner)
 
-    def _tuple(self, schema: Schema, prefix: list[Any], rest: Any, inner: _Place) -> Shape:
+    def _read_tuple(self, schema: Schema, prefix: list[Any], rest: Any, inner: _ReadContext) -> Shape:
         if len(prefix) > MAX_TUPLE_ITEMS:
             prefix, rest = prefix[:MAX_TUPLE_ITEMS], True
-        most = _count(schema.get("maxItems"), len(prefix) + 1)
-        items = tuple(self._shape(item, inner) for item in prefix[: max(most, 0)])
+        max_items = _read_count(schema.get("maxItems"), len(prefix) + 1)
+        items = tuple(self._read_shape(item, inner) for item in prefix[: max(max_items, 0)])
         tail = None
-        if most > len(prefix) and rest is not False:
-            tail = UNKNOWN if rest is None else self._shape(rest, inner)
-        return Tuple(items, min(_count(schema.get("minItems"), 0), len(items)), tail)
+        if max_items > len(prefix) and rest is not False:
+            tail = UNKNOWN if rest is None else self._read_shape(rest, inner)
+        return Tuple(items, min(_read_count(schema.get("minItems"), 0), len(items)), tail)
 
 
-def _types(schema: Schema) -> tuple[str, ...]:
+def _declared_types(schema: Schema) -> tuple[str, ...]:
     declared = schema.get("type")
     if isinstance(declared, str):
         return (declared,)
-    return tuple(dict.fromkeys(_strings(declared)))
+    return tuple(dict.fromkeys(_unique_strings(declared)))
 
 
-def _strings(value: Any) -> dict[str, None]:
+def _unique_strings(value: Any) -> dict[str, None]:
     items = cast("list[Any]", value) if isinstance(value, list | tuple) else []
     return dict.fromkeys(item for item in items if isinstance(item, str))
 
 
-def _count(value: Any, otherwise: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+def _read_count(value: Any, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def _passes_exact_integers(schema: Schema) -> bool:
+def _may_exceed_exact_integers(schema: Schema) -> bool:
     """Whether a schema says of its integers that some are BigInt in a program. Without limits most never are."""
     limits = [schema.get(name) for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")]
     return any(isinstance(limit, int | float) and abs(limit) > MAX_EXACT_INTEGER for limit in limits)
 
 
-def _says_more_than_type(schema: Schema) -> bool:
-    return not _MORE_THAN_TYPE.isdisjoint(schema)
+def _has_constraints(schema: Schema) -> bool:
+    return not _CONSTRAINING_KEYWORDS.isdisjoint(schema)
 
 
-def _is_a(value: Any, type_name: str) -> bool:
+def _is_of_type(value: Any, type_name: str) -> bool:
     if isinstance(value, bool):
         return type_name == "boolean"
     return isinstance(value, _PYTHON_TYPES.get(type_name, ()))
 
 
-def _literal_text(value: Any) -> str | None:
+def _to_literal_text(value: Any) -> str | None:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
-        return string_literal(value)
-    return number_literal(value) if isinstance(value, int | float) else None
+        return to_string_literal(value)
+    return to_number_literal(value) if isinstance(value, int | float) else None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..trace.unseen import BLANK, FORMATS
+from ..trace.unseen import BLANK_CHARACTERS, FORMAT_CHARACTERS
 
 MAX_LITERAL_DEPTH = 8
 MAX_LITERAL_ITEMS = 50
@@ -19,11 +19,11 @@ ELISION = "…"
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 # Read as the start of a construct signature, or refused by the TypeScript grammar that checks these texts.
-_CONTEXTUAL = frozenset({"new", "abstract"})
+_CONTEXTUAL_KEYWORDS = frozenset({"new", "abstract"})
 # Controls, invisible and bidirectional characters (text that reads otherwise than it runs), lone surrogates.
-_UNSEEN = f"\x00-\x09\x0b-\x1f\x7f-\x9f\u202f\ud800-\udfff{FORMATS}{BLANK}"
-_UNSAFE = re.compile(f"[\n\u2028\u2029{_UNSEEN}]")
-_UNSAFE_BUT_NEWLINE = re.compile(f"[{_UNSEEN}]")
+_INVISIBLE_CHARACTERS = f"\x00-\x09\x0b-\x1f\x7f-\x9f\u202f\ud800-\udfff{FORMAT_CHARACTERS}{BLANK_CHARACTERS}"
+_UNSAFE_CHARACTER = re.compile(f"[\n\u2028\u2029{_INVISIBLE_CHARACTERS}]")
+_UNSAFE_EXCEPT_NEWLINE = re.compile(f"[{_INVISIBLE_CHARACTERS}]")
 
 
 def is_identifier(name: str) -> bool:
@@ -31,19 +31,19 @@ def is_identifier(name: str) -> bool:
     return _IDENTIFIER.match(name) is not None
 
 
-def member_name(name: str) -> str:
+def to_member_name(name: str) -> str:
     """``name`` as the key of a type member."""
-    return name if is_identifier(name) and name not in _CONTEXTUAL else string_literal(name)
+    return name if is_identifier(name) and name not in _CONTEXTUAL_KEYWORDS else to_string_literal(name)
 
 
-def member_access(target: str, name: str) -> str:
+def to_member_access(target: str, name: str) -> str:
     """``target.name`` or ``target["na-me"]``."""
-    return f"{target}.{name}" if is_identifier(name) else f"{target}[{string_literal(name)}]"
+    return f"{target}.{name}" if is_identifier(name) else f"{target}[{to_string_literal(name)}]"
 
 
-def string_literal(text: str) -> str:
+def to_string_literal(text: str) -> str:
     """A double-quoted literal."""
-    return _UNSAFE.sub(_escape, json.dumps(text, ensure_ascii=False))
+    return _UNSAFE_CHARACTER.sub(_escape, json.dumps(text, ensure_ascii=False))
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -51,7 +51,7 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\u{{{code:x}}}"
 
 
-def number_literal(value: float) -> str | None:
+def to_number_literal(value: float) -> str | None:
     """A number, or ``None`` when JavaScript has no literal for it."""
     if isinstance(value, int):
         exact = "" if -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER else "n"
@@ -65,16 +65,16 @@ class Expression(str):
     __slots__ = ()
 
 
-def literal(value: Any, depth: int = 0) -> str:
+def to_literal(value: Any, depth: int = 0) -> str:
     """A JavaScript expression for a JSON value; what is too deep, too long or no JSON is elided."""
     if type(value) is Expression:
         return value
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, str):
-        return string_literal(value)
+        return to_string_literal(value)
     if isinstance(value, int | float):
-        return number_literal(value) or ELISION
+        return to_number_literal(value) or ELISION
     if depth >= MAX_LITERAL_DEPTH:
         return ELISION
     if isinstance(value, Mapping):
@@ -86,21 +86,21 @@ def literal(value: Any, depth: int = 0) -> str:
 
 def _object_literal(value: Mapping[Any, Any], depth: int) -> str:
     entries = list(value.items())
-    parts = [f"{_key(str(key))}: {literal(item, depth)}" for key, item in entries[:MAX_LITERAL_ITEMS]]
+    parts = [f"{_print_key(str(key))}: {to_literal(item, depth)}" for key, item in entries[:MAX_LITERAL_ITEMS]]
     if len(entries) > MAX_LITERAL_ITEMS:
         parts.append(ELISION)
     return f"{{ {', '.join(parts)} }}" if parts else "{}"
 
 
-def _key(name: str) -> str:
+def _print_key(name: str) -> str:
     # Written plainly, this one key would set the prototype.
     if name == "__proto__":
         return '["__proto__"]'
-    return name if is_identifier(name) else string_literal(name)
+    return name if is_identifier(name) else to_string_literal(name)
 
 
 def _array_literal(value: Sequence[Any], depth: int) -> str:
-    parts = [literal(item, depth) for item in value[:MAX_LITERAL_ITEMS]]
+    parts = [to_literal(item, depth) for item in value[:MAX_LITERAL_ITEMS]]
     if len(value) > MAX_LITERAL_ITEMS:
         parts.append(ELISION)
     return f"[{', '.join(parts)}]"
@@ -111,20 +111,20 @@ def clip(text: str, max_characters: int) -> str:
     return text if len(text) <= max_characters else text[: max_characters - 1].rstrip() + ELISION
 
 
-def comment_lines(text: str, max_characters: int) -> list[str]:
+def to_comment_lines(text: str, max_characters: int) -> list[str]:
     """The lines of a comment, safe inside ``/* */``: no line can end it, or be mistaken for code."""
     # Terminators are broken last: what the cleaning removes could have stood between their halves.
-    visible = _UNSAFE_BUT_NEWLINE.sub(" ", re.sub(r"\r\n?|[\u2028\u2029]", "\n", clip(text, max_characters)))
+    visible = _UNSAFE_EXCEPT_NEWLINE.sub(" ", re.sub(r"\r\n?|[\u2028\u2029]", "\n", clip(text, max_characters)))
     lines = [line.rstrip().replace("*/", "*\\/") for line in visible.strip().split("\n")]
     return [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
 
 
-def comment_line(text: str, max_characters: int) -> str:
-    """`comment_lines` on one line, runs of white space made one space."""
-    return " ".join(" ".join(comment_lines(text, max_characters)).split())
+def to_comment_line(text: str, max_characters: int) -> str:
+    """`to_comment_lines` on one line, runs of white space made one space."""
+    return " ".join(" ".join(to_comment_lines(text, max_characters)).split())
 
 
-def fenced(code: str) -> str:
+def fence_typescript(code: str) -> str:
     """TypeScript as a block of Markdown that nothing inside can end."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
     return f"{fence}ts\n{code}\n{fence}"

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from ..data.references import Pointer
-from .literals import comment_line, literal
+from .literals import to_comment_line, to_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ CONTENT = Keyword("Content")
 """The handle of an image, audio or a file: declared once beside the tools that have it."""
 
 
-def unknown(comment: str) -> Keyword:
+def unknown_type(comment: str) -> Keyword:
     """What TypeScript cannot say, and why."""
     return Keyword("unknown", comment)
 
 
-def union(members: list[Shape]) -> Shape:
+def create_union(members: list[Shape]) -> Shape:
     """Flattened, without repetitions; a bare ``unknown`` swallows the others."""
     if len(members) == 1:
         # Nothing to compare, which would hash all that is inside, once for every level around it.
@@ -112,10 +112,10 @@ def union(members: list[Shape]) -> Shape:
     if UNKNOWN in flat:
         return UNKNOWN
     flat.pop(NEVER, None)
-    return _one_or(Union, tuple(flat), NEVER)
+    return _single_or(Union, tuple(flat), NEVER)
 
 
-def intersection(members: list[Shape]) -> Shape:
+def create_intersection(members: list[Shape]) -> Shape:
     """Flattened, without repetitions and without members that say nothing."""
     if len(members) == 1:
         return members[0]
@@ -125,13 +125,13 @@ def intersection(members: list[Shape]) -> Shape:
     flat.pop(UNKNOWN, None)
     if NEVER in flat:
         return NEVER
-    return _one_or(Intersection, tuple(flat), UNKNOWN)
+    return _single_or(Intersection, tuple(flat), UNKNOWN)
 
 
-def _one_or(many: type[Union | Intersection], members: tuple[Shape, ...], none: Shape) -> Shape:
+def _single_or(shape_class: type[Union | Intersection], members: tuple[Shape, ...], empty: Shape) -> Shape:
     if not members:
-        return none
-    return members[0] if len(members) == 1 else many(members)
+        return empty
+    return members[0] if len(members) == 1 else shape_class(members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +151,22 @@ class Document:
     definitions: dict[Pointer, Definition]
 
 
-def endless_references(document: Document) -> frozenset[tuple[Pointer, Pointer]]:
+def find_endless_references(document: Document) -> frozenset[tuple[Pointer, Pointer]]:
     """The (owner, target) edges that would make a type alias refer to itself with no object or array between."""
     finished: set[Pointer] = set()
     endless: set[tuple[Pointer, Pointer]] = set()
     for start in document.definitions:
-        _search(start, _direct_targets(document), finished, endless)
+        _find_cycles(start, _direct_targets(document), finished, endless)
     return frozenset(endless)
 
 
 def _direct_targets(document: Document) -> Callable[[Pointer], Iterator[Pointer]]:
     return lambda pointer: iter(
-        [found.pointer for found in document.definitions[pointer].references if not found.guarded]
+        [reference.pointer for reference in document.definitions[pointer].references if not reference.guarded]
     )
 
 
-def _search(
+def _find_cycles(
     start: Pointer,
     targets: Callable[[Pointer], Iterator[Pointer]],
     finished: set[Pointer],
@@ -192,7 +192,7 @@ MAX_TAG_CHARACTERS = 200
 MAX_TAGS = 12
 MAX_BRANCHES = 8
 
-_LIMITS = (
+_LIMIT_KEYWORDS = (
     "format",
     "minimum",
     "exclusiveMinimum",
@@ -213,8 +213,8 @@ _LIMITS = (
     "maxProperties",
 )
 # A tuple type says these itself.
-_LENGTHS = ("minItems", "maxItems")
-INEXPRESSIBLE = (
+_LENGTH_KEYWORDS = ("minItems", "maxItems")
+INEXPRESSIBLE_KEYWORDS = (
     "not",
     "if",
     "then",
@@ -227,84 +227,84 @@ INEXPRESSIBLE = (
     "unevaluatedItems",
 )
 # What else of a schema speaks about the same object: properties that it takes count as evaluated.
-_BESIDE = frozenset(
+_EVALUATING_KEYWORDS = frozenset(
     {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"}
 )
 # Most schemas hold none of these, and asking for each of them was most of what a comment cost.
-_LIMITING = frozenset({*_LIMITS, *INEXPRESSIBLE, "unevaluatedProperties"})
-_BRANCHES = ("anyOf", "oneOf", "allOf")
-_INNER = frozenset({*_BRANCHES, "items"})
+_LIMITING_KEYWORDS = frozenset({*_LIMIT_KEYWORDS, *INEXPRESSIBLE_KEYWORDS, "unevaluatedProperties"})
+_BRANCH_KEYWORDS = ("anyOf", "oneOf", "allOf")
+_INNER_KEYWORDS = frozenset({*_BRANCH_KEYWORDS, "items"})
 
 
-def doc_of(schema: Any) -> Doc:
+def create_doc(schema: Any) -> Doc:
     """Description and constraints of one schema."""
     known = mapping_or_empty(schema)
-    return Doc(string_or_empty(known.get("description")).strip(), _tags(known))
+    return Doc(string_or_empty(known.get("description")).strip(), _create_tags(known))
 
 
-def _tags(schema: Mapping[Any, Any]) -> tuple[str, ...]:
-    found = [*_limits(schema, depth=0), *_annotations(schema)]
-    return tuple(dict.fromkeys(found))[:MAX_TAGS]
+def _create_tags(schema: Mapping[Any, Any]) -> tuple[str, ...]:
+    tags = [*_iterate_limit_tags(schema, depth=0), *_iterate_annotation_tags(schema)]
+    return tuple(dict.fromkeys(tags))[:MAX_TAGS]
 
 
-def _limits(schema: Mapping[Any, Any], depth: int) -> Iterator[str]:
+def _iterate_limit_tags(schema: Mapping[Any, Any], depth: int) -> Iterator[str]:
     if schema.get("type") == "integer" or schema.get("type") == ["integer", "null"]:
         yield "@integer"
-    if not _LIMITING.isdisjoint(schema):
-        yield from _own_limits(schema)
-    if depth < 2 and not _INNER.isdisjoint(schema):
-        yield from _inner_limits(schema, depth + 1)
+    if not _LIMITING_KEYWORDS.isdisjoint(schema):
+        yield from _iterate_own_limit_tags(schema)
+    if depth < 2 and not _INNER_KEYWORDS.isdisjoint(schema):
+        yield from _iterate_inner_limit_tags(schema, depth + 1)
 
 
-def _own_limits(schema: Mapping[Any, Any]) -> Iterator[str]:
+def _iterate_own_limit_tags(schema: Mapping[Any, Any]) -> Iterator[str]:
     is_tuple = bool(list_or_empty(schema.get("prefixItems")) or list_or_empty(schema.get("items")))
-    for keyword in _LIMITS:
+    for keyword in _LIMIT_KEYWORDS:
         value = schema.get(keyword)
-        if value is not None and value is not False and not (is_tuple and keyword in _LENGTHS):
-            yield f"@{keyword}" if value is True else f"@{keyword} {_plain(value)}"
-    for keyword in INEXPRESSIBLE:
-        if keyword in schema and not (keyword == "propertyNames" and names_its_keys(schema)):
-            yield f"@{keyword} {_compact(schema[keyword])}"
-    if "unevaluatedProperties" in schema and other_properties(schema) is None:
-        yield f"@unevaluatedProperties {_compact(schema['unevaluatedProperties'])}"
+        if value is not None and value is not False and not (is_tuple and keyword in _LENGTH_KEYWORDS):
+            yield f"@{keyword}" if value is True else f"@{keyword} {_format_plain(value)}"
+    for keyword in INEXPRESSIBLE_KEYWORDS:
+        if keyword in schema and not (keyword == "propertyNames" and lists_property_names(schema)):
+            yield f"@{keyword} {_format_compact(schema[keyword])}"
+    if "unevaluatedProperties" in schema and additional_properties_schema(schema) is None:
+        yield f"@unevaluatedProperties {_format_compact(schema['unevaluatedProperties'])}"
 
 
-def other_properties(schema: Mapping[Any, Any]) -> Any:
+def additional_properties_schema(schema: Mapping[Any, Any]) -> Any:
     """What a schema certainly says of properties that it does not list: a schema, or None."""
     if "additionalProperties" in schema:
         return schema["additionalProperties"]
-    return schema.get("unevaluatedProperties") if _BESIDE.isdisjoint(schema) else None
+    return schema.get("unevaluatedProperties") if _EVALUATING_KEYWORDS.isdisjoint(schema) else None
 
 
-def names_its_keys(schema: Mapping[Any, Any]) -> bool:
+def lists_property_names(schema: Mapping[Any, Any]) -> bool:
     """Whether ``propertyNames`` may be a list of keys, which a type can show."""
     return any(keyword in mapping_or_empty(schema.get("propertyNames")) for keyword in ("enum", "const", "$ref"))
 
 
-def _inner_limits(schema: Mapping[Any, Any], depth: int) -> Iterator[str]:
-    for keyword in _BRANCHES:
+def _iterate_inner_limit_tags(schema: Mapping[Any, Any], depth: int) -> Iterator[str]:
+    for keyword in _BRANCH_KEYWORDS:
         for branch in list_or_empty(schema.get(keyword))[:MAX_BRANCHES]:
-            yield from _limits(mapping_or_empty(branch), depth)
-    for tag in _limits(mapping_or_empty(schema.get("items")), depth):
+            yield from _iterate_limit_tags(mapping_or_empty(branch), depth)
+    for tag in _iterate_limit_tags(mapping_or_empty(schema.get("items")), depth):
         yield f"@items {tag.removeprefix('@items ').removeprefix('@')}"
 
 
-def _annotations(schema: Mapping[Any, Any]) -> Iterator[str]:
+def _iterate_annotation_tags(schema: Mapping[Any, Any]) -> Iterator[str]:
     # Nearly every optional field of a Python model defaults to null, and the type says so already.
     if schema.get("default") is not None:
-        yield f"@default {_compact(schema['default'])}"
+        yield f"@default {_format_compact(schema['default'])}"
     if schema.get("deprecated") is True:
         yield "@deprecated"
     examples = schema.get("examples", schema.get("example"))
     if isinstance(examples, list) and examples:
-        yield f"@example {_compact(list_or_empty(examples)[0])}"
+        yield f"@example {_format_compact(list_or_empty(examples)[0])}"
     elif examples is not None and not isinstance(examples, list):
-        yield f"@example {_compact(examples)}"
+        yield f"@example {_format_compact(examples)}"
 
 
-def _plain(value: Any) -> str:
-    return comment_line(value, MAX_TAG_CHARACTERS) if isinstance(value, str) else _compact(value)
+def _format_plain(value: Any) -> str:
+    return to_comment_line(value, MAX_TAG_CHARACTERS) if isinstance(value, str) else _format_compact(value)
 
 
-def _compact(value: Any) -> str:
-    return comment_line(literal(value), MAX_TAG_CHARACTERS)
+def _format_compact(value: Any) -> str:
+    return to_comment_line(to_literal(value), MAX_TAG_CHARACTERS)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..data.rich_values import is_rich
-from .literals import comment_lines, member_name
+from .literals import to_comment_lines, to_member_name
 from .shapes import (
     CONTENT,
     MAX_DESCRIPTION_CHARACTERS,
@@ -27,7 +27,7 @@ from .shapes import (
     Shape,
     Tuple,
     Union,
-    endless_references,
+    find_endless_references,
 )
 
 MAX_LINE_CHARACTERS = 120
@@ -39,7 +39,7 @@ _WORD = re.compile(r"[A-Za-z0-9]+")
 # Names that the printed text itself relies on.
 _RESERVED = frozenset({"Promise", "Record", "Array", CONTENT.name})
 _RESERVED_WITH_RICH_VALUES = _RESERVED | {"Date", "Uint8Array", "Set"}
-_DECLARED_CONTENT = """\
+_CONTENT_DECLARATION = """\
 /** An image, audio or a file, frozen: pass it to tools, return it, or show it with content(handle). */
 type Content = { kind: "image" | "audio" | "video" | "file"; mimeType: string; bytes: number; name: string | null };
 declare function content(handle: Content): void;"""
@@ -54,18 +54,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
+class _PrintScope:
     part: Part
     owner: Pointer
     depth: int = 0
 
-    def deeper(self, owner: Pointer | None = None) -> _Scope:
-        return _Scope(self.part, self.owner if owner is None else owner, self.depth + 1)
+    def enter(self, owner: Pointer | None = None) -> _PrintScope:
+        return _PrintScope(self.part, self.owner if owner is None else owner, self.depth + 1)
 
 
 def jsdoc(doc: Doc) -> str:
     """``/** ... */`` and a newline, or nothing."""
-    lines = comment_lines(doc.description, MAX_DESCRIPTION_CHARACTERS) if doc.description else []
+    lines = to_comment_lines(doc.description, MAX_DESCRIPTION_CHARACTERS) if doc.description else []
     tags = " ".join(doc.tags)
     if tags and len(lines) == 1 and len(lines[0]) + len(tags) < MAX_LINE_CHARACTERS:
         lines = [f"{lines[0]} {tags}"]
@@ -78,11 +78,11 @@ def jsdoc(doc: Doc) -> str:
     return "/**\n" + "".join(f" * {line}".rstrip() + "\n" for line in lines) + " */\n"
 
 
-def _no_jsdoc(_doc: Doc) -> str:
+def _omit_jsdoc(_doc: Doc) -> str:
     return ""
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     """``text`` two spaces further in."""
     return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
 
@@ -92,32 +92,34 @@ class TypePrinter:
 
     def __init__(self, parts: Iterable[Part], *, has_comments: bool = True) -> None:
         self._parts = list(parts)
-        self._jsdoc = jsdoc if has_comments else _no_jsdoc
+        self._jsdoc = jsdoc if has_comments else _omit_jsdoc
         self._identities: dict[tuple[int, Pointer], str] = {}
         self._texts: dict[tuple[int, Pointer], str] = {}
-        self._endless = {id(part): endless_references(part.document) for part in self._parts}
+        self._endless = {id(part): find_endless_references(part.document) for part in self._parts}
         self._uses = self._count_uses()
         self._names: dict[str, str] = {}
-        self._taken: set[str] = set(_RESERVED_WITH_RICH_VALUES if is_rich.get() else _RESERVED)
-        self._pending: deque[tuple[str, _Scope]] = deque()
+        self._taken_names: set[str] = set(_RESERVED_WITH_RICH_VALUES if is_rich.get() else _RESERVED)
+        self._pending: deque[tuple[str, _PrintScope]] = deque()
         self._has_content = False
 
-    def root(self, part: Part) -> str:
+    def print_root(self, part: Part) -> str:
         """The type of the whole document."""
         definition = part.document.definitions[()]
-        scope = _Scope(part, ())
+        scope = _PrintScope(part, ())
         if _refers_to_root(part.document):
-            return self._named(scope, ())
-        return self._print(definition.shape, scope)
+            return self._use_alias(scope, ())
+        return self._print_shape(definition.shape, scope)
 
-    def aliases(self) -> list[str]:
+    def print_aliases(self) -> list[str]:
         """The declarations that the types printed so far rely on."""
-        declared: list[str] = []
+        declarations: list[str] = []
         while self._pending:
             name, scope = self._pending.popleft()
             definition = scope.part.document.definitions[scope.owner]
-            declared.append(f"{self._jsdoc(definition.doc)}type {name} = {self._print(definition.shape, scope)};")
-        return [*([_DECLARED_CONTENT] if self._has_content else []), *declared]
+            declarations.append(
+                f"{self._jsdoc(definition.doc)}type {name} = {self._print_shape(definition.shape, scope)};"
+            )
+        return [*([_CONTENT_DECLARATION] if self._has_content else []), *declarations]
 
     def _count_uses(self) -> Counter[str]:
         uses: Counter[str] = Counter()
@@ -126,28 +128,35 @@ class TypePrinter:
             for pointer, definition in part.document.definitions.items():
                 if not definition.references:
                     continue
-                identity = self._identity(part, pointer)
+                identity = self._compute_identity(part, pointer)
                 if pointer and identity in counted:
                     continue
                 counted.add(identity)
-                uses.update(self._identity(part, found.pointer) for found in definition.references)
+                uses.update(self._compute_identity(part, reference.pointer) for reference in definition.references)
         return uses
 
-    def _identity(self, part: Part, pointer: Pointer) -> str:
+    def _compute_identity(self, part: Part, pointer: Pointer) -> str:
         """The same for the same definition in two documents, however far its references reach."""
         key = (id(part), pointer)
         if key not in self._identities:
-            reached = _reachable(part.document, pointer)
-            self._identities[key] = _digest((pointer, sorted((found, self._text(part, found)) for found in reached)))
+            reachable = _find_reachable(part.document, pointer)
+            self._identities[key] = _digest(
+                (
+                    pointer,
+                    sorted(
+                        (reached_pointer, self._compute_digest(part, reached_pointer)) for reached_pointer in reachable
+                    ),
+                )
+            )
         return self._identities[key]
 
-    def _text(self, part: Part, pointer: Pointer) -> str:
+    def _compute_digest(self, part: Part, pointer: Pointer) -> str:
         key = (id(part), pointer)
         if key not in self._texts:
             self._texts[key] = _digest(part.document.definitions[pointer])
         return self._texts[key]
 
-    def _print(self, shape: Shape, scope: _Scope) -> str:
+    def _print_shape(self, shape: Shape, scope: _PrintScope) -> str:
         match shape:
             case Keyword(name, comment):
                 self._has_content = self._has_content or shape == CONTENT
@@ -155,24 +164,28 @@ class TypePrinter:
             case Literal(text):
                 return text
             case Array(item, is_set):
-                return f"Set<{self._print(item, scope.deeper())}>" if is_set else f"{self._operand(item, scope)}[]"
+                return (
+                    f"Set<{self._print_shape(item, scope.enter())}>"
+                    if is_set
+                    else f"{self._print_operand(item, scope)}[]"
+                )
             case Tuple():
-                return self._tuple(shape, scope)
+                return self._print_tuple(shape, scope)
             case Object():
-                return self._object(shape, scope)
+                return self._print_object(shape, scope)
             case Union(members):
-                return " | ".join(_unique(self._print(member, scope.deeper()) for member in members))
+                return " | ".join(_unique(self._print_shape(member, scope.enter()) for member in members))
             case Intersection(members):
-                return " & ".join(_unique(self._operand(member, scope) for member in members))
+                return " & ".join(_unique(self._print_operand(member, scope) for member in members))
             case Reference():
-                return self._reference(shape, scope)
+                return self._print_reference(shape, scope)
 
-    def _operand(self, shape: Shape, scope: _Scope) -> str:
-        text = self._print(shape, scope.deeper())
-        is_compound = isinstance(self._resolved(shape, scope), Union | Intersection)
+    def _print_operand(self, shape: Shape, scope: _PrintScope) -> str:
+        text = self._print_shape(shape, scope.enter())
+        is_compound = isinstance(self._resolve_references(shape, scope), Union | Intersection)
         return f"({text})" if is_compound and not _WORD.fullmatch(text) else text
 
-    def _resolved(self, shape: Shape, scope: _Scope) -> Shape:
+    def _resolve_references(self, shape: Shape, scope: _PrintScope) -> Shape:
         definitions = scope.part.document.definitions
         for _ in range(len(definitions)):
             if not isinstance(shape, Reference):
@@ -180,29 +193,29 @@ class TypePrinter:
             shape = definitions[shape.pointer].shape
         return shape
 
-    def _tuple(self, shape: Tuple, scope: _Scope) -> str:
-        inner = scope.deeper()
+    def _print_tuple(self, shape: Tuple, scope: _PrintScope) -> str:
+        inner = scope.enter()
         optional = [*shape.items[shape.required :], *([] if shape.rest is None else [Array(shape.rest)])]
-        if any(self._turns_back(item, scope) for item in optional):
-            return self._labelled_tuple(shape, inner)
-        items = [self._print(item, inner) for item in shape.items[: shape.required]]
-        items += [f"{self._operand(item, scope)}?" for item in shape.items[shape.required :]]
+        if any(self._refers_back(item, scope) for item in optional):
+            return self._print_labelled_tuple(shape, inner)
+        items = [self._print_shape(item, inner) for item in shape.items[: shape.required]]
+        items += [f"{self._print_operand(item, scope)}?" for item in shape.items[shape.required :]]
         if shape.rest is not None:
-            items.append(f"...{self._operand(shape.rest, scope)}[]")
+            items.append(f"...{self._print_operand(shape.rest, scope)}[]")
         return f"[{', '.join(items)}]"
 
-    def _labelled_tuple(self, shape: Tuple, inner: _Scope) -> str:
+    def _print_labelled_tuple(self, shape: Tuple, inner: _PrintScope) -> str:
         # TypeScript puts off what is inside of `label?: T[]`, not of `T[]?`: an alias may refer to itself there.
         marks = [""] * shape.required + ["?"] * (len(shape.items) - shape.required)
         items = [
-            f"item{at}{mark}: {self._print(item, inner)}"
+            f"item{at}{mark}: {self._print_shape(item, inner)}"
             for at, (item, mark) in enumerate(zip(shape.items, marks, strict=True))
         ]
         if shape.rest is not None:
-            items.append(f"...rest: {self._print(Array(shape.rest), inner)}")
+            items.append(f"...rest: {self._print_shape(Array(shape.rest), inner)}")
         return f"[{', '.join(items)}]"
 
-    def _turns_back(self, shape: Shape, scope: _Scope) -> bool:
+    def _refers_back(self, shape: Shape, scope: _PrintScope) -> bool:
         """Whether a tuple or array, with no object around it, leads back to the definition that it stands in."""
         pending: list[Shape] = [shape] if isinstance(shape, Array | Tuple | Union | Intersection) else []
         while pending:
@@ -214,44 +227,44 @@ class TypePrinter:
                 case Union(members) | Intersection(members):
                     pending += members
                 case Reference(pointer):
-                    if scope.owner in _reachable(scope.part.document, pointer):
+                    if scope.owner in _find_reachable(scope.part.document, pointer):
                         return True
                 case _:
                     pass
         return False
 
-    def _object(self, shape: Object, scope: _Scope) -> str:
-        inner = scope.deeper()
-        members = [self._property(found, inner) for found in shape.properties]
+    def _print_object(self, shape: Object, scope: _PrintScope) -> str:
+        inner = scope.enter()
+        members = [self._print_property(prop, inner) for prop in shape.properties]
         if shape.index is not None:
             if not members and not shape.index_comment and isinstance(shape.index, Keyword):
-                return f"Record<string, {self._print(shape.index, inner)}>"
+                return f"Record<string, {self._print_shape(shape.index, inner)}>"
             comment = f"/* {shape.index_comment} */ " if shape.index_comment else ""
-            members.append(f"{comment}[key: string]: {self._index(shape, shape.index, inner)}")
+            members.append(f"{comment}[key: string]: {self._print_index_type(shape, shape.index, inner)}")
         if not members:
             return "{}"
         line = f"{{ {'; '.join(members)} }}"
         if len(line) <= MAX_LINE_CHARACTERS and "\n" not in line:
             return line
-        return "{\n" + "".join(f"{indented(member)};\n" for member in members) + "}"
+        return "{\n" + "".join(f"{indent(member)};\n" for member in members) + "}"
 
-    def _property(self, found: Property, scope: _Scope) -> str:
-        mark = "" if found.required else "?"
-        doc = found.doc or self._inlined_doc(found.shape, scope)
-        return f"{self._jsdoc(doc)}{member_name(found.name)}{mark}: {self._print(found.shape, scope)}"
+    def _print_property(self, prop: Property, scope: _PrintScope) -> str:
+        mark = "" if prop.required else "?"
+        doc = prop.doc or self._find_inlined_doc(prop.shape, scope)
+        return f"{self._jsdoc(doc)}{to_member_name(prop.name)}{mark}: {self._print_shape(prop.shape, scope)}"
 
-    def _inlined_doc(self, shape: Shape, scope: _Scope) -> Doc:
+    def _find_inlined_doc(self, shape: Shape, scope: _PrintScope) -> Doc:
         if isinstance(shape, Reference) and self._is_inlined(shape, scope):
             return scope.part.document.definitions[shape.pointer].doc
         return Doc()
 
-    def _index(self, shape: Object, index: Shape, scope: _Scope) -> str:
+    def _print_index_type(self, shape: Object, index: Shape, scope: _PrintScope) -> str:
         """TypeScript wants every listed property to fit the index signature, JSON Schema does not."""
-        own = self._print(index, scope)
+        index_text = self._print_shape(index, scope)
         if not shape.properties or index == Keyword("unknown"):
-            return own
-        texts = [own, *(self._print(found.shape, scope) for found in shape.properties)]
-        if not all(found.required for found in shape.properties):
+            return index_text
+        texts = [index_text, *(self._print_shape(prop.shape, scope) for prop in shape.properties)]
+        if not all(prop.required for prop in shape.properties):
             texts.append("undefined")
         members = _unique(texts)
         widened = " | ".join(members)
@@ -259,34 +272,36 @@ class TypePrinter:
             return "/* narrower than TypeScript can express */ unknown"
         return widened
 
-    def _reference(self, shape: Reference, scope: _Scope) -> str:
+    def _print_reference(self, shape: Reference, scope: _PrintScope) -> str:
         if not shape.guarded and (scope.owner, shape.pointer) in self._endless[id(scope.part)]:
             return "/* refers to itself */ unknown"
         if self._is_inlined(shape, scope):
             definition = scope.part.document.definitions[shape.pointer]
-            return self._print(definition.shape, scope.deeper(shape.pointer))
-        return self._named(scope, shape.pointer)
+            return self._print_shape(definition.shape, scope.enter(shape.pointer))
+        return self._use_alias(scope, shape.pointer)
 
-    def _is_inlined(self, shape: Reference, scope: _Scope) -> bool:
+    def _is_inlined(self, shape: Reference, scope: _PrintScope) -> bool:
         definition = scope.part.document.definitions[shape.pointer]
         if _is_small(definition.shape):
             return True
-        uses = self._uses[self._identity(scope.part, shape.pointer)]
+        uses = self._uses[self._compute_identity(scope.part, shape.pointer)]
         return bool(shape.pointer) and uses < 2 and scope.depth < MAX_INLINE_DEPTH
 
-    def _named(self, scope: _Scope, pointer: Pointer) -> str:
-        identity = self._identity(scope.part, pointer)
+    def _use_alias(self, scope: _PrintScope, pointer: Pointer) -> str:
+        identity = self._compute_identity(scope.part, pointer)
         if identity not in self._names:
             definition = scope.part.document.definitions[pointer]
-            self._names[identity] = self._free_name(_alias_name(pointer, definition, scope.part.root_name))
-            self._pending.append((self._names[identity], _Scope(scope.part, pointer)))
+            self._names[identity] = self._create_free_name(
+                _create_alias_name(pointer, definition, scope.part.root_name)
+            )
+            self._pending.append((self._names[identity], _PrintScope(scope.part, pointer)))
         return self._names[identity]
 
-    def _free_name(self, wanted: str) -> str:
-        name, number = wanted, 2
-        while name in self._taken:
-            name, number = f"{wanted}{number}", number + 1
-        self._taken.add(name)
+    def _create_free_name(self, preferred_name: str) -> str:
+        name, number = preferred_name, 2
+        while name in self._taken_names:
+            name, number = f"{preferred_name}{number}", number + 1
+        self._taken_names.add(name)
         return name
 
 
@@ -301,17 +316,19 @@ def _is_small(shape: Shape) -> bool:
 
 
 def _refers_to_root(document: Document) -> bool:
-    return any(not found.pointer for each in document.definitions.values() for found in each.references)
+    return any(
+        not reference.pointer for definition in document.definitions.values() for reference in definition.references
+    )
 
 
-def _reachable(document: Document, pointer: Pointer) -> set[Pointer]:
+def _find_reachable(document: Document, pointer: Pointer) -> set[Pointer]:
     reached = {pointer}
     pending = [pointer]
     while pending:
-        for found in document.definitions[pending.pop()].references:
-            if found.pointer not in reached:
-                reached.add(found.pointer)
-                pending.append(found.pointer)
+        for reference in document.definitions[pending.pop()].references:
+            if reference.pointer not in reached:
+                reached.add(reference.pointer)
+                pending.append(reference.pointer)
     return reached
 
 
@@ -324,8 +341,8 @@ def pascal_case(text: str) -> str:
     return "".join(word[0].upper() + word[1:] for word in _WORD.findall(text[:100]))
 
 
-def _alias_name(pointer: Pointer, definition: Definition, root_name: str) -> str:
-    wanted = pascal_case(pointer[-1]) if pointer else pascal_case(definition.title) or root_name
-    if not wanted:
+def _create_alias_name(pointer: Pointer, definition: Definition, root_name: str) -> str:
+    alias = pascal_case(pointer[-1]) if pointer else pascal_case(definition.title) or root_name
+    if not alias:
         return "Shared"
-    return wanted if wanted[0].isalpha() else f"Type{wanted}"
+    return alias if alias[0].isalpha() else f"Type{alias}"

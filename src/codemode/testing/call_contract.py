@@ -11,16 +11,16 @@ from .plugin_under_test import (
     Check,
     ContractAnswer,
     ContractTool,
-    Desk,
     Failed,
     Finished,
     Outcome,
     Paused,
     PluginUnderTest,
-    as_read,
+    ToolRecorder,
+    read_outcome,
     resume,
     run,
-    within,
+    wait_bounded,
 )
 
 _TOO_LONG_SECONDS = 31.0  # of 30 that a program may take
@@ -28,14 +28,14 @@ _TOO_LONG_SECONDS = 31.0  # of 30 that a program may take
 
 async def catches_errors_of_tools(plugin: PluginUnderTest) -> None:
     """Failures that a program catches are its own business, however many: it goes on, and has not failed."""
-    desk, fails = Desk(), list[int]()
+    recorder, fails = ToolRecorder(), list[int]()
 
     def broken(n: int) -> int:
         """Fail."""
         fails.append(n)
         raise ValueError(n)
 
-    tools = [*desk.tools, ContractTool(name="broken", function=broken)]
+    tools = [*recorder.tools, ContractTool(name="broken", function=broken)]
     js = """
     const attempt = async (n) => {
       try { return await tools.broken({ n }); } catch (error) { return error instanceof Error; }
@@ -48,7 +48,7 @@ async def catches_errors_of_tools(plugin: PluginUnderTest) -> None:
     assert fails == [0, 1, 2, 3], fails
 
 
-class _Endless:
+class _EndlessTool:
     """A tool that never ends by itself; ``begun`` and ``ended`` tell of it."""
 
     def __init__(self) -> None:
@@ -69,14 +69,14 @@ class _Endless:
 
 async def bounds_slow_tools(plugin: PluginUnderTest) -> None:
     """``tool_timeout_ms`` bounds a call by itself: the tool is stopped, and the program may go on without it."""
-    slow = _Endless()
+    slow = _EndlessTool()
     bounded = plugin.having(options={"execution_policy": {"tool_timeout_ms": 50}})
     js = "try { return await tools.endless({}); } catch (error) { return error.message; }"
     outcome = await run(bounded, [slow.tool()], js)
     assert isinstance(outcome, Finished), outcome
     assert "50 ms" in outcome.value, outcome
     if slow.begun.is_set():
-        await within(slow.ended.wait())
+        await wait_bounded(slow.ended.wait())
 
 
 async def does_not_count_slow_tools(plugin: PluginUnderTest) -> None:
@@ -100,12 +100,12 @@ async def does_not_count_slow_tools(plugin: PluginUnderTest) -> None:
 
 async def stops_slow_tools(plugin: PluginUnderTest) -> None:
     """When the run is cancelled, the tool that a program waits for is."""
-    slow = _Endless()
+    slow = _EndlessTool()
     running = asyncio.ensure_future(run(plugin, [slow.tool()], "return await tools.endless({});"))
-    await within(slow.begun.wait())
+    await wait_bounded(slow.begun.wait())
     running.cancel()
-    await within(slow.ended.wait())
-    await within(asyncio.wait([running]))
+    await wait_bounded(slow.ended.wait())
+    await wait_bounded(asyncio.wait([running]))
     assert running.cancelled()
 
 
@@ -127,11 +127,11 @@ async def tells_of_calls_while_they_run(plugin: PluginUnderTest) -> None:
 
     async def second() -> int:
         """Go on when all of this was heard."""
-        await within(first_ended.wait())
-        await within(second_begun.wait())
+        await wait_bounded(first_ended.wait())
+        await wait_bounded(second_begun.wait())
         return 2
 
-    tools = [ContractTool(name=one.__name__, function=one) for one in (first, second)]
+    tools = [ContractTool(name=function.__name__, function=function) for function in (first, second)]
     js = "return [await tools.first({}), await tools.second({})];"
     outcome = await run(plugin, tools, js, hear=hear)
     assert outcome == Finished(value=[1, 2]), outcome
@@ -143,7 +143,7 @@ async def runs_sequential_tools_alone(plugin: PluginUnderTest) -> None:
     at_work: list[str] = []
     crowded: list[list[str]] = []
 
-    def named(name: str) -> Any:
+    def create_function(name: str) -> Any:
         async def tool(n: int) -> int:
             """Look around for a while."""
             at_work.append(name)
@@ -156,7 +156,10 @@ async def runs_sequential_tools_alone(plugin: PluginUnderTest) -> None:
 
         return tool
 
-    tools = [ContractTool(name=name, function=named(name), sequential=name == "alone") for name in ("alone", "other")]
+    tools = [
+        ContractTool(name=name, function=create_function(name), sequential=name == "alone")
+        for name in ("alone", "other")
+    ]
     js = "return await Promise.all([0, 1, 2, 3].map((n) => n % 2 ? tools.other({ n }) : tools.alone({ n })));"
     outcome = await run(plugin, tools, js)
     assert outcome == Finished(value=[0, 1, 2, 3]), outcome
@@ -167,40 +170,40 @@ _REFUND = "return await tools.refund({ order: 'a' });"
 _ASK = "const said = await tools.ask({}); return ['outer', said];"
 
 
-def _asking(plugin: PluginUnderTest, desk: Desk, js: str) -> list[ContractTool]:
-    return [ContractTool(name="ask", function=plugin.agent_in_a_tool(desk.tools, js))]
+def _create_asking_tools(plugin: PluginUnderTest, recorder: ToolRecorder, js: str) -> list[ContractTool]:
+    return [ContractTool(name="ask", function=plugin.agent_in_a_tool(recorder.tools, js))]
 
 
 async def runs_agents_in_tools(plugin: PluginUnderTest) -> None:
     """A tool may run an agent of its own whose model writes programs too."""
-    desk = Desk()
-    tools = _asking(plugin, desk, "return await tools.stock({ product: 'nut' });")
+    recorder = ToolRecorder()
+    tools = _create_asking_tools(plugin, recorder, "return await tools.stock({ product: 'nut' });")
     outcome = await run(plugin, tools, "return 1 + Number(await tools.ask({}));")
     assert outcome == Finished(value=8), outcome
-    assert desk.did == [("stock", "nut")]
+    assert recorder.calls == [("stock", "nut")]
 
 
 async def gates_agents_in_tools(plugin: PluginUnderTest) -> None:
     """What an agent inside a tool has to ask for does not run before, whatever becomes of the program."""
-    desk = Desk()
+    recorder = ToolRecorder()
     js = "try { return await tools.ask({}); } catch { return 'caught'; }"
-    await run(plugin, _asking(plugin, desk, _REFUND), js)
-    assert desk.did == []
+    await run(plugin, _create_asking_tools(plugin, recorder, _REFUND), js)
+    assert recorder.calls == []
 
 
 async def asks_for_agents_in_tools(plugin: PluginUnderTest) -> None:
     """What an agent inside a tool has to ask for, the outer run asks: then all goes on, and nothing runs twice."""
-    desk = Desk()
+    recorder = ToolRecorder()
     inner = f"await tools.stock({{ product: 'nut' }}); {_REFUND}"
-    tools = _asking(plugin, desk, inner)
+    tools = _create_asking_tools(plugin, recorder, inner)
     paused = await run(plugin, tools, _ASK)
     assert isinstance(paused, Paused), paused
     assert [(call.tool_name, call.input) for call in paused.calls] == [("refund", {"order": "a", "cents": 500})]
-    assert desk.did == [("stock", "nut")]
+    assert recorder.calls == [("stock", "nut")]
     answers = {call.id: ContractAnswer(approved=True) for call in paused.calls}
     outcome = await resume(plugin, tools, paused.state, answers)
     assert outcome == Finished(value=["outer", "refunded a"]), outcome
-    assert desk.did == [("stock", "nut"), ("refund", ("a", 500))]
+    assert recorder.calls == [("stock", "nut"), ("refund", ("a", 500))]
 
 
 CALLS: tuple[Check, ...] = (
@@ -219,25 +222,27 @@ CALLS: tuple[Check, ...] = (
 _SEARCH, _DESCRIBE, _EXECUTE, _INVOKE = "codecall_search", "codecall_describe", "codecall_execute", "codecall_invoke"
 
 
-async def _answer(plugin: PluginUnderTest, tools: Sequence[ContractTool], name: str, given: Mapping[str, Any]) -> Any:
-    outcome = await plugin.call(tools, name, given)
+async def _call_and_read(
+    plugin: PluginUnderTest, tools: Sequence[ContractTool], name: str, arguments: Mapping[str, Any]
+) -> Any:
+    outcome = await plugin.call(tools, name, arguments)
     assert isinstance(outcome, Finished), outcome
     return outcome.value
 
 
-async def _invoke(plugin: PluginUnderTest, tools: Sequence[ContractTool], tool: str, given: Any) -> Outcome:
-    return await plugin.call(tools, _INVOKE, {"tool": tool, "input": given})
+async def _invoke_tool(plugin: PluginUnderTest, tools: Sequence[ContractTool], tool: str, arguments: Any) -> Outcome:
+    return await plugin.call(tools, _INVOKE, {"tool": tool, "input": arguments})
 
 
-async def _waiting_refund(plugin: PluginUnderTest, desk: Desk) -> Paused:
-    paused = await _invoke(plugin, desk.tools, "refund", {"order": "a"})
+async def _pause_on_refund(plugin: PluginUnderTest, recorder: ToolRecorder) -> Paused:
+    paused = await _invoke_tool(plugin, recorder.tools, "refund", {"order": "a"})
     assert isinstance(paused, Paused), paused
     return paused
 
 
 async def offers_meta_tools_alone(plugin: PluginUnderTest) -> None:
     """The model is offered the meta-tools and none of the tools, of which their descriptions say nothing."""
-    shown = await plugin.shown(Desk().tools)
+    shown = await plugin.shown(ToolRecorder().tools)
     assert set(shown) == set(plugin.face.offered)
     assert not any(word in text for text in shown.values() for word in ("stock", "refund"))
 
@@ -245,23 +250,23 @@ async def offers_meta_tools_alone(plugin: PluginUnderTest) -> None:
 async def costs_the_same_for_any_tools(plugin: PluginUnderTest) -> None:
     """What the model is offered does not change with the number of tools."""
 
-    def named(name: str) -> ContractTool:
+    def create_tool(name: str) -> ContractTool:
         def tool(n: int) -> int:
             """Do something with a number."""
             return n
 
         return ContractTool(name=name, function=tool)
 
-    many = [named(f"tool_{number}") for number in range(50)]
-    assert await plugin.shown(many) == await plugin.shown(Desk().tools)
+    many = [create_tool(f"tool_{number}") for number in range(50)]
+    assert await plugin.shown(many) == await plugin.shown(ToolRecorder().tools)
 
 
 async def finds_and_describes(plugin: PluginUnderTest) -> None:
     """A search finds a tool by what it does, and its description holds both schemas."""
-    tools = Desk().tools
-    found = await _answer(plugin, tools, _SEARCH, {"query": "how many of a product are there"})
+    tools = ToolRecorder().tools
+    found = await _call_and_read(plugin, tools, _SEARCH, {"query": "how many of a product are there"})
     assert found["tools"][0]["name"] == "stock", found
-    described = await _answer(plugin, tools, _DESCRIBE, {"tools": ["stock", "nowhere"]})
+    described = await _call_and_read(plugin, tools, _DESCRIBE, {"tools": ["stock", "nowhere"]})
     (stock,) = described["tools"]
     assert stock["inputSchema"]["properties"]["product"]["type"] == "string", described
     assert "How many of a product there are." in stock["description"]
@@ -270,26 +275,28 @@ async def finds_and_describes(plugin: PluginUnderTest) -> None:
 
 async def offers_no_way_around(plugin: PluginUnderTest) -> None:
     """A hidden tool cannot be called by its own name, and no meta-tool is a tool of a script."""
-    desk = Desk()
-    assert isinstance(await plugin.call(desk.tools, "refund", {"order": "a"}), Failed)
-    assert isinstance(await plugin.call(desk.tools, "stock", {"product": "nut"}), Failed)
+    recorder = ToolRecorder()
+    assert isinstance(await plugin.call(recorder.tools, "refund", {"order": "a"}), Failed)
+    assert isinstance(await plugin.call(recorder.tools, "stock", {"product": "nut"}), Failed)
     for name in plugin.face.offered:
-        outcome = await run(plugin, desk.tools, f'return await callTool(["{name}"][0], {{ script: "return 1" }});')
+        outcome = await run(plugin, recorder.tools, f'return await callTool(["{name}"][0], {{ script: "return 1" }});')
         assert isinstance(outcome, Failed), outcome
         assert "SELF_REFERENCE" in outcome.text
-        assert isinstance(as_read(plugin, await _invoke(plugin, desk.tools, name, {"script": "return 1"})), Failed)
-    assert desk.did == []
+        assert isinstance(
+            read_outcome(plugin, await _invoke_tool(plugin, recorder.tools, name, {"script": "return 1"})), Failed
+        )
+    assert recorder.calls == []
 
 
 async def answers_with_a_status(plugin: PluginUnderTest) -> None:
     """A script that fails in any way is answered with a status: to the framework nothing has failed."""
-    desk = Desk()
+    recorder = ToolRecorder()
 
     def fails(n: int) -> int:
         """Fail."""
         raise ValueError(f"{SECRET}/{n}")
 
-    tools = [*desk.tools, ContractTool(name="fails", function=fails)]
+    tools = [*recorder.tools, ContractTool(name="fails", function=fails)]
     scripts = {
         "return (": "syntax_error",
         "for (;;) {}": "illegal_access",
@@ -300,68 +307,68 @@ async def answers_with_a_status(plugin: PluginUnderTest) -> None:
         "await new Promise(() => {});": "runtime_error",
     }
     for script, status in scripts.items():
-        answer = await _answer(plugin, tools, _EXECUTE, {"script": script})
+        answer = await _call_and_read(plugin, tools, _EXECUTE, {"script": script})
         assert (answer["status"], SECRET in str(answer)) == (status, False), answer
-    assert desk.did == []
+    assert recorder.calls == []
 
 
 async def narrows_a_script(plugin: PluginUnderTest) -> None:
     """A script calls nothing beside the tools that it is allowed, and it cannot see them."""
-    desk = Desk()
+    recorder = ToolRecorder()
     script = "return [typeof getTool(codecallContext.name), await callTool(codecallContext.name, { product: 'nut' })];"
-    given = {"script": script, "allowedTools": ["refund"], "context": {"name": "stock"}}
-    answer = await _answer(plugin, desk.tools, _EXECUTE, given)
+    arguments = {"script": script, "allowedTools": ["refund"], "context": {"name": "stock"}}
+    answer = await _call_and_read(plugin, recorder.tools, _EXECUTE, arguments)
     assert (answer["status"], answer["error"]["code"]) == ("tool_error", "ACCESS_DENIED"), answer
-    assert desk.did == []
+    assert recorder.calls == []
 
 
 async def invokes_one_tool(plugin: PluginUnderTest) -> None:
     """A direct call runs once, with the same checks, and answers with a status too."""
-    desk = Desk()
-    assert await _invoke(plugin, desk.tools, "stock", {"product": "nut"}) == Finished(
+    recorder = ToolRecorder()
+    assert await _invoke_tool(plugin, recorder.tools, "stock", {"product": "nut"}) == Finished(
         value={"status": "ok", "result": 7}
     )
-    assert desk.did == [("stock", "nut")]
-    for name, given, code in (("stock", {}, "VALIDATION"), ("nowhere", {}, "UnknownTool")):
-        answer = await _answer(plugin, desk.tools, _INVOKE, {"tool": name, "input": given})
+    assert recorder.calls == [("stock", "nut")]
+    for name, arguments, code in (("stock", {}, "VALIDATION"), ("nowhere", {}, "UnknownTool")):
+        answer = await _call_and_read(plugin, recorder.tools, _INVOKE, {"tool": name, "input": arguments})
         assert (answer["status"], answer["error"]["code"]) == ("tool_error", code), answer
-    assert desk.did == [("stock", "nut")]
+    assert recorder.calls == [("stock", "nut")]
 
 
 async def invokes_behind_the_gate(plugin: PluginUnderTest) -> None:
     """A direct call waits for a person as a script's does, runs as edited, and never when it is denied."""
-    desk = Desk()
+    recorder = ToolRecorder()
     for edited, cents in ((None, 500), ({"order": "a", "cents": 300}, 300)):
-        paused = await _waiting_refund(plugin, desk)
+        paused = await _pause_on_refund(plugin, recorder)
         assert [(call.tool_name, call.input) for call in paused.calls] == [("refund", {"order": "a", "cents": 500})]
-        assert desk.did == []
+        assert recorder.calls == []
         answers = {paused.calls[0].id: ContractAnswer(approved=True, input=edited)}
-        assert await resume(plugin, desk.tools, paused.state, answers) == Finished(value="refunded a")
-        assert desk.did == [("refund", ("a", cents))]
-        desk.did.clear()
-    paused = await _waiting_refund(plugin, desk)
+        assert await resume(plugin, recorder.tools, paused.state, answers) == Finished(value="refunded a")
+        assert recorder.calls == [("refund", ("a", cents))]
+        recorder.calls.clear()
+    paused = await _pause_on_refund(plugin, recorder)
     denied = {paused.calls[0].id: ContractAnswer(approved=False, reason="not this one")}
-    outcome = await plugin.resume(desk.tools, paused.state, denied)
+    outcome = await plugin.resume(recorder.tools, paused.state, denied)
     assert isinstance(outcome, Finished), outcome
     assert (outcome.value["status"], outcome.value["error"]["code"]) == ("tool_error", "APPROVAL_DENIED"), outcome
-    assert desk.did == []
+    assert recorder.calls == []
 
 
 async def invokes_once(plugin: PluginUnderTest) -> None:
     """The same answer to a direct call that waited repeats its outcome; another one is refused; nothing runs."""
-    desk = Desk()
-    paused = await _waiting_refund(plugin, desk)
+    recorder = ToolRecorder()
+    paused = await _pause_on_refund(plugin, recorder)
     (call,) = paused.calls
     for _ in range(2):
         answers = {call.id: ContractAnswer(approved=True)}
-        assert await resume(plugin, desk.tools, paused.state, answers) == Finished(value="refunded a")
+        assert await resume(plugin, recorder.tools, paused.state, answers) == Finished(value="refunded a")
     edited = {call.id: ContractAnswer(approved=True, input={"order": "a", "cents": 1})}
     try:
-        outcome = await resume(plugin, desk.tools, paused.state, edited)
+        outcome = await resume(plugin, recorder.tools, paused.state, edited)
     except Exception:  # noqa: BLE001 - each framework refuses in its own words
         outcome = Failed(text="refused")
     assert isinstance(outcome, Failed), outcome
-    assert desk.did == [("refund", ("a", 500))]
+    assert recorder.calls == [("refund", ("a", 500))]
 
 
 CODE_CALL_ALONE: tuple[Check, ...] = (

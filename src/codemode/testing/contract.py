@@ -24,7 +24,6 @@ from .plugin_under_test import (
     Check,
     ContractAnswer,
     ContractTool,
-    Desk,
     Face,
     Failed,
     Finished,
@@ -32,6 +31,7 @@ from .plugin_under_test import (
     Outcome,
     Paused,
     PluginUnderTest,
+    ToolRecorder,
     WaitingCall,
     resume,
     run,
@@ -40,7 +40,7 @@ from .plugin_under_test import (
 _PICTURE = b"\x89PNG" + bytes(range(200))
 
 
-class _Gallery:
+class _ImageTools:
     """A tool that gives a picture, and one that is given it; ``seen`` are its bytes."""
 
     def __init__(self, plugin: PluginUnderTest, *, gated: bool = False) -> None:
@@ -70,12 +70,12 @@ class _Gallery:
         assert self.seen == [_PICTURE]
 
 
-_JS = """
+_IMAGE_PROGRAM = """
 const [image] = await tools.shot({});
 const size = await tools.size({ image, label: "x" });
 return { size, facts: [Object.isFrozen(image), image.kind, image.mimeType, image.bytes], image };
 """
-_FORGED = """
+_FORGED_IMAGE_PROGRAM = """
 const image = { ...(await tools.shot({}))[0], label: "x" };
 try { content(image); return "shown"; } catch { return "refused"; }
 """
@@ -83,14 +83,14 @@ try { content(image); return "shown"; } catch { return "refused"; }
 
 async def passes_content(plugin: PluginUnderTest) -> None:
     """A picture goes from tool to tool as the framework's object, and reaches the model as real content."""
-    gallery = _Gallery(plugin)
-    gallery.check(await run(plugin, gallery.tools, _JS))
+    gallery = _ImageTools(plugin)
+    gallery.check(await run(plugin, gallery.tools, _IMAGE_PROGRAM))
 
 
 async def keeps_content_over_a_pause(plugin: PluginUnderTest) -> None:
     """A person is shown no bytes, and what was approved gets the same picture."""
-    gallery = _Gallery(plugin, gated=True)
-    paused = await run(plugin, gallery.tools, _JS)
+    gallery = _ImageTools(plugin, gated=True)
+    paused = await run(plugin, gallery.tools, _IMAGE_PROGRAM)
     assert isinstance(paused, Paused), paused
     (call,) = paused.calls
     assert call.input["image"]["bytes"] == len(_PICTURE)
@@ -100,17 +100,17 @@ async def keeps_content_over_a_pause(plugin: PluginUnderTest) -> None:
 
 async def refuses_forged_content(plugin: PluginUnderTest) -> None:
     """What only looks like a handle is data."""
-    assert await run(plugin, _Gallery(plugin).tools, _FORGED) == Finished(value="refused")
+    assert await run(plugin, _ImageTools(plugin).tools, _FORGED_IMAGE_PROGRAM) == Finished(value="refused")
 
 
 CONTENT: tuple[Check, ...] = (passes_content, keeps_content_over_a_pause, refuses_forged_content)
 
 
-_COUNT = "await state.set('n', (await state.get('n') ?? 0) + 1); "
-_GET = "return await state.get('n');"
+_COUNT_PROGRAM = "await state.set('n', (await state.get('n') ?? 0) + 1); "
+_GET_PROGRAM = "return await state.get('n');"
 
 
-async def _came_to(value: Any, work: Awaitable[Outcome]) -> str:
+async def _expect_value(value: Any, work: Awaitable[Outcome]) -> str:
     outcome = await work
     assert outcome == Finished(value=value), outcome
     assert isinstance(outcome, Finished)
@@ -119,47 +119,47 @@ async def _came_to(value: Any, work: Awaitable[Outcome]) -> str:
 
 async def has_the_state_it_tells_of(plugin: PluginUnderTest) -> None:
     """Where the model reads of state, programs find what they leave, under any name; elsewhere there is none."""
-    told = any("state.get(key)" in text for text in (await plugin.shown(Desk().tools)).values())
+    mentions_state = any("state.get(key)" in text for text in (await plugin.shown(ToolRecorder().tools)).values())
     js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
-    outcome = await run(plugin, Desk().tools, js if told else "return typeof state;")
-    assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if told else "undefined"), outcome
+    outcome = await run(plugin, ToolRecorder().tools, js if mentions_state else "return typeof state;")
+    assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if mentions_state else "undefined"), outcome
 
 
 async def keeps_state_for_the_conversation(plugin: PluginUnderTest) -> None:
     """A later program of the conversation reads what an earlier one wrote; another conversation does not."""
-    desk = Desk()
-    first = await _came_to(1, run(plugin, desk.tools, _COUNT + _GET))
-    await _came_to([], run(plugin, desk.tools, "return await state.keys();"))
-    second = await _came_to(2, run(plugin, desk.tools, _COUNT + _GET, after=first))
-    await _came_to(2, run(plugin, desk.tools, _GET, after=second))
+    recorder = ToolRecorder()
+    first = await _expect_value(1, run(plugin, recorder.tools, _COUNT_PROGRAM + _GET_PROGRAM))
+    await _expect_value([], run(plugin, recorder.tools, "return await state.keys();"))
+    second = await _expect_value(2, run(plugin, recorder.tools, _COUNT_PROGRAM + _GET_PROGRAM, after=first))
+    await _expect_value(2, run(plugin, recorder.tools, _GET_PROGRAM, after=second))
 
 
 async def keeps_the_state_of_a_failed_program(plugin: PluginUnderTest) -> None:
     """What a program wrote stays, though it fails later."""
-    desk = Desk()
-    failed = await run(plugin, desk.tools, _COUNT + "throw new Error('later');")
+    recorder = ToolRecorder()
+    failed = await run(plugin, recorder.tools, _COUNT_PROGRAM + "throw new Error('later');")
     assert isinstance(failed, Failed), failed
-    await _came_to(1, run(plugin, desk.tools, _GET, after=failed.conversation))
+    await _expect_value(1, run(plugin, recorder.tools, _GET_PROGRAM, after=failed.conversation))
 
 
 async def writes_state_once(plugin: PluginUnderTest) -> None:
     """A program that pauses and goes on has written once, and reads what it read before."""
-    desk = Desk()
-    paused = await desk.paused(plugin, f"{_COUNT} await tools.refund({{ order: 'a' }}); {_GET}")
+    recorder = ToolRecorder()
+    paused = await recorder.pause(plugin, f"{_COUNT_PROGRAM} await tools.refund({{ order: 'a' }}); {_GET_PROGRAM}")
     answers = {call.id: ContractAnswer(approved=True) for call in paused.calls}
-    first = await _came_to(1, resume(plugin, desk.tools, paused.state, answers))
-    await _came_to(1, run(plugin, desk.tools, _GET, after=first))
-    assert desk.did == [("refund", ("a", 500))]
+    first = await _expect_value(1, resume(plugin, recorder.tools, paused.state, answers))
+    await _expect_value(1, run(plugin, recorder.tools, _GET_PROGRAM, after=first))
+    assert recorder.calls == [("refund", ("a", 500))]
 
 
 async def keeps_large_results_whole(plugin: PluginUnderTest) -> None:
     """Of a result that would fill the model's context the next program finds the whole, under the key it is told."""
-    tools = Desk().tools
-    told = await run(plugin, tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
-    assert isinstance(told, Finished), told
-    assert 'state.get("result:1")' in told.value, told
+    tools = ToolRecorder().tools
+    summary = await run(plugin, tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
+    assert isinstance(summary, Finished), summary
+    assert 'state.get("result:1")' in summary.value, summary
     js = 'const all = await state.get("result:1"); return [all.length, all[499].slice(0, 4)];'
-    await _came_to([500, "499x"], run(plugin, tools, js, after=told.conversation))
+    await _expect_value([500, "499x"], run(plugin, tools, js, after=summary.conversation))
 
 
 STATE: tuple[Check, ...] = (
@@ -174,17 +174,17 @@ STATE: tuple[Check, ...] = (
 _NAMES = ("stock", "refund", "close")
 
 
-class _Shop:
+class _NamedTools:
     """Three tools that nobody has to be asked about; ``did`` is what has happened."""
 
     def __init__(self, *, gated: bool = False) -> None:
         self.did: list[str] = []
         self.tools = [
-            ContractTool(name=name, function=self._named(name), needs_approval=gated and name == "refund")
+            ContractTool(name=name, function=self._create_function(name), needs_approval=gated and name == "refund")
             for name in _NAMES
         ]
 
-    def _named(self, name: str) -> Any:
+    def _create_function(self, name: str) -> Any:
         def tool(n: int) -> str:
             """Do as the name says."""
             self.did.append(name)
@@ -201,14 +201,14 @@ async def selects_tools(plugin: PluginUnderTest) -> None:
         ({"keep": ["stock"]}, {"stock"}, {"refund", "close"}),
         ({"tools": "all", "keep": ["stock"]}, {"stock"}, set(_NAMES)),
     ):
-        shown = await plugin.having(**settings).shown(_Shop().tools)
+        shown = await plugin.having(**settings).shown(_NamedTools().tools)
         assert set(shown) == {"codeMode", *direct}, settings
         assert {name for name in _NAMES if f"{name}(input" in shown["codeMode"]} == in_programs, settings
 
 
 async def calls_as_selected(plugin: PluginUnderTest) -> None:
     """A tool in both is called both ways; one that is in programs alone the model cannot call by its name."""
-    shop, selected = _Shop(), plugin.having(tools=["stock", "close"], keep=["stock"])
+    shop, selected = _NamedTools(), plugin.having(tools=["stock", "close"], keep=["stock"])
     assert await selected.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
     assert await selected.call(shop.tools, "refund", {"n": 2}) == Finished(value="refund 2")
     assert isinstance(await selected.call(shop.tools, "close", {"n": 3}), Failed)
@@ -219,7 +219,7 @@ async def calls_as_selected(plugin: PluginUnderTest) -> None:
 
 async def keeps_tools(plugin: PluginUnderTest) -> None:
     """What is in ``keep`` the model calls itself, beside the tools of the face, which stand for all others."""
-    shop, keeping = _Shop(), plugin.having(keep=["stock"])
+    shop, keeping = _NamedTools(), plugin.having(keep=["stock"])
     assert set(await keeping.shown(shop.tools)) == {*plugin.face.offered, "stock"}
     assert await keeping.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
     assert isinstance(await keeping.call(shop.tools, "close", {"n": 2}), Failed)
@@ -230,7 +230,7 @@ async def keeps_tools(plugin: PluginUnderTest) -> None:
 
 async def keeps_the_gate_of_direct_calls(plugin: PluginUnderTest) -> None:
     """A gated tool that the model may call itself does not run unasked: it waits, fails, or no agent is made."""
-    shop = _Shop(gated=True)
+    shop = _NamedTools(gated=True)
     outcome: Any = None
     try:
         outcome = await plugin.having(tools="all", keep=["refund"]).call(shop.tools, "refund", {"n": 1})
@@ -243,27 +243,27 @@ async def keeps_the_gate_of_direct_calls(plugin: PluginUnderTest) -> None:
 async def refuses_names_of_no_tool(plugin: PluginUnderTest) -> None:
     """A name that fits no tool, and a text where a list is meant, are told of before the model is asked anything."""
     for option in ("tools", "keep"):
-        for wrong, told in ((["stokc"], "'stock'"), ("stock", f"{option}=['stock']")):
+        for wrong, expected_text in ((["stokc"], "'stock'"), ("stock", f"{option}=['stock']")):
             try:
-                await plugin.having(**{option: wrong}).shown(_Shop().tools)
+                await plugin.having(**{option: wrong}).shown(_NamedTools().tools)
             except Exception as error:  # noqa: BLE001 - each framework has its own class
-                assert told in str(error), (option, wrong)  # noqa: PT017 - as above
+                assert expected_text in str(error), (option, wrong)  # noqa: PT017 - as above
             else:
                 raise AssertionError(f"{option}={wrong!r} was taken")
 
 
 async def lists_tools_as_told(plugin: PluginUnderTest) -> None:
     """``listing`` makes the model read all declarations, the names alone, or a text that is the same for any tools."""
-    shop = _Shop()
-    shown = {how: await _listed(plugin, how, shop.tools) for how in ("full", "names", "search")}
+    shop = _NamedTools()
+    shown = {how: await _describe_with_listing(plugin, how, shop.tools) for how in ("full", "names", "search")}
     assert ["stock(input" in shown[how] for how in shown] == [True, False, False]
     assert ["stock" in shown[how] for how in shown] == [True, True, False]
-    assert shown["search"] == await _listed(plugin, "search", shop.tools[:1])
+    assert shown["search"] == await _describe_with_listing(plugin, "search", shop.tools[:1])
     js = "const [found] = await tools.$search('stock'); return await tools[found.name]({ n: 1 });"
     assert await run(plugin.having(listing="search"), shop.tools, js) == Finished(value="stock 1")
 
 
-async def _listed(plugin: PluginUnderTest, listing: str, tools: list[ContractTool]) -> str:
+async def _describe_with_listing(plugin: PluginUnderTest, listing: str, tools: list[ContractTool]) -> str:
     return (await plugin.having(listing=listing).shown(tools))["codeMode"]
 
 
@@ -320,7 +320,7 @@ _MODEL_CHARACTERS = 20_000
 
 async def shows_one_tool(plugin: PluginUnderTest) -> None:
     """The model is offered codeMode alone, and its description declares the tools."""
-    shown = await plugin.shown(Desk().tools)
+    shown = await plugin.shown(ToolRecorder().tools)
     assert list(shown) == ["codeMode"]
     assert "How many of a product there are." in shown["codeMode"]
     assert "Promise<number>" in shown["codeMode"]
@@ -328,13 +328,13 @@ async def shows_one_tool(plugin: PluginUnderTest) -> None:
 
 async def has_an_object_of_tools(plugin: PluginUnderTest) -> None:
     """What the tools hang on says what it is, though tools have the names that the language reads of it."""
-    tools = [ContractTool(name="toString", function=Desk().stock)]
+    tools = [ContractTool(name="toString", function=ToolRecorder().stock)]
     assert await run(plugin, tools, "return String(tools);") == Finished(value="[tool]")
 
 
 async def shows_exec_and_wait(plugin: PluginUnderTest) -> None:
     """The model is offered exec and wait alone, and what it reads of exec tells of the tools."""
-    shown = await plugin.shown(Desk().tools)
+    shown = await plugin.shown(ToolRecorder().tools)
     assert sorted(shown) == ["exec", "wait"]
     assert "How many of a product there are." in shown["exec"]
 
@@ -342,7 +342,7 @@ async def shows_exec_and_wait(plugin: PluginUnderTest) -> None:
 async def gives_the_value(plugin: PluginUnderTest) -> None:
     """What a program returns reaches the model as JSON."""
     js = "return { stock: await tools.stock({ product: 'nut' }), none: null, list: [1.5, 'ü', true] };"
-    outcome = await run(plugin, Desk().tools, js)
+    outcome = await run(plugin, ToolRecorder().tools, js)
     assert outcome == Finished(value={"stock": 7, "none": None, "list": [1.5, "ü", True]}), outcome
 
 
@@ -350,14 +350,14 @@ async def calls_any_name(plugin: PluginUnderTest) -> None:
     """A tool can be called whose name the language itself reads of every object."""
     names = ("constructor", "prototype", "toJSON", "toString", "valueOf", "toLocaleString")
 
-    def named(name: str) -> Callable[[int], str]:
+    def create_function(name: str) -> Callable[[int], str]:
         def tool(n: int) -> str:
             """Say which tool this is."""
             return f"{name} {n}"
 
         return tool
 
-    tools = [ContractTool(name=name, function=named(name)) for name in names]
+    tools = [ContractTool(name=name, function=create_function(name)) for name in names]
     listed = ", ".join(f"await tools.{name}({{ n: {at} }})" for at, name in enumerate(names))
     outcome = await run(plugin, tools, f"return [{listed}];")
     assert outcome == Finished(value=[f"{name} {at}" for at, name in enumerate(names)]), outcome
@@ -394,17 +394,17 @@ async def overlaps_calls(plugin: PluginUnderTest) -> None:
 
 async def validates_inputs(plugin: PluginUnderTest) -> None:
     """A call with wrong input does not run, and the program can catch it."""
-    desk = Desk()
+    recorder = ToolRecorder()
     wrong = "const product = JSON.parse('{}');"
     js = f"{wrong} try {{ await tools.stock({{ product }}); return 'ran'; }} catch {{ return 'refused'; }}"
-    assert await run(plugin, desk.tools, js) == Finished(value="refused")
-    assert desk.did == []
+    assert await run(plugin, recorder.tools, js) == Finished(value="refused")
+    assert recorder.calls == []
 
 
 async def tells_what_was_done(plugin: PluginUnderTest) -> None:
     """The model of a failed program is told why; that of codeMode also which calls are done."""
     js = "await tools.stock({ product: 'nut' }); throw new TypeError('no luck');"
-    outcome = await run(plugin, Desk().tools, js)
+    outcome = await run(plugin, ToolRecorder().tools, js)
     assert isinstance(outcome, Failed), outcome
     assert "no luck" in outcome.text
     assert "stock" in outcome.text or not plugin.face.tells_what_was_done
@@ -412,7 +412,7 @@ async def tells_what_was_done(plugin: PluginUnderTest) -> None:
 
 async def tells_what_was_printed(plugin: PluginUnderTest) -> None:
     """The model of a failed program reads what it had printed."""
-    outcome = await run(plugin, Desk().tools, "console.log('half', 'way'); throw new TypeError('no luck');")
+    outcome = await run(plugin, ToolRecorder().tools, "console.log('half', 'way'); throw new TypeError('no luck');")
     assert isinstance(outcome, Failed), outcome
     assert "half way" in outcome.text, outcome
 
@@ -420,7 +420,7 @@ async def tells_what_was_printed(plugin: PluginUnderTest) -> None:
 async def shows_what_was_printed(plugin: PluginUnderTest) -> None:
     """The model of a program that returns nothing reads what it printed, and what may be missing."""
     js = "async function main() { console.log('half', 'way'); } main();"
-    outcome = await run(plugin, Desk().tools, js)
+    outcome = await run(plugin, ToolRecorder().tools, js)
     assert isinstance(outcome, Finished), outcome
     assert "half way" in str(outcome.value), outcome
     assert "return await main();" in str(outcome.value), outcome
@@ -428,7 +428,9 @@ async def shows_what_was_printed(plugin: PluginUnderTest) -> None:
 
 async def tells_of_large_results(plugin: PluginUnderTest) -> None:
     """A result that would fill the model's context is told of: its size, its shape, its beginning."""
-    outcome = await run(plugin, Desk().tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
+    outcome = await run(
+        plugin, ToolRecorder().tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));"
+    )
     assert isinstance(outcome, Finished), outcome
     assert isinstance(outcome.value, str), outcome
     assert len(outcome.value) <= _MODEL_CHARACTERS, outcome
@@ -451,8 +453,8 @@ async def hides_host_errors(plugin: PluginUnderTest) -> None:
     assert SECRET not in str(outcome.value)
 
 
-_CODE_MODE_ALONE: tuple[Check, ...] = (shows_one_tool, has_an_object_of_tools, shows_what_was_printed)
-_EVERY_FACE: tuple[Check, ...] = (
+_CODE_MODE_CHECKS: tuple[Check, ...] = (shows_one_tool, has_an_object_of_tools, shows_what_was_printed)
+_EVERY_SURFACE_CHECKS: tuple[Check, ...] = (
     gives_the_value,
     calls_any_name,
     keeps_integers,
@@ -467,21 +469,25 @@ _EVERY_FACE: tuple[Check, ...] = (
 )
 
 CONTRACTS: tuple[tuple[Face, Check], ...] = (
-    *((CODE_MODE, check) for check in (*_CODE_MODE_ALONE, *_EVERY_FACE, *CONTENT, *STATE, *SELECTION)),
-    *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_FACE, keeps_tools)),
+    *((CODE_MODE, check) for check in (*_CODE_MODE_CHECKS, *_EVERY_SURFACE_CHECKS, *CONTENT, *STATE, *SELECTION)),
+    *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_SURFACE_CHECKS, keeps_tools)),
     *((face, does_not_count_slow_tools) for face in (CODE_MODE, CODE_CALL)),
 )
 """Each face with each of its checks, in the order in which a new plugin will want to pass them."""
 
 EXEC_WAIT_CONTRACTS: tuple[tuple[Face, Check], ...] = tuple(
-    (EXEC_WAIT, check) for check in (shows_exec_and_wait, *_EVERY_FACE, *CONTENT, *STATE) if check is not calls_any_name
+    (EXEC_WAIT, check)
+    for check in (shows_exec_and_wait, *_EVERY_SURFACE_CHECKS, *CONTENT, *STATE)
+    if check is not calls_any_name
 )
 """The same for exec and wait, whose programs call by its id a tool with a name that the language reads of objects."""
 
 
 def without(*checks: Check | tuple[Face, Check]) -> tuple[tuple[Face, Check], ...]:
     """Return all that there are, for every face, without the checks of what a framework, or one face, does not have."""
-    return tuple(one for one in (*CONTRACTS, *EXEC_WAIT_CONTRACTS) if not {one, one[1]}.intersection(checks))
+    return tuple(
+        contract for contract in (*CONTRACTS, *EXEC_WAIT_CONTRACTS) if not {contract, contract[1]}.intersection(checks)
+    )
 
 
 def contract_id(value: Any) -> str:

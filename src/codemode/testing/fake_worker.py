@@ -17,17 +17,17 @@ from ..protocol.messages import read_host_message
 from ..workers.image import GUEST_RUNTIME, WorkerImage
 from ..workers.process import MemoryInUse, WorkerProcess
 
-_READ_BYTES = 1 << 16
+_MAX_READ_BYTES = 1 << 16
 _MAX_FRAME_BYTES = 1 << 28
 _THREAD_END_SECONDS = 5.0
 
 
-class HostGone(Exception):  # noqa: N818 - the ordinary end of a script, no failure
+class HostGoneError(Exception):
     """The host has killed this worker or closed its end. A script need not catch it."""
 
 
 class FakeWorker:
-    """One worker as its script sees it. Every method raises `HostGone` once the host has gone."""
+    """One worker as its script sees it. Every method raises `HostGoneError` once the host has gone."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -54,24 +54,24 @@ class FakeWorker:
         try:
             self._channel.sendall(data)
         except OSError as error:
-            raise HostGone from error
+            raise HostGoneError from error
 
     def receive(self) -> tuple[bytes, Any]:
         """Wait for the host's next message and return its kind and what it says."""
         while not self._frames:
             try:
-                data = self._channel.recv(_READ_BYTES)
+                data = self._channel.recv(_MAX_READ_BYTES)
             except OSError as error:
-                raise HostGone from error
+                raise HostGoneError from error
             if not data:
-                raise HostGone
+                raise HostGoneError
             self._frames = self._decoder.feed(data)
         return read_host_message(self._frames.pop(0))
 
     def pause(self, seconds: float | None = None) -> None:
         """Say nothing for a time, or until the host kills this worker."""
         if self.killed.wait(seconds):
-            raise HostGone
+            raise HostGoneError
 
     def hang_up(self) -> None:
         """Close this worker's end, as a process that ends does."""
@@ -84,7 +84,7 @@ Script: TypeAlias = Callable[[FakeWorker], None]
 class FakeSource:
     """A source of workers for `WorkerPool(source=...)`: each of them runs ``script`` in a thread of its own.
 
-    The worker ends when its script returns. What a script raises, `HostGone` apart, surfaces in its thread.
+    The worker ends when its script returns. What a script raises, `HostGoneError` apart, surfaces in its thread.
     """
 
     def __init__(self, script: Script) -> None:
@@ -144,7 +144,7 @@ class _FakeProcess:
         self._thread.start()
 
     def _run(self) -> None:
-        with self._channel, suppress(HostGone):
+        with self._channel, suppress(HostGoneError):
             self._script(self._worker)
 
     def kill(self) -> None:

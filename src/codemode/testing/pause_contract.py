@@ -8,12 +8,12 @@ from typing import Any
 from .plugin_under_test import (
     Check,
     ContractAnswer,
-    Desk,
     Failed,
     Finished,
     Outcome,
     Paused,
     PluginUnderTest,
+    ToolRecorder,
     edit_and_deny,
     resume,
     run,
@@ -22,50 +22,50 @@ from .plugin_under_test import (
 
 async def shows_all_that_waits(plugin: PluginUnderTest) -> None:
     """A pause shows every inner call that waits, with its validated input, and an id of its own."""
-    desk = Desk()
-    paused = await desk.paused(plugin)
+    recorder = ToolRecorder()
+    paused = await recorder.pause(plugin)
     assert [call.tool_name for call in paused.calls] == ["refund", "refund"]
     assert [call.input for call in paused.calls] == [{"order": order, "cents": 500} for order in "ab"]
     assert len({call.id for call in paused.calls}) == 2
-    assert desk.did == [("stock", "nut")]
+    assert recorder.calls == [("stock", "nut")]
     json.loads(paused.state)
 
 
 async def edits_and_denies(plugin: PluginUnderTest) -> None:
     """An edited call runs as edited, a denied one never, a finished one not again."""
-    desk = Desk()
-    paused = await desk.paused(plugin)
-    outcome = await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
+    recorder = ToolRecorder()
+    paused = await recorder.pause(plugin)
+    outcome = await resume(plugin, recorder.tools, paused.state, edit_and_deny(paused))
     assert outcome == Finished(value=[7, "fulfilled", "rejected"]), outcome
-    assert desk.did == [("stock", "nut"), ("refund", ("a", 300))]
+    assert recorder.calls == [("stock", "nut"), ("refund", ("a", 300))]
 
 
 async def repeats_without_running(plugin: PluginUnderTest) -> None:
     """The same answers to the same pause give the same outcome, and nothing runs."""
-    desk = Desk()
-    paused = await desk.paused(plugin)
-    first = await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
-    did = list(desk.did)
-    assert await resume(plugin, desk.tools, paused.state, edit_and_deny(paused)) == first
-    assert desk.did == did
+    recorder = ToolRecorder()
+    paused = await recorder.pause(plugin)
+    first = await resume(plugin, recorder.tools, paused.state, edit_and_deny(paused))
+    did = list(recorder.calls)
+    assert await resume(plugin, recorder.tools, paused.state, edit_and_deny(paused)) == first
+    assert recorder.calls == did
 
 
 async def refuses_other_answers(plugin: PluginUnderTest) -> None:
     """Other answers to a pause that was answered are refused: they raise or fail, and nothing runs."""
-    desk = Desk()
-    paused = await desk.paused(plugin)
-    await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
-    did = list(desk.did)
+    recorder = ToolRecorder()
+    paused = await recorder.pause(plugin)
+    await resume(plugin, recorder.tools, paused.state, edit_and_deny(paused))
+    did = list(recorder.calls)
     everything = {call.id: ContractAnswer(approved=True) for call in paused.calls}
     try:
-        outcome = await resume(plugin, desk.tools, paused.state, everything)
+        outcome = await resume(plugin, recorder.tools, paused.state, everything)
     except Exception:  # noqa: BLE001 - each framework refuses in its own words
         outcome = Failed(text="refused")
     assert isinstance(outcome, Failed), outcome
-    assert desk.did == did
+    assert recorder.calls == did
 
 
-_SWALLOWING = (
+_CATCHING_PROGRAMS = (
     """
     try { await tools.refund({ order: "a" }); }
     catch { await tools.stock({ product: "caught" }); }
@@ -80,37 +80,37 @@ _SWALLOWING = (
 
 async def cannot_be_caught(plugin: PluginUnderTest) -> None:
     """No try, catch or finally of a program sees a pause, and no handler of a promise."""
-    desk = Desk()
-    for js in _SWALLOWING:
-        paused = await desk.paused(plugin, js)
+    recorder = ToolRecorder()
+    for js in _CATCHING_PROGRAMS:
+        paused = await recorder.pause(plugin, js)
         assert [call.tool_name for call in paused.calls] == ["refund"]
-    assert desk.did == [], desk.did
+    assert recorder.calls == [], recorder.calls
 
 
 async def pauses_again(plugin: PluginUnderTest) -> None:
     """A program that goes on may pause again; what was approved does not run again."""
-    desk = Desk()
+    recorder = ToolRecorder()
     js = "await tools.refund({ order: 'a' }); await tools.refund({ order: 'b' }); return 'both';"
-    outcome: Outcome = await desk.paused(plugin, js)
+    outcome: Outcome = await recorder.pause(plugin, js)
     for _ in range(2):
         assert isinstance(outcome, Paused), outcome
         answers = {call.id: ContractAnswer(approved=True) for call in outcome.calls}
-        outcome = await resume(plugin, desk.tools, outcome.state, answers)
+        outcome = await resume(plugin, recorder.tools, outcome.state, answers)
     assert outcome == Finished(value="both"), outcome
-    assert desk.did == [("refund", ("a", 500)), ("refund", ("b", 500))]
+    assert recorder.calls == [("refund", ("a", 500)), ("refund", ("b", 500))]
 
 
 async def cannot_be_raced_past(plugin: PluginUnderTest) -> None:
     """A call that waits is not left behind by a program that goes on with whatever is faster."""
-    desk = Desk()
+    recorder = ToolRecorder()
     for how in ("race", "any"):
         js = f"return await Promise.{how}([tools.refund({{ order: 'a' }}), tools.stock({{ product: 'nut' }})]);"
-        outcome = await run(plugin, desk.tools, js)
+        outcome = await run(plugin, recorder.tools, js)
         assert not isinstance(outcome, Finished), outcome
-    assert desk.did == [("stock", "nut")] * 2
+    assert recorder.calls == [("stock", "nut")] * 2
 
 
-_THREE = """
+_THREE_REFUNDS_PROGRAM = """
 const all = await Promise.allSettled(["a", "b", "c"].map((order) => tools.refund({ order })));
 return all.map((one) => one.value ?? one.reason.message);
 """
@@ -118,33 +118,35 @@ return all.map((one) => one.value ?? one.reason.message);
 
 async def answers_all_at_once(plugin: PluginUnderTest) -> None:
     """Any number of waiting calls takes a decision each at once: one approved, one edited, one denied."""
-    desk = Desk()
-    paused = await desk.paused(plugin, _THREE)
-    given = [
+    recorder = ToolRecorder()
+    paused = await recorder.pause(plugin, _THREE_REFUNDS_PROGRAM)
+    decisions = [
         ContractAnswer(approved=True),
         ContractAnswer(approved=True, input={"order": "b", "cents": 1}),
         ContractAnswer(approved=False, reason="too late for c"),
     ]
-    answers = dict(zip((call.id for call in paused.calls), given, strict=True))
-    outcome = await resume(plugin, desk.tools, paused.state, answers)
+    answers = dict(zip((call.id for call in paused.calls), decisions, strict=True))
+    outcome = await resume(plugin, recorder.tools, paused.state, answers)
     assert isinstance(outcome, Finished), outcome
     assert outcome.value[:2] == ["refunded a", "refunded b"]
     assert "too late for c" in outcome.value[2]
-    assert sorted(desk.did) == [("refund", ("a", 500)), ("refund", ("b", 1))], desk.did
+    assert sorted(recorder.calls) == [("refund", ("a", 500)), ("refund", ("b", 1))], recorder.calls
 
 
 async def answers_some_first(plugin: PluginUnderTest) -> None:
     """Where some of the waiting calls are answered, the rest goes on waiting, under the same ids."""
-    desk = Desk()
-    outcome: Outcome = await desk.paused(plugin, _THREE)
+    recorder = ToolRecorder()
+    outcome: Outcome = await recorder.pause(plugin, _THREE_REFUNDS_PROGRAM)
     assert isinstance(outcome, Paused)
     ids = [call.id for call in outcome.calls]
     for at in (1, 2, 0):
         assert isinstance(outcome, Paused), outcome
-        assert [call.id for call in outcome.calls] == [one for one in ids if one in {call.id for call in outcome.calls}]
-        outcome = await resume(plugin, desk.tools, outcome.state, {ids[at]: ContractAnswer(approved=True)})
+        assert [call.id for call in outcome.calls] == [
+            call_id for call_id in ids if call_id in {call.id for call in outcome.calls}
+        ]
+        outcome = await resume(plugin, recorder.tools, outcome.state, {ids[at]: ContractAnswer(approved=True)})
     assert outcome == Finished(value=["refunded a", "refunded b", "refunded c"]), outcome
-    assert desk.did == [("refund", (order, 500)) for order in "bca"]
+    assert recorder.calls == [("refund", (order, 500)) for order in "bca"]
 
 
 async def asks_again_for_a_wrong_edit(plugin: PluginUnderTest) -> None:
@@ -152,31 +154,33 @@ async def asks_again_for_a_wrong_edit(plugin: PluginUnderTest) -> None:
 
     The plugin refuses the answers and the pause stays open, or the run pauses anew; the program never sees the edit.
     """
-    desk = Desk()
+    recorder = ToolRecorder()
     program = """
     try { return await tools.refund({ order: "a" }); }
     catch (error) { await tools.stock({ product: "caught" }); return String(error.message); }
     """
     wrong: tuple[dict[str, Any], ...] = ({"order": "a", "cents": "many"}, {"cents": 5})
     for number, edit in enumerate(wrong):
-        paused = await desk.paused(plugin, program)
-        reason = await _refused_edit(plugin, desk, paused, edit)
+        paused = await recorder.pause(plugin, program)
+        reason = await _refuse_edit(plugin, recorder, paused, edit)
         if isinstance(reason, Paused):
             paused, reason = reason, reason.state
         missing = next(name for name in ("cents", "order") if edit.get(name) not in ("a", 5))
         assert missing in reason, reason
         assert [call.input for call in paused.calls] == [{"order": "a", "cents": 500}], paused
-        assert desk.did == [("refund", ("a", 300))] * number, desk.did
+        assert recorder.calls == [("refund", ("a", 300))] * number, recorder.calls
         fits = {paused.calls[0].id: ContractAnswer(approved=True, input={"order": "a", "cents": 300})}
-        outcome = await resume(plugin, desk.tools, paused.state, fits)
+        outcome = await resume(plugin, recorder.tools, paused.state, fits)
         assert outcome == Finished(value="refunded a"), outcome
-    assert desk.did == [("refund", ("a", 300))] * len(wrong), desk.did
+    assert recorder.calls == [("refund", ("a", 300))] * len(wrong), recorder.calls
 
 
-async def _refused_edit(plugin: PluginUnderTest, desk: Desk, paused: Paused, edit: dict[str, Any]) -> str | Paused:
+async def _refuse_edit(
+    plugin: PluginUnderTest, recorder: ToolRecorder, paused: Paused, edit: dict[str, Any]
+) -> str | Paused:
     answers = {paused.calls[0].id: ContractAnswer(approved=True, input=edit)}
     try:
-        outcome = await resume(plugin, desk.tools, paused.state, answers)
+        outcome = await resume(plugin, recorder.tools, paused.state, answers)
     except Exception as error:  # noqa: BLE001 - each framework refuses in its own words
         return str(error)
     assert isinstance(outcome, Paused), outcome

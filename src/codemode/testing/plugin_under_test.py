@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 Request: TypeAlias = tuple[str, Mapping[str, Any]]
 """What a model sends: the name of a tool that it is offered, and its input."""
 
-_CALL = re.compile(r"\btools\.(\w+)\(")
+_TOOL_CALL = re.compile(r"\btools\.(\w+)\(")
 
 
 class Face(Protocol):
@@ -62,7 +62,7 @@ class _CodeCall:
     tells_what_was_done: bool = False
 
     def request(self, program: str) -> Request:
-        return "codecall_execute", {"script": _CALL.sub(r'callTool("\1", ', program)}
+        return "codecall_execute", {"script": _TOOL_CALL.sub(r'callTool("\1", ', program)}
 
     def answer(self, value: Any) -> tuple[bool, Any]:
         if not isinstance(value, dict) or "status" not in value:
@@ -231,18 +231,18 @@ async def run(
     plugin: PluginUnderTest, tools: Sequence[ContractTool], js: str, *, after: str = "", hear: Hear | None = None
 ) -> Outcome:
     """Let the model run a program, written for codeMode. Returns its value, or the text of its failure."""
-    name, given = plugin.face.request(js)
-    return as_read(plugin, await plugin.call(tools, name, given, after=after, hear=hear))
+    name, arguments = plugin.face.request(js)
+    return read_outcome(plugin, await plugin.call(tools, name, arguments, after=after, hear=hear))
 
 
 async def resume(
     plugin: PluginUnderTest, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]
 ) -> Outcome:
     """Go on with a paused run. Returns as `run` does."""
-    return as_read(plugin, await plugin.resume(tools, state, answers))
+    return read_outcome(plugin, await plugin.resume(tools, state, answers))
 
 
-def as_read(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
+def read_outcome(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
     """Return what the answer says became of the program."""
     if not isinstance(outcome, Finished):
         return outcome
@@ -252,23 +252,23 @@ def as_read(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
     return Failed(text=json.dumps(value), conversation=outcome.conversation)
 
 
-async def within(work: Awaitable[ResultT]) -> ResultT:
+async def wait_bounded(work: Awaitable[ResultT]) -> ResultT:
     """Wait for what is sure to come."""
     return await asyncio.wait_for(work, WAIT_SECONDS)
 
 
-REFUNDS = """
+REFUNDS_PROGRAM = """
 const stock = await tools.stock({ product: "nut" });
 const refunds = await Promise.allSettled(["a", "b"].map((order) => tools.refund({ order })));
 return [stock, ...refunds.map((one) => one.status)];
 """
 
 
-class Desk:
-    """A tool that runs at once and one that needs approval; ``did`` is what has happened."""
+class ToolRecorder:
+    """A tool that runs at once and one that needs approval; ``calls`` are their calls in order."""
 
     def __init__(self) -> None:
-        self.did: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
         self.tools = (
             ContractTool(name="stock", function=self.stock),
             ContractTool(name="refund", function=self.refund, needs_approval=True),
@@ -276,15 +276,15 @@ class Desk:
 
     def stock(self, product: str) -> int:
         """How many of a product there are."""
-        self.did.append(("stock", product))
+        self.calls.append(("stock", product))
         return 7
 
     def refund(self, order: str, cents: int = 500) -> str:
         """Give the money for an order back."""
-        self.did.append(("refund", (order, cents)))
+        self.calls.append(("refund", (order, cents)))
         return f"refunded {order}"
 
-    async def paused(self, plugin: PluginUnderTest, js: str = REFUNDS) -> Paused:
+    async def pause(self, plugin: PluginUnderTest, js: str = REFUNDS_PROGRAM) -> Paused:
         """Run a program that pauses."""
         outcome = await run(plugin, self.tools, js)
         assert isinstance(outcome, Paused), outcome

@@ -177,11 +177,11 @@ class Catalog(Generic[ToolT]):
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""
-        from ..signatures.declarations import first_sentence, summary_of
+        from ..signatures.declarations import first_sentence, summarize_tool
 
         positions = self._made_index().search(query, min(max(limit, 0), MAX_RESULTS))
         found = [(self._names[position], self._tools[self._names[position]]) for position, _score in positions]
-        return [{"name": name, "description": first_sentence(summary_of(tool))} for name, tool in found]
+        return [{"name": name, "description": first_sentence(summarize_tool(tool))} for name, tool in found]
 
     def describe(self, name: str) -> str:
         """The declaration of one tool as TypeScript. Raises `CodeModeToolError` when there is none of that name."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ..data.narrowing import is_listing, is_mapping
 from ..options.checked_fields import WrongTypeError
-from ..trace.failures import log_left_out
+from ..trace.failures import log_omitted_tool
 from .adapters import ADAPTERS
 from .prepared import PreparedTool, prepared
 from .server_lists import LISTED_AGAIN, LeftOut, entry_label, kind_of
@@ -56,7 +56,7 @@ def collect_plain_tools(
         except ImpossibleNameError as error:
             if isinstance(value, Tool) or _is_function(value):
                 raise
-            log_left_out(error)
+            log_omitted_tool(error)
             continue
         if one.name in collected:
             raise ValueError(f"two tools are called {one.name!r}; give them names with a mapping")
@@ -80,7 +80,7 @@ def _collect_usable(
             why = "its name is empty" if isinstance(error, ImpossibleNameError) else f"{kind_of(value)}, not a tool"
             left_out.add(why, entry_label(value if name is None else {"name": name}, place))
             if value is not None and not isinstance(error, ImpossibleNameError):
-                log_left_out(error)
+                log_omitted_tool(error)
             continue
         if one.name in collected:
             left_out.add(LISTED_AGAIN, entry_label(one, place))
@@ -137,7 +137,7 @@ def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] =
         try:
             found[check(tool.name)] = tool
         except ImpossibleNameError as error:
-            log_left_out(error)
+            log_omitted_tool(error)
     return list(found.values())
 
 

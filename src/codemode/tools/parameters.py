@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast
 
 from ..records import record
 from ..schemas.compiled import CompiledSchema, ValidatedInput
-from ..schemas.plain_types import NotPlainError, PlainSchema, PlainType, plain_type
+from ..schemas.plain_types import NotPlainError, PlainSchema, PlainType, find_plain_type
 
 _SPHINX = re.compile(r"^:param\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
 _GOOGLE_HEADER = re.compile(r"^(?:Args|Arguments|Parameters|Params):$")
@@ -254,7 +254,7 @@ def plain_parameters(parameters: Parameters, whole: Callable[[], CompiledSchema]
         return None
     named: dict[str, PlainType] = {}
     for one in parameters.given:
-        plain = plain_type(one.annotation)
+        plain = find_plain_type(one.annotation)
         if plain is None or not _has_plain_default(one, plain):
             return None
         named[one.name] = plain
@@ -267,7 +267,7 @@ def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
     if isinstance(parameter.default, list | dict):
         return False  # it would be made anew each time
     try:
-        plain.copy(parameter.default)
+        plain.copy_value(parameter.default)
     except NotPlainError:
         return False
     return True
@@ -288,7 +288,7 @@ class _PlainParameters(PlainSchema):
         try:
             keywords = self._keywords(value)
         except NotPlainError:
-            return self.whole.validate_input(value)
+            return self.full_schema.validate_input(value)
         return ValidatedInput(keywords, lambda: self._shown(keywords, value))
 
     def validate_output(self, value: Any, what: str) -> Any:
@@ -303,14 +303,14 @@ class _PlainParameters(PlainSchema):
             raise NotPlainError
         copied: dict[str, Any] = {}
         for name, plain in self._named.items():  # no comprehension: each call comes here
-            copied[name] = plain.copy(keywords[name])
+            copied[name] = plain.copy_value(keywords[name])
         return copied
 
     def _shown(self, keywords: dict[str, Any], value: Any) -> Any:
         try:
             return self._keywords(keywords)
         except NotPlainError:  # somebody has put something else into it
-            return self.whole.validate_input(value).json_value
+            return self.full_schema.validate_input(value).json_value
 
 
 def _described(given: tuple[Parameter, ...], named: Mapping[str, PlainType]) -> dict[str, Any]:

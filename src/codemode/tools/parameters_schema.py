@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from ..data.narrowing import mapping_or_empty
 from ..schemas.compiled import Conversion, JsonSchema, ValidatedInput
-from ..schemas.patterns import refusal_of
+from ..schemas.patterns import to_pattern_error
 from ..schemas.python_types import TypeSchema
 from .parameters import NOTHING, Parameter, Parameters
 
@@ -27,7 +27,7 @@ class ParametersSchema:
         try:
             model = create_model("Input", __config__=ConfigDict(extra=extra), **fields)
         except SchemaError as error:
-            raise refusal_of(error) from error
+            raise to_pattern_error(error) from error
         except (RuntimeError, NameError, TypeError) as error:
             why = str(error).partition("\n")[0].partition(". Set `")[0]  # the rest is about models, and there is none
             raise ValueError(
@@ -40,7 +40,7 @@ class ParametersSchema:
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check and coerce."""
-        model = self._type.instance_of(value)
+        model = self._type.create_instance(value)
         keywords = {name: getattr(model, field) for field, name in self._names.items()}
         if model.model_extra:
             keywords.update(model.model_extra)

@@ -21,13 +21,13 @@ from ..schemas.compiled import (
     Problem,
     SchemaMismatch,
     ValidatedInput,
+    accept_plain_input,
+    accepts_object,
     copy_json,
     declares_container,
-    plain_input,
-    takes_object,
-    unique,
+    unique_problems,
 )
-from ..schemas.json_schema.walk import subschemas
+from ..schemas.json_schema.walk import iterate_subschemas
 from .context import ToolCallContext
 from .parameters import ExecuteKind, Parameters, count_positional, execute_kind
 from .tool import Tool
@@ -172,11 +172,11 @@ class PreparedTool:
         """
         schema = self._input
         if value is MISSING:
-            value = {} if schema is not None and takes_object(schema.json_schema) else None
+            value = {} if schema is not None and accepts_object(schema.json_schema) else None
         try:
             if is_rich.get() and not getattr(schema, "takes_tags", False):
                 return _of_tagged(schema, value)
-            return plain_input(value) if schema is None else schema.validate_input(value)
+            return accept_plain_input(value) if schema is None else schema.validate_input(value)
         except SchemaMismatch as mismatch:
             raise wrong_value(self.name, "input", mismatch) from None
         except CodeModeError:
@@ -397,7 +397,7 @@ def _reworded(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError
 def unquoted_problems(problems: Iterable[Problem], tool: PreparedTool, side: Mode) -> list[Problem]:
     """Rephrase problems so that their messages quote nothing of the value."""
     names = set(_names(tool.input_json_schema if side == "input" else tool.output_json_schema))
-    return unique(_unquoted(problem, names) for problem in problems)
+    return unique_problems(_unquoted(problem, names) for problem in problems)
 
 
 def _failed(tool: PreparedTool, error: Exception) -> CodeModeError:
@@ -406,7 +406,7 @@ def _failed(tool: PreparedTool, error: Exception) -> CodeModeError:
 
 
 def _names(schema: Any) -> Iterator[str]:
-    for one in subschemas(schema):
+    for one in iterate_subschemas(schema):
         properties = mapping_or_empty(one.get("properties"))
         yield from properties
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..data.json_values import encode_json
 from ..data.narrowing import is_mapping
-from ..schemas.compiled import json_type
-from ..trace.visible_text import clipped, one_line
+from ..schemas.compiled import json_type_name
+from ..trace.visible_text import clip_text, one_line
 
 # A server may be a stranger's: a text of its, however long or odd, costs the other servers of a run nothing.
 
@@ -27,7 +27,7 @@ def plain_text(said: Any, most: int = MAX_NAME_CHARACTERS) -> str | None:
     """Return a text in at most so many characters, none of whose methods is its author's; None for what is none."""
     if not isinstance(said, str):
         return None
-    return clipped(str.__str__(said), most) or None
+    return clip_text(str.__str__(said), most) or None
 
 
 def plain_texts(said: Iterable[Any]) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class LeftOut:
 
 def kind_of(value: Any) -> str:
     """Return what a value is, with its article, as a note says it: "null", "an array"."""
-    name = json_type(value)
+    name = json_type_name(value)
     return name if value is None else f"{'an' if name[:1] in 'aeio' else 'a'} {name}"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
 from ..data.narrowing import is_listing
 from ..options.checked_fields import WrongTypeError, mapping_or_none, one_of, string_or_none
-from ..schemas.patterns import are_foreign, foreign_patterns
+from ..schemas.patterns import are_patterns_foreign, foreign_patterns
 from .context import ToolCallContext
 from .parameters import NOTHING, FunctionDescription, describe_function
 from .tool_schemas import InferredOutput, ToolSchemas, admitted
@@ -135,7 +135,7 @@ class Tool:
         mapping_or_none(metadata, f"metadata of tool {name!r}")
         if isinstance(input_examples, Mapping) or not is_listing(input_examples):
             raise WrongTypeError(f"input_examples of tool {name!r} must be a list, got {input_examples!r}")
-        is_foreign = self.is_foreign or are_foreign()
+        is_foreign = self.is_foreign or are_patterns_foreign()
         values = {
             "name": name,
             "execute": execute,

@@ -13,7 +13,7 @@ from ..data.content import MediaContent, current
 from ..data.json_values import NOT_GIVEN, encode_json
 from ..data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ..errors import CodeModeError
-from ..trace.visible_text import clipped
+from ..trace.visible_text import clip_text
 
 _WITH_BYTES = ("image", "audio", "resource")
 _MAX_TOLD = 20_000  # characters of what a failed call says
@@ -193,7 +193,7 @@ def _as_text(value: Any) -> str:
         shown: dict[str, Any] = {}
         for name, member in islice(mapping_or_empty(value).items(), _MAX_MEMBERS):
             if isinstance(member, str | int | float):
-                shown[str(name)] = clipped(member, _MAX_MEMBER) if isinstance(member, str) else member
+                shown[str(name)] = clip_text(member, _MAX_MEMBER) if isinstance(member, str) else member
         return json.dumps(shown, ensure_ascii=False) if shown else ""
 
 

@@ -15,15 +15,15 @@ from ..data.narrowing import is_mapping
 from ..errors import CodeModeError
 from ..options.checked_fields import WrongTypeError
 from ..records import record
-from ..schemas.compiled import CompiledSchema, refuse_too_large
-from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
-from ..schemas.plain_types import PlainSchema, plain_type
-from ..trace.failures import log_broken_schema, log_repaired_schema
+from ..schemas.compiled import CompiledSchema, require_bounded_size
+from ..schemas.patterns import PatternRefusedError, find_refused_patterns, remove_patterns, require_linear_patterns
+from ..schemas.plain_types import PlainSchema, find_plain_type
+from ..trace.failures import log_repaired_schema, log_unusable_schema
 from .parameters import Parameters, plain_parameters
 
 Mode = Literal["input", "output"]
 Compile: TypeAlias = Callable[[Any], CompiledSchema | None]
-_Refuse: TypeAlias = Callable[[PatternRefused], None]
+_Refuse: TypeAlias = Callable[[PatternRefusedError], None]
 
 # Of what stands for a type and is no class: unions, type variables, aliases.
 _MODULES_OF_TYPES = frozenset({"typing", "types", "typing_extensions", "annotationlib"})
@@ -127,7 +127,7 @@ class ToolSchemas:
             try:
                 getattr(self, mode)
             except Exception as error:
-                if isinstance(error.__cause__, PatternRefused) or isinstance(schema, str):
+                if isinstance(error.__cause__, PatternRefusedError) or isinstance(schema, str):
                     raise
 
     def _compiled(self, mode: Mode) -> CompiledSchema | None:
@@ -144,7 +144,7 @@ def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> An
     try:
         return _foreign(schema, mode, tool_name)
     except Exception as error:  # noqa: BLE001 - a stranger's values may do anything when they are looked at
-        log_broken_schema(mode, tool_name, error)
+        log_unusable_schema(mode, tool_name, error)
         return None
 
 
@@ -152,8 +152,8 @@ def _refused_or_own(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
         return _require_type(schema, mode, tool_name)
     try:
-        refuse_too_large(schema)
-        require_linear(schema)
+        require_bounded_size(schema)
+        require_linear_patterns(schema)
     except ValueError as error:
         raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
     return schema
@@ -163,13 +163,13 @@ def _foreign(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
         return _require_type(schema, mode, tool_name)
     try:
-        refuse_too_large(schema)
+        require_bounded_size(schema)
     except ValueError:
         return schema  # `compiled` warns, and goes without it
-    refused = refused_patterns(schema)
+    refused = find_refused_patterns(schema)
     for reason in refused.values():
         _warn(mode, tool_name, reason)
-    return without_patterns(schema, refused) if refused else schema
+    return remove_patterns(schema, refused) if refused else schema
 
 
 def _require_type(schema: Any, mode: Mode, tool_name: str) -> Any:
@@ -195,7 +195,7 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
     if plain := _plain(schema, mode):
         return plain
 
-    def refuse(error: PatternRefused) -> None:
+    def refuse(error: PatternRefusedError) -> None:
         if not is_foreign:
             raise error
         _warn(mode, tool_name, str(error))
@@ -217,7 +217,7 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
         return _type(schema, mode, refuse)
     except ValueError as error:
         if is_foreign and isinstance(schema, Mapping):
-            log_broken_schema(mode, tool_name, error)
+            log_unusable_schema(mode, tool_name, error)
             return compiled({"type": "object"} if mode == "input" else True, mode, tool_name, is_foreign=False)
         raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
 
@@ -237,7 +237,7 @@ def _plain(schema: Any, mode: Mode) -> CompiledSchema | None:
     annotation = schema.annotation if isinstance(schema, InferredOutput) else schema
     if schema is None or isinstance(annotation, Mapping | bool):
         return None
-    found = plain_type(annotation)
+    found = find_plain_type(annotation)
     return found and PlainSchema(found, partial(_type, annotation, mode))
 
 

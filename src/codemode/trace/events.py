@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from ..records import record
-from .failures import causes_of, message_of
-from .late_values import Late, held, late
+from .failures import iterate_causes, read_message
+from .late_values import LazyValue, get_stored_value, with_lazy_fields
 
 CallStatus: TypeAlias = Literal["fulfilled", "rejected", "interrupted", "aborted"]
 """How a call ended. Aborted: the invocation ended first, and nobody knows what the call has done."""
@@ -35,11 +35,11 @@ class Event:
         raised, which may say anything.
         """
         values = ((name, getattr(self, name)) for name in self.__match_args__)
-        plain = {_camel_case(name): _plain(value, causes=causes) for name, value in values if value is not None}
+        plain = {_camel_case(name): _to_plain(value, causes=causes) for name, value in values if value is not None}
         return {"kind": self.kind, **plain} if self.kind else plain
 
 
-@late("input", "input_bytes")
+@with_lazy_fields("input", "input_bytes")
 @record(kw_only=True)
 class NestedToolCallEvent(Event):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
@@ -70,7 +70,7 @@ class NestedToolCallEvent(Event):
         return self.tool_name
 
 
-@late("output", "output_bytes", "told_error", "interrupt", "shown_input")
+@with_lazy_fields("output", "output_bytes", "told_error", "interrupt", "shown_input")
 @record(kw_only=True)
 class NestedToolResultEvent(NestedToolCallEvent):
     """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how.
@@ -95,8 +95,8 @@ class NestedToolResultEvent(NestedToolCallEvent):
     @property
     def output_characters(self) -> int | None:
         """How long the JSON text of the output is, non-ASCII characters escaped: known without reading it."""
-        output: object = held(self, "output")
-        return len(output.text) if isinstance(output, Late) else None
+        output: object = get_stored_value(self, "output")
+        return len(output.text) if isinstance(output, LazyValue) else None
 
     def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
         """Return the event as `Event.to_dict` does."""
@@ -104,9 +104,14 @@ class NestedToolResultEvent(NestedToolCallEvent):
         plain.pop("shownInput", None)
         if self.interrupt_id is None:
             return plain
-        shown = {key: plain[key] for key in ("interruptId", "toolName", "toolCallId", "outerToolCallId")}
-        paused = {"type": INTERRUPT_TYPE, **shown, "input": self.shown_input, "payload": self.interrupt}
-        return {**plain, "interruptType": INTERRUPT_TYPE, "interrupt": paused}
+        interrupt_fields = {key: plain[key] for key in ("interruptId", "toolName", "toolCallId", "outerToolCallId")}
+        interrupt_object = {
+            "type": INTERRUPT_TYPE,
+            **interrupt_fields,
+            "input": self.shown_input,
+            "payload": self.interrupt,
+        }
+        return {**plain, "interruptType": INTERRUPT_TYPE, "interrupt": interrupt_object}
 
 
 @record(kw_only=True)
@@ -128,7 +133,7 @@ class FetchRequestEvent(Event):
         return f"fetch {self.method} {self.url}"
 
 
-@late("output_bytes")
+@with_lazy_fields("output_bytes")
 @record(kw_only=True)
 class FetchResultEvent(FetchRequestEvent):
     """A fetch ended. Bodies are never part of an event."""
@@ -184,7 +189,7 @@ class RefusalEvent(Event):
     code: str | None = None
 
 
-@late("asked")
+@with_lazy_fields("asked")
 @record(kw_only=True)
 class CatalogEvent(Event):
     """The catalog was searched, or tools of it were described: for a program, or for the model itself.
@@ -237,19 +242,19 @@ def _camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _plain(value: Any, *, causes: bool) -> Any:
+def _to_plain(value: Any, *, causes: bool) -> Any:
     if isinstance(value, BaseException):
-        return _plain_error(value, list(causes_of(value)) if causes else [])
+        return _to_plain_error(value, list(iterate_causes(value)) if causes else [])
     if isinstance(value, tuple):
-        return [_plain(item, causes=causes) for item in cast("tuple[Any, ...]", value)]
+        return [_to_plain(item, causes=causes) for item in cast("tuple[Any, ...]", value)]
     if isinstance(value, Event):
         return value.to_dict(causes=causes)
     return value.to_dict() if hasattr(value, "to_dict") else value
 
 
-def _plain_error(error: BaseException, causes: list[BaseException]) -> dict[str, Any]:
-    plain: dict[str, Any] = {"name": type(error).__name__, "message": message_of(error)}
+def _to_plain_error(error: BaseException, causes: list[BaseException]) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": type(error).__name__, "message": read_message(error)}
     code = getattr(error, "code", None)
     if isinstance(code, str):
         plain["code"] = code
-    return {**plain, "cause": _plain_error(causes[0], causes[1:])} if causes else plain
+    return {**plain, "cause": _to_plain_error(causes[0], causes[1:])} if causes else plain

@@ -9,7 +9,7 @@ from typing import cast
 
 from .visible_text import one_line
 
-TOOLS = logging.getLogger("codemode.tools")
+TOOLS_LOGGER = logging.getLogger("codemode.tools")
 _MAX_CAUSES = 8
 _MAX_LINE_CHARACTERS = 200
 
@@ -17,43 +17,43 @@ _MAX_LINE_CHARACTERS = 200
 def log_late_failure(name: str, call_id: str, raised: BaseException) -> None:
     """Log what a tool raised after its invocation had ended. A pause and a cancellation are no failures then."""
     if isinstance(raised, Exception | SystemExit):
-        log_failure(TOOLS, "tool %r failed after its invocation had ended (%s)", (name, call_id), raised)
+        log_failure(TOOLS_LOGGER, "tool %r failed after its invocation had ended (%s)", (name, call_id), raised)
 
 
-def log_broken_schema(side: str, name: str, error: Exception) -> None:
+def log_unusable_schema(side: str, name: str, error: Exception) -> None:
     """Log that a tool of a framework or server goes without one of its schemas."""
-    TOOLS.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+    TOOLS_LOGGER.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
 
 
 def log_repaired_schema(side: str, name: str, notes: Iterable[str]) -> None:
     """Log what cannot be used of a schema and is left out of it."""
-    TOOLS.warning(
+    TOOLS_LOGGER.warning(
         "the %s schema of tool %r is read without what cannot be used of it: %s", side, name, "; ".join(notes)
     )
 
 
 def log_mismatch(warning: str) -> None:
     """Log that an output misses its schema."""
-    TOOLS.warning("%s", warning)
+    TOOLS_LOGGER.warning("%s", warning)
 
 
-def log_left_out(error: Exception) -> None:
+def log_omitted_tool(error: Exception) -> None:
     """Log that programs go without a tool of a framework or server."""
-    TOOLS.warning("a tool is left out, for no program could call it: %s", error)
+    TOOLS_LOGGER.warning("a tool is left out, for no program could call it: %s", error)
 
 
-def log_tool_failure(what: str, raised: BaseException) -> None:
+def log_tool_failure(message: str, raised: BaseException) -> None:
     """Log what a tool's own function raised where no call could tell of it."""
-    log_failure(TOOLS, "%s", (what,), raised)
+    log_failure(TOOLS_LOGGER, "%s", (message,), raised)
 
 
 def failure_line(error: BaseException) -> str:
     """Return class and text of what made a call fail on one line, for the host alone to see."""
     raised = error.__cause__ or error
-    return one_line(f"{type(raised).__name__}: {message_of(raised)}", _MAX_LINE_CHARACTERS)
+    return one_line(f"{type(raised).__name__}: {read_message(raised)}", _MAX_LINE_CHARACTERS)
 
 
-def message_of(error: BaseException) -> str:
+def read_message(error: BaseException) -> str:
     """Return the text of any exception, whatever its own ``__str__`` does."""
     try:
         return str(error)
@@ -61,25 +61,25 @@ def message_of(error: BaseException) -> str:
         return "(its text cannot be read)"
 
 
-def causes_of(error: BaseException) -> Iterator[BaseException]:
+def iterate_causes(error: BaseException) -> Iterator[BaseException]:
     """Give what led to an error, the nearest first, and at most eight; of a group the first in it."""
     seen: list[BaseException] = [error]
     while len(seen) <= _MAX_CAUSES:
-        before = _cause_of(seen[-1])
-        if before is None or any(before is one for one in seen):
+        cause = _find_cause(seen[-1])
+        if cause is None or any(cause is error_seen for error_seen in seen):
             return
-        seen.append(before)
-        yield before
+        seen.append(cause)
+        yield cause
 
 
-def members_of(error: BaseException) -> tuple[BaseException, ...]:
+def group_members(error: BaseException) -> tuple[BaseException, ...]:
     """Return what an exception group holds; nothing of another error."""
     return cast("BaseExceptionGroup[BaseException]", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 
-def _cause_of(error: BaseException) -> BaseException | None:
-    if inside := members_of(error):
-        return inside[0]
+def _find_cause(error: BaseException) -> BaseException | None:
+    if members := group_members(error):
+        return members[0]
     return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 

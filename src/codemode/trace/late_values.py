@@ -11,54 +11,54 @@ from typing import Any, TypeVar
 EventT = TypeVar("EventT")
 
 
-class Late:
+class LazyValue:
     """A value that is made anew each time it is looked at, so that nobody keeps it but who looks."""
 
-    __slots__ = ("_given", "_make")
+    __slots__ = ("_arguments", "_make")
 
-    def __init__(self, make: Callable[..., Any], *given: Any) -> None:
+    def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self._make = make
-        self._given = given
+        self._arguments = arguments
 
     def value(self) -> Any:
         """Make it."""
-        return self._make(*self._given)
+        return self._make(*self._arguments)
 
     @property
     def text(self) -> str:
         """The text that it is made of, where it is; else nothing."""
-        first = self._given[0] if self._given else None
+        first = self._arguments[0] if self._arguments else None
         return first if isinstance(first, str) else ""
 
 
-class _LateField:
+class _LazyField:
     def __init__(self, slot: Any) -> None:
         self._slot = slot
 
     def __get__(self, event: Any, owner: type | None = None) -> Any:
         if event is None:
             return self
-        held = self.held_by(event)
-        return held.value() if type(held) is Late else held
+        stored = self.get_stored(event)
+        return stored.value() if type(stored) is LazyValue else stored
 
-    def held_by(self, event: Any) -> Any:
+    def get_stored(self, event: Any) -> Any:
         return self._slot.__get__(event)
 
     def __set__(self, event: Any, value: Any) -> None:
         self._slot.__set__(event, value)
 
 
-def held(event: object, name: str) -> Any:
-    """Return what such a field holds, which may be a `Late`: for another event, without making its value."""
-    return getattr(type(event), name).held_by(event)
+def get_stored_value(event: object, name: str) -> Any:
+    """Return what such a field holds, which may be a `LazyValue`: for another event, without making its value."""
+    return getattr(type(event), name).get_stored(event)
 
 
-def late(*names: str) -> Callable[[type[EventT]], type[EventT]]:
-    """Let these fields of a data class with slots hold a `Late`: whoever looks sees its value."""
+def with_lazy_fields(*names: str) -> Callable[[type[EventT]], type[EventT]]:
+    """Let these fields of a data class with slots hold a `LazyValue`: whoever looks sees its value."""
 
-    def decorated(declared: type[EventT]) -> type[EventT]:
+    def decorate(declared: type[EventT]) -> type[EventT]:
         for name in names:
-            setattr(declared, name, _LateField(declared.__dict__[name]))
+            setattr(declared, name, _LazyField(declared.__dict__[name]))
         return declared
 
-    return decorated
+    return decorate

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from .unseen import all_seen
+from .unseen import is_visible
 
-_UNUSUAL_ENDS = re.compile("\r(?!\n)|[\u2028\u2029]")
+_UNUSUAL_LINE_ENDS = re.compile("\r(?!\n)|[\u2028\u2029]")
 
 
 def visible(text: str, *, keep: str = "") -> str:
@@ -15,40 +15,40 @@ def visible(text: str, *, keep: str = "") -> str:
 
     ``keep`` lists characters to leave as they are, such as a newline.
     """
-    if all_seen(text):
+    if is_visible(text):
         return text
-    return "".join(char if all_seen(char) or char in keep else _escaped(char) for char in text)
+    return "".join(char if is_visible(char) or char in keep else _escape_character(char) for char in text)
 
 
 def program_lines(source: str) -> list[str]:
     """Return the lines of a program as its engine counts them; none where it has ends of which nobody can tell that."""
-    if _UNUSUAL_ENDS.search(source):
+    if _UNUSUAL_LINE_ENDS.search(source):
         return []
     return [line.removesuffix("\r") for line in source.removesuffix("\n").split("\n")]
 
 
 def one_line(text: str, max_characters: int) -> str:
     """Return visible text on one line, clipped to so many characters."""
-    return clipped(visible(text[: max_characters + 1]), max_characters)
+    return clip_text(visible(text[: max_characters + 1]), max_characters)
 
 
-def clipped(text: str, max_characters: int) -> str:
+def clip_text(text: str, max_characters: int) -> str:
     """Return at most so many characters of a text, the last of them an ellipsis where there are more."""
     return text if len(text) <= max_characters else text[: max_characters - 1] + "…"
 
 
-def counted(count: int, what: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return "1 call" or "1,200 calls"."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def aligned(rows: Iterable[Sequence[str]], *, gap: str = "  ") -> list[str]:
+def align_columns(rows: Iterable[Sequence[str]], *, gap: str = "  ") -> list[str]:
     """Return rows of equally many cells as lines in which the cells of a column begin at the same place."""
     table = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
-def _escaped(char: str) -> str:
+def _escape_character(char: str) -> str:
     code = ord(char)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\u{{{code:x}}}"

@@ -13,17 +13,17 @@ from codemode_console import command
 from codemode_gateway.cli import serve as mcp_serve
 from required import missing
 
-from codemode.cli.databases import DRIVER, Seldom
+from codemode.cli.databases import POSTGRES_LOGGER, LogThrottle
 from codemode.cli.exits import UsageError
 
 
 def record(text: str, *values: object) -> logging.LogRecord:
-    return logging.LogRecord(DRIVER, logging.WARNING, "", 0, text, values, None)
+    return logging.LogRecord(POSTGRES_LOGGER, logging.WARNING, "", 0, text, values, None)
 
 
 def test_a_message_passes_once_a_minute_whatever_is_filled_in():
     now = 5.0
-    seldom = Seldom(lambda: now)
+    seldom = LogThrottle(lambda: now)
     assert seldom.filter(record("error connecting in %r: %s", "store", "refused"))
     assert not seldom.filter(record("error connecting in %r: %s", "store", "no route"))
     assert seldom.filter(record("reconnection attempt failed after %s sec", 10))
@@ -36,12 +36,12 @@ def test_a_message_passes_once_a_minute_whatever_is_filled_in():
 def test_the_driver_logs_under_this_name():
     if find_spec("psycopg_pool") is None:
         missing("postgres", "psycopg with its pool is not installed")
-    assert import_module("psycopg_pool.pool").logger.name == DRIVER
+    assert import_module("psycopg_pool.pool").logger.name == POSTGRES_LOGGER
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
-    log = logging.getLogger(DRIVER)
+    log = logging.getLogger(POSTGRES_LOGGER)
     monkeypatch.setattr(log, "filters", [])
     monkeypatch.setattr(logging.getLogger("codemode.mcp"), "level", logging.NOTSET)
     return log
@@ -59,4 +59,4 @@ def test_what_serves_tells_seldom(serve: Callable[[], int], log: logging.Logger)
     for _ in range(2):
         with pytest.raises(UsageError):
             serve()
-    assert [type(one) for one in log.filters] == [Seldom]
+    assert [type(one) for one in log.filters] == [LogThrottle]

@@ -24,13 +24,13 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def confirmed(mode: str) -> bool:
-    return asyncio.run(TerminalApprovals(mode).confirmed("a page", "Open this page? [y/N] "))
+    return asyncio.run(TerminalApprovals(mode).ask_confirmation("a page", "Open this page? [y/N] "))
 
 
 @pytest.mark.parametrize("mode", ["ask", "all"])
 def test_a_person_confirms_or_declines(mode: str, terminal: int, monkeypatch: pytest.MonkeyPatch):
     for typed, is_yes in ((b"y\n", True), (b"n\n", False), (b"\n", False)):
-        monkeypatch.setattr(run, "_drop_typed_ahead", lambda typed=typed: os.write(terminal, typed))
+        monkeypatch.setattr(run, "_discard_typed_input", lambda typed=typed: os.write(terminal, typed))
         assert confirmed(mode) is is_yes
 
 

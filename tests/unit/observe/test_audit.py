@@ -29,7 +29,7 @@ from codemode import (
 )
 from codemode.errors import CodeModeIllegalAccessError
 from codemode.observe.meta_tools import CatalogQuestion
-from codemode.observe.reporter import Reporter
+from codemode.observe.reporter import InvocationReporter
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
 
@@ -135,18 +135,18 @@ def test_the_catalog_is_told_of():
     assert "echo" not in json.dumps(records)
 
 
-async def _invoked(events: Reporter, source: Any) -> None:
-    events.started("return await callTool('pay', 1)", source=source)
-    call = events.call_started(LedgerEntry(1, "tool", "pay", "1", tool_call_id="outer:tool-1"))
-    events.call_ended(call, Fulfilled("2"), None)
-    await events.ended()
+async def _invoked(events: InvocationReporter, source: Any) -> None:
+    events.report_start("return await callTool('pay', 1)", source=source)
+    call = events.report_call_start(LedgerEntry(1, "tool", "pay", "1", tool_call_id="outer:tool-1"))
+    events.report_call_end(call, Fulfilled("2"), None)
+    await events.report_end()
 
 
 def reported(scenario: Any) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
 
     async def run() -> None:
-        await scenario(Reporter(audit_log(records.append), "invocation", "outer"))
+        await scenario(InvocationReporter(audit_log(records.append), "invocation", "outer"))
 
     within(run())
     return records
@@ -164,14 +164,14 @@ def test_a_refused_call_is_told_of_once(reason: Any):
     error = CodeModeToolError(SECRET)
     error.reason = reason
 
-    async def scenario(events: Reporter) -> None:
-        events.started("x")
-        call = events.call_started(LedgerEntry(1, "tool", "pay", "1", tool_call_id="outer:tool-1"))
+    async def scenario(events: InvocationReporter) -> None:
+        events.report_start("x")
+        call = events.report_call_start(LedgerEntry(1, "tool", "pay", "1", tool_call_id="outer:tool-1"))
         outcome = Rejected(
             "Error", SECRET, "C", json.dumps({"code": "ACCESS_DENIED", "message": "", "toolName": "pay"})
         )
-        events.call_ended(call, outcome, error)
-        await events.ended(error=error)
+        events.report_call_end(call, outcome, error)
+        await events.report_end(error=error)
 
     records = reported(scenario)
     assert names(records) == ["execution_started", "call_started", "call_failed", reason, "execution_failed"]
@@ -187,9 +187,9 @@ def test_what_was_refused_before_it_ran_is_told_of():
     illegal = CodeModeIllegalAccessError(SECRET, details={"violations": violations})
     for error, record in ((denied, {"toolName": "pay"}), (illegal, {"kinds": ["DisallowedLoop"]})):
 
-        async def scenario(events: Reporter, error: CodeModeError = error) -> None:
-            events.started("x")
-            await events.ended(error=error)
+        async def scenario(events: InvocationReporter, error: CodeModeError = error) -> None:
+            events.report_start("x")
+            await events.report_end(error=error)
 
         records = reported(scenario)
         assert len(records) == 3

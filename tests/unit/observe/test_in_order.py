@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 
-from codemode.observe.reporter import InOrder
+from codemode.observe.reporter import SerialListener
 
 
 def test_an_async_function_is_called_with_one_after_the_other():
@@ -18,7 +18,7 @@ def test_an_async_function_is_called_with_one_after_the_other():
         told.append(f"ends {value}")
 
     async def main() -> None:
-        in_order = InOrder(tell)
+        in_order = SerialListener(tell)
         pending = [in_order(number) for number in range(3)]
         await asyncio.gather(*(one for one in pending if one is not None))
 
@@ -30,7 +30,7 @@ def test_no_event_loop_is_kept_once_all_is_told():
     async def tell(_value: int) -> None:
         await asyncio.sleep(0)
 
-    in_order, loops = InOrder(tell), weakref.WeakSet[asyncio.AbstractEventLoop]()
+    in_order, loops = SerialListener(tell), weakref.WeakSet[asyncio.AbstractEventLoop]()
 
     async def main() -> None:
         loops.add(asyncio.get_running_loop())

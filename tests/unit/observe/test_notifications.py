@@ -11,8 +11,8 @@ from suite import each_row
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeToolError, Lifecycle
-from codemode.observe.meta_tools import Notifications
-from codemode.observe.reporter import Reporter
+from codemode.observe.meta_tools import NotificationListener
+from codemode.observe.reporter import InvocationReporter
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 
 CALL = LedgerEntry(1, "tool", "pay", '{"cents":3}', tool_call_id="outer:tool-1")
@@ -24,16 +24,16 @@ def told(scenario: Any, notify: Any = None, **reporter: Any) -> list[dict[str, A
     lifecycle = reporter.pop("lifecycle", Lifecycle())
 
     async def run() -> None:
-        listeners = (Notifications(notify or messages.append),)
-        await scenario(Reporter(lifecycle, "invocation", "outer", listeners, **reporter))
+        listeners = (NotificationListener(notify or messages.append),)
+        await scenario(InvocationReporter(lifecycle, "invocation", "outer", listeners, **reporter))
 
     within(run())
     return messages
 
 
-async def one_call(events: Reporter, outcome: Any = None, error: Any = None, entry: Any = CALL) -> None:
-    events.call_ended(events.call_started(entry), outcome or Fulfilled("1"), error)
-    await events.ended()
+async def one_call(events: InvocationReporter, outcome: Any = None, error: Any = None, entry: Any = CALL) -> None:
+    events.report_call_end(events.report_call_start(entry), outcome or Fulfilled("1"), error)
+    await events.report_end()
 
 
 def test_a_call_is_told_of_twice():
@@ -56,9 +56,9 @@ def test_an_error_is_told_as_the_program_reads_it():
 
 
 def test_a_call_that_the_run_did_not_wait_for_has_failed():
-    async def scenario(events: Reporter) -> None:
-        events.call_started(CALL)
-        await events.ended(error=CodeModeAbortedError("stop"))
+    async def scenario(events: InvocationReporter) -> None:
+        events.report_call_start(CALL)
+        await events.report_end(error=CodeModeAbortedError("stop"))
 
     _, end = told(scenario)
     assert end["error"]["code"] == "CODE_MODE_ABORTED"
@@ -75,33 +75,33 @@ def test_a_call_that_waits_is_begun_once_and_ended_once():
 
 
 def test_nothing_is_told_again():
-    async def scenario(events: Reporter) -> None:
-        events.call_ended(events.call_started(CALL, replayed=True), Fulfilled("1"), None)
-        events.still_waiting(CALL._replace(id=2, outcome=Waiting("i", '{"kind":"approval"}', "{}", 1)))
-        await events.ended()
+    async def scenario(events: InvocationReporter) -> None:
+        events.report_call_end(events.report_call_start(CALL, replayed=True), Fulfilled("1"), None)
+        events.report_still_waiting(CALL._replace(id=2, outcome=Waiting("i", '{"kind":"approval"}', "{}", 1)))
+        await events.report_end()
 
     assert told(scenario) == []
 
 
 def test_other_requests_are_not_told_of():
-    async def scenario(events: Reporter) -> None:
+    async def scenario(events: InvocationReporter) -> None:
         for entry in (
             LedgerEntry(1, "fetch", "fetch", '{"url":"https://example.com","method":"GET"}'),
             LedgerEntry(2, "catalog", "$search", '"x"'),
         ):
-            events.call_ended(events.call_started(entry), Fulfilled("1"), None)
-        events.console_written("log", "x")
-        await events.ended()
+            events.report_call_end(events.report_call_start(entry), Fulfilled("1"), None)
+        events.report_console_line("log", "x")
+        await events.report_end()
 
     assert told(scenario) == []
 
 
 def test_what_the_program_says_is_passed_on():
-    async def scenario(events: Reporter) -> None:
-        events.notice("log", '{"level":"info","message":"half","metadata":{"n":1}}')
-        events.notice("log", '{"level":"warn","message":"done"}')
-        events.notice("notify", '{"event":"progress","payload":[1,null]}')
-        events.notice("notify", '{"event":"end"}')
+    async def scenario(events: InvocationReporter) -> None:
+        events.report_guest_message("log", '{"level":"info","message":"half","metadata":{"n":1}}')
+        events.report_guest_message("log", '{"level":"warn","message":"done"}')
+        events.report_guest_message("notify", '{"event":"progress","payload":[1,null]}')
+        events.report_guest_message("notify", '{"event":"end"}')
 
     assert told(scenario) == [
         {"type": "log", "level": "info", "message": "half", "metadata": {"n": 1}},
@@ -124,12 +124,12 @@ def test_messages_and_their_values_belong_to_whoever_gets_them():
 
 
 def test_hidden_inputs_are_told_as_far_as_they_may_be_seen():
-    async def scenario(events: Reporter) -> None:
-        call = events.call_started(CALL)
-        events.call_shown(call, '{"cents":"*"}')
-        events.call_ended(call, Fulfilled("1"), None)
-        refused = events.call_started(CALL._replace(id=2))
-        events.call_ended(refused, Rejected("E", "no", "C"), CodeModeToolError("no"))
+    async def scenario(events: InvocationReporter) -> None:
+        call = events.report_call_start(CALL)
+        events.report_shown_input(call, '{"cents":"*"}')
+        events.report_call_end(call, Fulfilled("1"), None)
+        refused = events.report_call_start(CALL._replace(id=2))
+        events.report_call_end(refused, Rejected("E", "no", "C"), CodeModeToolError("no"))
 
     messages = told(scenario, hides_inputs=True)
     assert [one.get("input", "-") for one in messages] == [{"cents": "*"}, "-", None, "-"]
@@ -144,10 +144,10 @@ def test_async_messages_arrive_one_after_another():
             await asyncio.sleep(0)
         log.append(f"end {message['event']}")
 
-    async def scenario(events: Reporter) -> None:
+    async def scenario(events: InvocationReporter) -> None:
         for number in range(5):
-            events.notice("notify", json.dumps({"event": str(number)}))
-        await events.ended()
+            events.report_guest_message("notify", json.dumps({"event": str(number)}))
+        await events.report_end()
 
     told(scenario, notify)
     assert log == [f"{what} {number}" for number in range(5) for what in ("begin", "end")]

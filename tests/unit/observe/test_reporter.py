@@ -13,7 +13,7 @@ from waiting import within
 
 from codemode import CodeModeAbortedError, Lifecycle
 from codemode.interrupts.interrupt import InterruptRequested
-from codemode.observe.reporter import _HOOKS, Reporter
+from codemode.observe.reporter import _HOOK_BY_EVENT, InvocationReporter
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from codemode.trace.events import FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from codemode.trace.trace import Trace
@@ -27,15 +27,15 @@ def told(scenario, *, listeners=(), **hooks):
     """Run a scenario over events with these hooks, and return what it returns."""
 
     async def run():
-        return await scenario(Reporter(Lifecycle(**hooks), "invocation", "outer", listeners))
+        return await scenario(InvocationReporter(Lifecycle(**hooks), "invocation", "outer", listeners))
 
     return within(run())
 
 
 async def one_call(events):
-    call = events.call_started(CALL)
-    events.call_ended(call, Fulfilled('{"ok":true}'), None)
-    return await events.ended(result_bytes=4)
+    call = events.report_call_start(CALL)
+    events.report_call_end(call, Fulfilled('{"ok":true}'), None)
+    return await events.report_end(result_bytes=4)
 
 
 def test_a_call_is_told_of_twice_and_stands_in_the_trace():
@@ -54,10 +54,10 @@ def test_a_call_is_told_of_twice_and_stands_in_the_trace():
 
 def test_dictionaries_have_the_ai_sdks_keys_and_are_json():
     async def scenario(events):
-        events.started("return 1")
-        events.call_ended(events.call_started(CALL), Rejected("E", "m", "C"), CodeModeAbortedError("gone"))
-        events.console_written("warn", "careful")
-        return await events.ended(error=CodeModeAbortedError("all gone"))
+        events.report_start("return 1")
+        events.report_call_end(events.report_call_start(CALL), Rejected("E", "m", "C"), CodeModeAbortedError("gone"))
+        events.report_console_line("warn", "careful")
+        return await events.report_end(error=CodeModeAbortedError("all gone"))
 
     plain = told(scenario).to_dict()
     assert json.loads(json.dumps(plain)) == plain
@@ -75,9 +75,9 @@ def test_fetch_events_have_no_bodies():
     heard = []
 
     async def scenario(events):
-        call = events.call_started(FETCH)
-        events.call_ended(call, Fulfilled('{"status":200,"body":"hidden"}'), None)
-        await events.ended()
+        call = events.report_call_start(FETCH)
+        events.report_call_end(call, Fulfilled('{"status":200,"body":"hidden"}'), None)
+        await events.report_end()
 
     told(scenario, on_fetch_request=heard.append, on_fetch_result=heard.append)
     request, result = heard
@@ -92,9 +92,9 @@ def test_a_call_that_the_invocation_did_not_wait_for_ends_as_aborted():
     heard = []
 
     async def scenario(events):
-        call = events.call_started(CALL)
-        trace = await events.ended(error=CodeModeAbortedError("stop"))
-        events.call_ended(call, Fulfilled("1"), None)  # too late: it has been told already
+        call = events.report_call_start(CALL)
+        trace = await events.report_end(error=CodeModeAbortedError("stop"))
+        events.report_call_end(call, Fulfilled("1"), None)  # too late: it has been told already
         return trace
 
     trace = told(scenario, on_nested_tool_result=heard.append)
@@ -107,9 +107,9 @@ def test_what_still_waits_is_told_once():
     waiting = LedgerEntry(1, "tool", "pay", "{}", tool_call_id="t", outcome=Waiting("i", '{"kind":"k"}', "{}", 1))
 
     async def scenario(events):
-        events.still_waiting(waiting)
-        events.still_waiting(waiting)
-        return await events.ended(interrupted_by="interrupt")
+        events.report_still_waiting(waiting)
+        events.report_still_waiting(waiting)
+        return await events.report_end(interrupted_by="interrupt")
 
     (request,) = told(scenario).bridge_requests
     assert (request.status, request.replayed, request.interrupt) == ("interrupted", True, {"kind": "k"})
@@ -182,11 +182,11 @@ def test_async_hooks_begin_in_order_and_hold_up_nothing_but_the_end():
 
     async def scenario(events):
         gate.append(asyncio.Event())
-        call = events.call_started(CALL)
-        events.call_ended(call, Fulfilled("1"), None)
+        call = events.report_call_start(CALL)
+        events.report_call_end(call, Fulfilled("1"), None)
         assert not ended
         asyncio.get_running_loop().call_soon(gate[0].set)
-        await events.ended()
+        await events.report_end()
 
     told(scenario, on_nested_tool_call=hook, on_nested_tool_result=hook, on_trace=hook)
     assert begun == ["NestedToolCallEvent", "NestedToolResultEvent", "Trace"]
@@ -253,7 +253,7 @@ def test_the_time_that_hooks_take_is_counted():
 
 
 def test_each_hook_hears_one_kind_of_event():
-    assert sorted(_HOOKS.values()) == sorted({one.name for one in fields(Lifecycle)} - {"on_hook_error"})
+    assert sorted(_HOOK_BY_EVENT.values()) == sorted({one.name for one in fields(Lifecycle)} - {"on_hook_error"})
 
 
 def test_events_that_nobody_hears_are_not_made(monkeypatch):

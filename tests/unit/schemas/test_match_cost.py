@@ -13,7 +13,13 @@ from suite import each_row, rounds
 from codemode.host import steps
 from codemode.host.steps import TooMuchWork
 from codemode.schemas import match_cost
-from codemode.schemas.match_cost import MOST_NODES, MOST_UNITS, Unread, find, program_of
+from codemode.schemas.match_cost import (
+    MAX_NODES,
+    MAX_UNITS_PER_MATCH,
+    UnreadablePatternError,
+    find_match,
+    parse_pattern,
+)
 from codemode.schemas.patterns import compile_linear
 
 SINGLE = [
@@ -61,44 +67,48 @@ def taken() -> tuple[list[int], Any]:
 
 
 def automaton_of(pattern: str) -> Any:
-    made = match_cost._automaton(pattern, lambda _count: None)
+    made = match_cost._get_automaton(pattern, lambda _count: None)
     assert made is not None
     return made
 
 
 def comes_to_the_end(pattern: str, text: str) -> bool:
     automaton = automaton_of(pattern)
-    places, _ = automaton.closure([0], is_start=True)
-    found = automaton.is_found(places)
+    places, _ = automaton.follow_empty_moves([0], is_start=True)
+    found = automaton.is_matched(places)
     for character in text:
-        state = match_cost._State(tuple(place for place in places if place >= 0), 1)
-        places, _ = automaton.closure(automaton.places_after(state, automaton.fitting(character)), is_start=False)
-        found |= automaton.is_found(places)
+        state = match_cost._MatchState(tuple(place for place in places if place >= 0), 1)
+        places, _ = automaton.follow_empty_moves(
+            automaton.next_places(state, automaton.find_matching_atoms(character)), is_start=False
+        )
+        found |= automaton.is_matched(places)
     return found
 
 
 @settings(deadline=None, max_examples=rounds(150, 2000))
 @given(EXACT, TEXTS)
 def test_the_end_of_a_program_is_come_to_where_the_engine_finds_its_pattern(pattern, text):
-    assert comes_to_the_end(pattern, text) == compile_linear(pattern, is_rusts=True)(text)
+    assert comes_to_the_end(pattern, text) == compile_linear(pattern, is_rust_syntax=True)(text)
 
 
 @settings(deadline=None, max_examples=rounds(150, 2000))
 @given(ANY, st.lists(TEXTS, min_size=1, max_size=3))
 def test_what_is_weighed_is_found_as_what_is_not(pattern, texts):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(match_cost, "_FEW_UNITS", -1)
+        patch.setattr(match_cost, "_MAX_UNITS_WITHOUT_ESTIMATE", -1)
         for text in texts:
             counts, take = taken()
-            assert find(pattern, text, take, is_rusts=True) == compile_linear(pattern, is_rusts=True)(text)
+            assert find_match(pattern, text, take, is_rust_syntax=True) == compile_linear(pattern, is_rust_syntax=True)(
+                text
+            )
             assert sum(counts) > 0
 
 
 @given(st.text("ab|()[]{}?*+^$\\,0123<>:PimsxU-#", max_size=30))
 def test_a_pattern_is_read_or_it_is_said_that_it_cannot_be(pattern):
     try:
-        program = program_of(pattern)
-    except Unread:
+        program = parse_pattern(pattern)
+    except UnreadablePatternError:
         return
     targets = {at + far for at, node in enumerate(program.nodes) if isinstance(node, tuple) for far in node}
     assert targets <= {*range(len(program.nodes) + 1)}
@@ -107,17 +117,17 @@ def test_a_pattern_is_read_or_it_is_said_that_it_cannot_be(pattern):
 
 @each_row("pattern", ["a{40000}", "(?:a{300}){300}", "(?x)a # b", "a" * 40_000, "(?U)a*", "((a{99}){99}){99}"])
 def test_what_is_too_long_or_means_something_else_is_not_read(pattern):
-    with pytest.raises(Unread):
-        program_of(pattern)
+    with pytest.raises(UnreadablePatternError):
+        parse_pattern(pattern)
 
 
 def test_no_program_is_longer_than_may_be():
-    assert len(program_of("(?:ab?){1,7000}").nodes) <= MOST_NODES
-    assert len(program_of("|".join(["ab"] * 8000)).nodes) <= MOST_NODES
+    assert len(parse_pattern("(?:ab?){1,7000}").nodes) <= MAX_NODES
+    assert len(parse_pattern("|".join(["ab"] * 8000)).nodes) <= MAX_NODES
 
 
 def units(pattern: str, text: str) -> int:
-    return automaton_of(pattern).units(text, lambda _count: None)
+    return automaton_of(pattern).estimate_units(text, lambda _count: None)
 
 
 @pytest.mark.parametrize("size", [4, 8, 14])
@@ -126,7 +136,7 @@ def test_units_grow_with_the_places_at_which_a_match_may_be(size, monkeypatch):
     pattern = f"(?:a{{1,{size}}}){{1,{size}}}b"
     assert units(pattern, text) < size * size * len(text)  # there are few states: a place is not gone through each time
     assert units(f"^a{{1,{size}}}b", text) <= 10 * size
-    monkeypatch.setattr(match_cost, "_FEW_STATES", 0)
+    monkeypatch.setattr(match_cost, "_MAX_CACHED_STATES", 0)
     assert units(pattern, text) >= size * size * len(text)
 
 
@@ -142,16 +152,16 @@ def test_units_grow_with_the_places_at_which_a_match_may_be(size, monkeypatch):
 def test_a_match_that_may_take_too_long_is_refused_before_it_is_made(pattern, text, monkeypatch):
     automaton = automaton_of(pattern)
     monkeypatch.setattr(automaton, "match", lambda _text: pytest.fail("it was made"))
-    monkeypatch.setattr(match_cost, "_automaton", lambda *_: automaton)
+    monkeypatch.setattr(match_cost, "_get_automaton", lambda *_: automaton)
     with pytest.raises(TooMuchWork):
-        find(pattern, text, lambda _count: None)
+        find_match(pattern, text, lambda _count: None)
 
 
 def test_a_pattern_that_cannot_be_read_is_weighed_by_its_size():
     pattern = "(?x) [ab]{100} # and then\n c"
-    assert not find(pattern, "ab" * 20, lambda _count: None, is_rusts=True)
+    assert not find_match(pattern, "ab" * 20, lambda _count: None, is_rust_syntax=True)
     with pytest.raises(TooMuchWork):
-        find(pattern, "ab" * (MOST_UNITS // 100), lambda _count: None, is_rusts=True)
+        find_match(pattern, "ab" * (MAX_UNITS_PER_MATCH // 100), lambda _count: None, is_rust_syntax=True)
 
 
 def test_a_look_stops_at_its_next_step():
@@ -163,30 +173,30 @@ def test_a_look_stops_at_its_next_step():
             raise steps.WorkStopped
 
     left = [1 << 40]
-    assert find(pattern, text, stop)
+    assert find_match(pattern, text, stop)
     needed = (1 << 40) - left[0]
-    match_cost._kept.after_fork()  # and nothing is known any more
+    match_cost._automata.after_fork()  # and nothing is known any more
     for share in (0, 3, 7):
         left = [needed * share // 10]
         with pytest.raises(steps.WorkStopped):
-            find(pattern, text, stop)
+            find_match(pattern, text, stop)
 
 
 def test_what_is_kept_of_patterns_is_bounded():
     for number in range(40):
         pattern = f"^(?:[a-z]{{0,90}}{number},){{1,9}}$"
         for width in range(1, 90, 7):
-            find(pattern, ("b" * width + f"{number},") * 40, lambda _count: None)
-    assert len(match_cost._kept) <= 64
-    assert match_cost._kept._size <= 64 << 20
-    assert all(one._memo.size <= 150_000 for one, _ in match_cost._kept._entries.values())
+            find_match(pattern, ("b" * width + f"{number},") * 40, lambda _count: None)
+    assert len(match_cost._automata) <= 64
+    assert match_cost._automata._size <= 64 << 20
+    assert all(one._memo.size <= 150_000 for one, _ in match_cost._automata._entries.values())
 
 
 @each_row("pattern", ["$", r"\b$", "(?:)$", "(?:a|$)", r"^a|\z"])
 def test_what_fits_at_the_end_of_a_text_alone_is_looked_for_all_the_way(pattern):
     assert units(pattern, "\xe9" * 50_000) > 10_000
     with pytest.raises(TooMuchWork):
-        find(pattern, "\xe9" * 3_000_000, lambda _count: None)
+        find_match(pattern, "\xe9" * 3_000_000, lambda _count: None)
 
 
 @pytest.mark.parametrize("pattern", ["^a", r"\Aa$", "^$", "(?:^a|^b)$"])

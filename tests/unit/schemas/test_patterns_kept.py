@@ -10,7 +10,7 @@ from suite import each_row
 
 from codemode.data.sized_cache import SizedCache
 from codemode.schemas import patterns
-from codemode.schemas.patterns import MOST_COMPILED_BYTES, compiled_bytes
+from codemode.schemas.patterns import MAX_COMPILED_BYTES, estimate_compiled_bytes
 
 MEASURED = 59 << 10  # what the engine takes for one set of Unicode characters
 
@@ -38,17 +38,17 @@ MEASURED = 59 << 10  # what the engine takes for one set of Unicode characters
     ],
 )
 def test_what_is_repeated_counts_each_time_however_it_is_written(pattern: str):
-    assert 40 * MEASURED <= compiled_bytes(pattern) <= MOST_COMPILED_BYTES
+    assert 40 * MEASURED <= estimate_compiled_bytes(pattern) <= MAX_COMPILED_BYTES
 
 
 @each_row("pattern", ["", "\\", "[", "(", ")", "{", "{3}", "a{", "\\x", "[^", "x{0}", "[a{40}]"])
 def test_what_is_small_or_nothing_at_all_counts_little(pattern: str):
-    assert compiled_bytes(pattern) <= 16 << 10
+    assert estimate_compiled_bytes(pattern) <= 16 << 10
 
 
 def test_no_more_stays_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch):
     room = 4 << 20
-    monkeypatch.setattr(patterns, "_kept", SizedCache[Any, Any](room, most_entries=256))
+    monkeypatch.setattr(patterns, "_compiled_patterns", SizedCache[Any, Any](room, most_entries=256))
 
     def alive() -> int:
         gc.collect()
@@ -63,8 +63,8 @@ def test_no_more_stays_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_text_of_a_huge_pattern_does_not_stay_either():
-    known_sizes: Any = vars(patterns)["_known_size"]
+    known_sizes: Any = vars(patterns)["_cached_automaton_size"]
     known = known_sizes.cache_info().currsize
     for number in range(3):
-        assert patterns.automaton_size(f"{number}" * 100_000) >= 100_000
+        assert patterns.estimate_automaton_size(f"{number}" * 100_000) >= 100_000
     assert known_sizes.cache_info().currsize == known

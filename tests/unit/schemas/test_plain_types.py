@@ -18,7 +18,7 @@ from suite import each_row, rounds
 
 from codemode.host import steps
 from codemode.schemas.compiled import CompiledSchema, SchemaMismatch
-from codemode.schemas.plain_types import MAX_VALUES, PlainSchema, plain_type
+from codemode.schemas.plain_types import MAX_VALUES, PlainSchema, find_plain_type
 from codemode.schemas.python_types import TypeSchema
 from codemode.tools.parameters import describe_function, plain_parameters
 from codemode.tools.parameters_schema import ParametersSchema
@@ -68,7 +68,7 @@ def said(work: Callable[[], Any]) -> tuple[str, Any]:
 @each_row("annotation", TYPES)
 @each_row("mode", ["input", "output"])
 def test_a_plain_type_is_what_pydantic_makes_of_it(annotation: Any, mode: Literal["input", "output"]):
-    plain, other = plain_type(annotation), TypeSchema(annotation, mode)
+    plain, other = find_plain_type(annotation), TypeSchema(annotation, mode)
     assert plain is not None
     ours = PlainSchema(plain, lambda: TypeSchema(annotation, mode))
     assert json.dumps(ours.json_schema) == json.dumps(other.json_schema)
@@ -100,14 +100,14 @@ def _larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 @settings(max_examples=rounds(300, 5000), deadline=None)
 @given(st.recursive(st.sampled_from([int, str, float, bool, None, Any, list, dict, bytes]), _larger, max_leaves=4))
 def test_a_type_of_any_build_is_left_to_pydantic_or_described_as_by_it(annotation: Any):
-    plain = plain_type(annotation)
+    plain = find_plain_type(annotation)
     if plain is not None:
         assert json.dumps(plain.json_schema) == json.dumps(TypeSchema(annotation, "input").json_schema)
 
 
 @each_row("annotation", LEFT_TO_PYDANTIC)
 def test_other_types_are_left_to_pydantic(annotation: Any):
-    assert plain_type(annotation) is None
+    assert find_plain_type(annotation) is None
 
 
 def test_values_that_are_exactly_of_the_type_ask_nobody():
@@ -116,13 +116,13 @@ def test_values_that_are_exactly_of_the_type_ask_nobody():
 
     cases: list[Any] = [(int, 1), (str | None, None), (list[float], [1.5]), (dict[str, Any], {"a": [1, {}]})]
     for annotation, value in cases:
-        plain = plain_type(annotation)
+        plain = find_plain_type(annotation)
         assert plain is not None
         assert PlainSchema(plain, refuse).validate_input(value).value == value
 
 
 def test_a_copy_is_given_so_that_what_was_shown_runs():
-    plain = plain_type(dict[str, Any])
+    plain = find_plain_type(dict[str, Any])
     assert plain is not None
     given = {"a": [1]}
     made = PlainSchema(plain, lambda: TypeSchema(dict[str, Any], "input")).validate_input(given)
@@ -195,7 +195,7 @@ def test_parameters_whose_default_is_not_plain_are_left_to_pydantic():
 
 
 def test_pydantic_is_imported_off_the_event_loop():
-    plain = plain_type(int)
+    plain = find_plain_type(int)
     assert plain is not None
     schema = PlainSchema(plain, lambda: TypeSchema(int, "input"))
     assert steps.run_metered(lambda: schema.validate_input(1)).value == 1

@@ -12,7 +12,7 @@ from suite import each_row, rounds
 
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatch
-from codemode.schemas.json_schemas import DictSchema, readable_schema
+from codemode.schemas.json_schemas import DictSchema, repair_schema
 from codemode.tools.prepared import prepared
 
 
@@ -62,7 +62,7 @@ def properties(**rules: Any) -> dict[str, Any]:
     ],
 )
 def test_what_can_be_used_is_returned_as_it_is(schema: Any):
-    assert readable_schema(schema) == (schema, None)
+    assert repair_schema(schema) == (schema, None)
 
 
 OLDER = {
@@ -94,7 +94,7 @@ OLDER = {
 
 @each_row("schema, right, wrong", OLDER.values())
 def test_an_older_draft_that_does_not_say_so_is_read_as_the_draft_it_fits(schema: Any, right: Any, wrong: Any):
-    found, warning = readable_schema(schema)
+    found, warning = repair_schema(schema)
     assert warning is None
     assert takes(found, right)
     assert not takes(found, wrong)
@@ -105,11 +105,11 @@ def test_a_draft_that_is_named_and_does_not_fit_is_not_believed():
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **properties(a={"items": [{"type": "string"}]}),
     }
-    found, warning = readable_schema(schema)
+    found, warning = repair_schema(schema)
     assert warning is not None
     assert "draft" in warning
     assert not takes(found, {"a": [1]})
-    found, warning = readable_schema({"$schema": 3, **properties(a={"type": "string"})})
+    found, warning = repair_schema({"$schema": 3, **properties(a={"type": "string"})})
     assert warning is not None
     assert not takes(found, {"a": 1})
 
@@ -130,7 +130,7 @@ BROKEN = {
 
 @each_row("schema", BROKEN.values())
 def test_of_what_is_broken_anything_is_taken_and_a_warning_says_so(schema: Any):
-    found, warning = readable_schema(schema)
+    found, warning = repair_schema(schema)
     assert found == {}
     assert warning is not None
     assert warning.endswith(": the tool takes anything")
@@ -155,7 +155,7 @@ TO_ITSELF = {
 @each_row("schema", TO_ITSELF.values())
 def test_a_schema_that_comes_back_to_itself_takes_what_the_rest_of_it_takes(schema: Any):
     """No validator ever ends with one: no call of its tool could be right."""
-    found, warning = readable_schema(schema)
+    found, warning = repair_schema(schema)
     assert warning is not None
     assert takes(found, {"a": {"b": 1}})
 
@@ -163,7 +163,7 @@ def test_a_schema_that_comes_back_to_itself_takes_what_the_rest_of_it_takes(sche
 @pytest.mark.parametrize("keyword", ["anyOf", "allOf", "oneOf"])
 def test_recursion_through_a_property_is_no_circle(keyword: str):
     tree = properties(next={keyword: [{"$ref": "#"}]}, name={"type": "string"})
-    assert readable_schema(tree) == (tree, None)
+    assert repair_schema(tree) == (tree, None)
     assert takes(tree, {"next": {"next": {"name": "x"}}})
     assert not takes(tree, {"next": {"next": {"name": 1}}})
 
@@ -171,7 +171,7 @@ def test_recursion_through_a_property_is_no_circle(keyword: str):
 def test_a_reference_that_leads_nowhere_costs_what_it_stands_for_alone():
     schema = properties(a={"$ref": "https://example.com/a.json"}, b={"type": "string"}, c={"const": {"$ref": "#/nope"}})
     before = copy.deepcopy(schema)
-    found, warning = readable_schema(schema)
+    found, warning = repair_schema(schema)
     assert schema == before
     assert warning is not None
     assert "https://example.com/a.json" in warning
@@ -183,7 +183,7 @@ def test_a_reference_that_leads_nowhere_costs_what_it_stands_for_alone():
 @pytest.mark.parametrize("keyword", ["not", "if"])
 def test_a_rule_that_would_take_less_for_a_lost_reference_is_left_out_with_it(keyword: str):
     schema = {**properties(b={"type": "string"}), keyword: {"$ref": "#/nope"}, "else": False}
-    found, warning = readable_schema(schema)
+    found, warning = repair_schema(schema)
     assert warning is not None
     assert "#/nope" in warning
     assert takes(found, {"a": 1})
@@ -191,7 +191,7 @@ def test_a_rule_that_would_take_less_for_a_lost_reference_is_left_out_with_it(ke
 
 
 def test_a_pattern_that_cannot_be_run_costs_the_pattern_alone():
-    found, warning = readable_schema(properties(a={"type": "string", "pattern": "(?=a)b"}, b={"type": "integer"}))
+    found, warning = repair_schema(properties(a={"type": "string", "pattern": "(?=a)b"}, b={"type": "integer"}))
     assert warning is not None
     assert "pattern" in warning
     assert takes(found, {"a": "anything"})
@@ -255,7 +255,7 @@ JUNK = st.recursive(
 def test_whatever_it_is_a_tool_comes_of_it(schema: Any):
     if isinstance(schema, str):
         return  # the name of a type
-    found, warning = readable_schema(schema)
+    found, warning = repair_schema(schema)
     assert warning is None or warning
     if isinstance(found, dict):
         tool = prepared(Tool("t", execute=None, input_schema=found, output_schema=found))

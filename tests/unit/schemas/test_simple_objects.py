@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from codemode.schemas.json_schema.check import Document
+from codemode.schemas.json_schema.check import SchemaDocument
 
 VALUES = [None, True, 1, 1.5, 2.0, "x", [], {}, [1], {"a": 1}]
 TYPES = ["object", "array", "string", "boolean", "integer", "number", "null", ["string", "null"]]
@@ -20,9 +20,9 @@ def test_the_check_of_simple_objects_agrees_with_that_of_each_keyword():
         required = rows.sample("abc", rows.randint(0, 2))
         schema = {"type": "object", "properties": properties, "required": required, **rows.choice(DRAFTS)}
         value = {name: rows.choice(VALUES) for name in rows.sample("abc", rows.randint(0, 3))}
-        document = Document(schema, "")
+        document = SchemaDocument(schema, "")
         expected = list(document.check(value).failures(document.root, value, None))
         found = document.failures(value, 8)
-        assert [one.problem() for one in found] == [one.problem() for one in expected], (schema, value)
-        simple += not found and document._simple is not None
+        assert [one.to_problem() for one in found] == [one.to_problem() for one in expected], (schema, value)
+        simple += not found and document._simple_object is not None
     assert simple > 50

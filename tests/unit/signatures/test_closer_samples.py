@@ -7,7 +7,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from suite import each_row
 
-from codemode.signatures.examples import sample_value, samples
+from codemode.signatures.examples import create_sample_value, iterate_samples
 
 TEXT = {"type": "string"}
 KIND = {"properties": {"kind": {"const": "a"}}}
@@ -22,7 +22,7 @@ def an(**properties: Any) -> dict[str, Any]:
 
 def first_that_fits(schema: Any) -> Any:
     is_valid = Draft202012Validator(schema).is_valid
-    return next((one for one in samples(schema) if is_valid(one)), None)
+    return next((one for one in iterate_samples(schema) if is_valid(one)), None)
 
 
 @each_row(
@@ -78,7 +78,7 @@ def test_a_sample_is_found_for_what_is_simple(schema: Any, expected: Any):
     ],
 )
 def test_none_is_found_for_what_is_not(schema: Any):
-    assert len(list(samples(schema))) <= 4
+    assert len(list(iterate_samples(schema))) <= 4
     if schema is not False and "$ref" not in str(schema):
         assert first_that_fits(schema) is None
 
@@ -86,20 +86,20 @@ def test_none_is_found_for_what_is_not(schema: Any):
 def test_what_nests_without_end_has_small_samples_alone():
     names = [f"p{at}" for at in range(20)]
     wide = {"type": "object", "properties": {name: {"$ref": "#"} for name in names}, "required": names}
-    assert len(list(samples(wide))) == 1
+    assert len(list(iterate_samples(wide))) == 1
     for deep in ({"allOf": [wide] * 20, "anyOf": [wide] * 20}, {"allOf": [{"$ref": "#"}] * 20}, an(a={"$ref": "#"})):
-        assert len(list(samples({"type": "object", **deep}))) <= 2
+        assert len(list(iterate_samples({"type": "object", **deep}))) <= 2
 
 
 def test_samples_differ_and_the_first_is_that_of_codemode():
     schema = {"properties": A_OR_B, "required": ["kind"], **X_OR_Y}
-    offered = list(samples(schema))
-    assert offered[0] == sample_value(schema) == {"kind": "a"}
+    offered = list(iterate_samples(schema))
+    assert offered[0] == create_sample_value(schema) == {"kind": "a"}
     assert all(offered.count(one) == 1 for one in offered)
 
 
 def test_a_text_that_has_to_match_a_pattern_is_left_out():
     digits = {"type": "string", "pattern": "^[0-9]{3}$"}
-    assert sample_value(an(a=digits, b=TEXT)) == {"b": "text"}
-    assert sample_value(digits) is None
-    assert sample_value(an(a={**digits, "default": "112"})) == {"a": "112"}
+    assert create_sample_value(an(a=digits, b=TEXT)) == {"b": "text"}
+    assert create_sample_value(digits) is None
+    assert create_sample_value(an(a={**digits, "default": "112"})) == {"a": "112"}

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from plain_tool import PlainTool
 from suite import each_row
 
-from codemode.signatures.examples import call_example, sample_input, sample_value
+from codemode.signatures.examples import create_call_example, create_sample_input, create_sample_value
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 RESULT = {"type": "object", "properties": {"hits": {"type": "array"}, "count": {"type": "integer"}}}
@@ -56,7 +56,7 @@ RESULT = {"type": "object", "properties": {"hits": {"type": "array"}, "count": {
     ],
 )
 def test_sample_value(schema: Any, expected: Any) -> None:
-    assert sample_value(schema) == expected
+    assert create_sample_value(schema) == expected
 
 
 def test_optional_keys_are_left_out_and_nested_ones_filled_in() -> None:
@@ -68,14 +68,14 @@ def test_optional_keys_are_left_out_and_nested_ones_filled_in() -> None:
         },
         "required": ["a"],
     }
-    assert sample_value(schema) == {"a": {"b": 1}}
+    assert create_sample_value(schema) == {"a": {"b": 1}}
 
 
 @pytest.mark.parametrize("least", [None, 0, 3, 9])
 def test_samples_fit_their_schema(least: int | None) -> None:
     limits = {"minimum": least, "maximum": 12} if least is not None else {}
     schema = {"type": "object", "properties": {"n": {"type": "integer", **limits}, "q": QUERY}, "required": ["n", "q"]}
-    assert Draft202012Validator(schema).is_valid(sample_value(schema))
+    assert Draft202012Validator(schema).is_valid(create_sample_value(schema))
 
 
 @given(
@@ -97,24 +97,28 @@ def test_a_number_is_within_what_its_schema_allows(
     }
     is_valid = Draft202012Validator(schema).is_valid
     if any(is_valid(low + at / 2) for at in range(2 * size + 1)):
-        assert is_valid(sample_value(schema))
+        assert is_valid(create_sample_value(schema))
 
 
 @pytest.mark.parametrize("items", [{"type": "string"}, {"type": "integer", "minimum": 5}, {"enum": ["a", "b", "c"]}])
 def test_items_that_must_differ_do(items: dict[str, Any]) -> None:
     schema = {"type": "array", "items": items, "minItems": 3, "uniqueItems": True}
-    assert Draft202012Validator(schema).is_valid(sample_value(schema))
+    assert Draft202012Validator(schema).is_valid(create_sample_value(schema))
 
 
 def test_samples_fit_the_schemas_of_real_tools() -> None:
     servers = json.loads((Path(__file__).parents[2] / "data" / "mcp_tools_sample.json").read_text())["servers"]
     schemas = [tool["inputSchema"] for tools in servers.values() for tool in tools]
     assert len(schemas) > 100
-    assert [schema for schema in schemas if not Draft202012Validator(schema).is_valid(sample_value(schema))] == []
+    assert [
+        schema for schema in schemas if not Draft202012Validator(schema).is_valid(create_sample_value(schema))
+    ] == []
 
 
 def test_the_first_example_is_the_sample() -> None:
-    assert sample_input(PlainTool("t", "", QUERY, None, ({"query": "one"}, {"query": "two"}))) == {"query": "one"}
+    assert create_sample_input(PlainTool("t", "", QUERY, None, ({"query": "one"}, {"query": "two"}))) == {
+        "query": "one"
+    }
 
 
 READ_ONLY = {"readOnlyHint": True}
@@ -126,22 +130,22 @@ BY_ID = {"type": "object", "properties": {"id": {"type": "string"}, "note": {"ty
 def test_one_call_depends_on_another() -> None:
     find = PlainTool("find", "", QUERY, ORDERS, annotations=READ_ONLY)
     price = PlainTool("get-price", "", BY_ID, {"type": "integer"}, annotations=READ_ONLY)
-    assert call_example([price, find]) == (
+    assert create_call_example([price, find]) == (
         'const found = await tools.find({ query: "text" });\n'
         'return await Promise.all(found.map((item) => tools["get-price"]({ id: item.id })));'
     )
     one = PlainTool("last", "", None, ORDERS["$defs"]["Order"], annotations=READ_ONLY)
-    assert call_example([price, one]).endswith('return await tools["get-price"]({ id: found.id });')
+    assert create_call_example([price, one]).endswith('return await tools["get-price"]({ id: found.id });')
 
 
 def test_a_read_only_tool_alone_is_called() -> None:
     tools = [PlainTool("delete", "", QUERY), PlainTool("do-it", "", QUERY, annotations=READ_ONLY)]
-    assert call_example(tools) == 'return await tools["do-it"]({ query: "text" });'
+    assert create_call_example(tools) == 'return await tools["do-it"]({ query: "text" });'
 
 
 @pytest.mark.parametrize("annotations", [{}, {"readOnlyHint": False}, {"destructiveHint": False}])
 def test_a_tool_that_is_not_read_only_is_never_called(annotations: dict[str, bool]) -> None:
-    example = call_example([PlainTool("refund", "", QUERY, annotations=annotations)])
+    example = create_call_example([PlainTool("refund", "", QUERY, annotations=annotations)])
     assert "refund" not in example
     assert "tools.firstTool" in example
 
@@ -153,13 +157,15 @@ def test_an_example_costs_at_most_sixty_tokens() -> None:
             PlainTool(t["name"], "", t["inputSchema"], t.get("outputSchema"), annotations=t.get("annotations") or {})
             for t in tools
         ]
-        assert len(call_example(known)) <= 240
+        assert len(create_call_example(known)) <= 240
 
 
 def test_a_prototype_key_stays_a_key() -> None:
     tool = PlainTool("t", "", None, None, ({"__proto__": {"a-b": [1, None]}},), READ_ONLY)
-    assert '{ ["__proto__"]: { "a-b": [1, null] } }' in call_example([tool])
+    assert '{ ["__proto__"]: { "a-b": [1, null] } }' in create_call_example([tool])
 
 
 def test_large_inputs_are_not_shown() -> None:
-    assert "see its declaration" in call_example([PlainTool("t", "", None, None, ({"a": "x" * 1000},), READ_ONLY)])
+    assert "see its declaration" in create_call_example(
+        [PlainTool("t", "", None, None, ({"a": "x" * 1000},), READ_ONLY)]
+    )

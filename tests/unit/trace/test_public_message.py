@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.trace.public_message import MAX_PUBLIC_CHARACTERS, public_message
+from codemode.trace.public_message import MAX_PUBLIC_CHARACTERS, to_public_message
 
 INSTEAD = "the tool failed"
 
@@ -54,7 +54,7 @@ INSTEAD = "the tool failed"
     ],
 )
 def test_only_what_is_said_is_left(text, shown):
-    assert public_message(text, INSTEAD) == shown
+    assert to_public_message(text, INSTEAD) == shown
 
 
 @each_row(
@@ -78,7 +78,7 @@ def test_only_what_is_said_is_left(text, shown):
     ],
 )
 def test_stacks_are_left_out(text, shown):
-    assert public_message(text, INSTEAD) == shown
+    assert to_public_message(text, INSTEAD) == shown
 
 
 NO_PATHS = [
@@ -99,7 +99,7 @@ NO_PATHS = [
 
 def test_what_is_no_path_of_this_host_is_left():
     for text in NO_PATHS:
-        assert public_message(text, INSTEAD) == text, text
+        assert to_public_message(text, INSTEAD) == text, text
 
 
 names = st.text("abcxyz_", min_size=2, max_size=8)
@@ -128,13 +128,13 @@ around = st.sampled_from(["{}", "'{}'", '"{}"', "({})", "[{}]", "path={}", "a: {
 
 @given(forms, ways, around)
 def test_no_part_of_a_path_is_left(form, way, written):
-    shown = public_message("it says " + written.format(form(["QQ" + part for part in way])) + " today", INSTEAD)
+    shown = to_public_message("it says " + written.format(form(["QQ" + part for part in way])) + " today", INSTEAD)
     assert "QQ" not in shown
     assert shown.startswith("it says")
 
 
 @given(st.text() | st.text("/\\.:~ \"'a1\n(", max_size=400))
 def test_it_is_one_short_line_whatever_the_text(text):
-    shown = public_message(text, INSTEAD)
+    shown = to_public_message(text, INSTEAD)
     assert 0 < len(shown) <= MAX_PUBLIC_CHARACTERS
     assert shown.isprintable()

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.trace.unseen import all_seen
-from codemode.trace.visible_text import aligned, counted, one_line, program_lines, visible
+from codemode.trace.unseen import is_visible
+from codemode.trace.visible_text import align_columns, format_count, one_line, program_lines, visible
 
 
 @given(st.text())
@@ -15,7 +15,7 @@ def test_visible_text_is_printable_and_printable_text_is_left_alone(text):
     shown = visible(text)
     assert shown.isprintable()
     assert visible(shown) == shown
-    assert shown == text or not all_seen(text)
+    assert shown == text or not is_visible(text)
 
 
 @each_row(
@@ -48,12 +48,12 @@ def test_one_line_is_no_longer_than_asked(text, maximum):
 
 
 def test_rows_are_aligned_without_spaces_at_the_end():
-    assert aligned([("a", "bb", "c"), ("aaa", "b", "")]) == ["a    bb  c", "aaa  b"]
-    assert aligned([]) == []
+    assert align_columns([("a", "bb", "c"), ("aaa", "b", "")]) == ["a    bb  c", "aaa  b"]
+    assert align_columns([]) == []
 
 
 def test_counts():
-    assert [counted(n, "call") for n in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
+    assert [format_count(n, "call") for n in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
 
 
 def test_the_lines_of_a_program_are_those_that_its_engine_counts():

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from codemode import CodeModeError, set_continuation_signing_key
 from codemode.cli import TOOLS_HELP
-from codemode.cli.databases import require_database, tell_seldom
-from codemode.cli.exits import DONE, UsageError
+from codemode.cli.databases import require_database, throttle_driver_log
+from codemode.cli.exits import SUCCEEDED, UsageError
 from codemode.continuations.keys import read_environment_keys
 from codemode.stores import open_store
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         from . import serve
     except ModuleNotFoundError as error:
         raise UsageError(f"`codemode console` cannot start: {error}; install codemode-console again") from error
-    tell_seldom()
+    throttle_driver_log()
     if keys := _signing_keys():
         set_continuation_signing_key([*keys])  # also without tools: what programs have done is read with it
     store = _open_store(options.database)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError(f"{options.host}:{options.port} cannot be had: {error.strerror or error}") from error
     except CodeModeError as error:
         raise UsageError(f"{options.database.partition(':')[0]} database: {error.message}") from error
-    return DONE
+    return SUCCEEDED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,12 +108,12 @@ def _signing_keys() -> tuple[bytes, ...] | None:
 
 def _load_resume_function(path: str, app: str | None, store: InterruptStore) -> Any:
     """Return what lets programs go on; a file that sets the key itself needs none in the environment."""
-    from codemode.cli.describe import tool_over  # imports what runs programs
+    from codemode.cli.describe import create_tool_for_file  # imports what runs programs
 
     continuation: dict[str, object] = {"guard": store.guard}
     if keys := _signing_keys():
         continuation["keys"] = keys
-    code_mode = tool_over(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
+    code_mode = create_tool_for_file(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
     return code_mode.resume if app is None else {app: code_mode.resume}
 
 

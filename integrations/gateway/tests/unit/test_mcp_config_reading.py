@@ -11,7 +11,7 @@ import pytest
 from codemode_gateway import ConfigError, GatewayConfig, ServerConfig, load_config
 from suite import each_row
 
-from codemode.trace.unseen import all_seen
+from codemode.trace.unseen import is_visible
 
 Reading = Callable[..., GatewayConfig]
 
@@ -291,7 +291,7 @@ def test_a_server_that_is_no_object(entry: Any):
 def test_a_name_that_cannot_be_shown(name: str):
     told = problems({"mcpServers": {name: {"command": "x"}}})[0]
     assert "a name of a server has 1 to 128 characters" in told
-    assert all_seen(told)
+    assert is_visible(told)
     assert len(told) < 400
 
 

@@ -15,18 +15,18 @@ from ...cached_property import cached_property
 from ...data.narrowing import is_array, is_mapping, is_object
 from ...host import steps
 from ...host.steps import TooMuchWork
-from .checking import Failure, Path, Rules
-from .dialects import dialect_of
-from .keywords import matches
+from .checking import Path, Rules, ValidationFailure
+from .dialects import select_dialect
+from .keywords import matches_pattern
 
-FREE_STEPS = 100_000
+FREE_STEPS_PER_CHECK = 100_000
 STEPS_PER_VALUE = 20
 _STEPS_TO_EXPLAIN = 5000
-_EXPLAINED_AT_ONCE = 8
+_MAX_FAILURES_PER_ALTERNATIVE = 8
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_MAX_REMEMBERED = 1 << 16
+_MAX_REMEMBERED_RESULTS = 1 << 16
 # All instances of these classes themselves are of the type, in every draft.
-_CLASSES: dict[str, tuple[type, ...]] = {
+_CLASSES_BY_TYPE: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
     "string": (str,),
@@ -37,7 +37,7 @@ _CLASSES: dict[str, tuple[type, ...]] = {
 }
 
 
-class UnknownReference(Exception):  # noqa: N818 - never leaves this package
+class UnknownReferenceError(Exception):
     """A reference leads out of the schema."""
 
     def __init__(self, reference: str) -> None:
@@ -45,7 +45,7 @@ class UnknownReference(Exception):  # noqa: N818 - never leaves this package
         self.reference = reference
 
 
-class Document:
+class SchemaDocument:
     """A whole JSON Schema, made ready by the first check. Safe to use from several threads.
 
     Every keyword of it has the shape that it must have. Nothing is imported that only references need, where it has
@@ -56,15 +56,15 @@ class Document:
         self._schema = schema
         # Where such a reference leads depends on the way to it, so that what it leads to cannot be kept.
         self._is_dynamic = any(mark in text for mark in ('"$dynamicRef"', '"$recursiveRef"', '"$ref": "http'))
-        self._is_resolved = any(f'"{keyword}"' in text for keyword in _REFERENCES)
-        if self._is_resolved:
+        self._has_references = any(f'"{keyword}"' in text for keyword in _REFERENCES)
+        if self._has_references:
             _ = self.root  # an identifier in it may be none, and what resolves is imported where schemas are compiled
 
     @cached_property
     def root(self) -> Rules:
         """Its rules. Raises what `referencing` raises for an identifier that is none."""
-        dialect = dialect_of(self._schema, None)
-        return Rules(self._schema, self._resolver(dialect.specification) if self._is_resolved else None, dialect)
+        dialect = select_dialect(self._schema, None)
+        return Rules(self._schema, self._resolver(dialect.specification) if self._has_references else None, dialect)
 
     def _resolver(self, specification: Any) -> Any:
         from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
@@ -73,11 +73,11 @@ class Document:
         return registry.resolver_with_root(specification.create_resource(self._schema))
 
     @cached_property
-    def _known(self) -> dict[Any, Rules]:
+    def _rules_by_id(self) -> dict[Any, Rules]:
         return {id(self._schema): self.root}
 
     @cached_property
-    def _simple(self) -> tuple[frozenset[str], dict[str, tuple[type, ...]]] | None:
+    def _simple_object(self) -> tuple[frozenset[str], dict[str, tuple[type, ...]]] | None:
         """Required names, and classes by property, where the root is of objects and asks for nothing more."""
         rules = {name: rule for name, rule, _ in self.root.rules or ()}
         if rules.get("type") != "object" or not rules.keys() <= {"type", "properties", "required"}:
@@ -85,19 +85,19 @@ class Document:
         classes: dict[str, tuple[type, ...]] = {}
         for name, schema in rules.get("properties", {}).items():
             steps.take()
-            inner = self.root.dialect.rules_of(schema)
-            if inner is None:
+            inner_rules = self.root.dialect.rules_of(schema)
+            if inner_rules is None:
                 return None
-            for keyword, rule, _ in inner:
+            for keyword, rule, _ in inner_rules:
                 if keyword != "type" or not isinstance(rule, str):
                     return None
-                classes[name] = _CLASSES[rule]
+                classes[name] = _CLASSES_BY_TYPE[rule]
         return frozenset(rules.get("required", ())), classes
 
-    def failures(self, value: Any, most: int) -> list[Failure]:
-        """Return what a value breaks, at most so many. Raises `TooMuchWork`, `UnknownReference`, `RecursionError`."""
-        if self._simple is not None and type(value) is dict:
-            required, classes = self._simple
+    def failures(self, value: Any, max_count: int) -> list[ValidationFailure]:
+        """Return at most ``max_count`` failures. Raises `TooMuchWork`, `UnknownReferenceError`, `RecursionError`."""
+        if self._simple_object is not None and type(value) is dict:
+            required, classes = self._simple_object
             steps.take(1 + (len(classes) >> 3))
             members = cast("dict[str, Any]", value)
             if required <= members.keys():
@@ -106,51 +106,51 @@ class Document:
                         break
                 else:
                     return []
-        return list(islice(self.check(value).failures(self.root, value, None), most))
+        return list(islice(self.check(value).failures(self.root, value, None), max_count))
 
-    def check(self, value: Any) -> Check:
+    def check(self, value: Any) -> ValueCheck:
         """Return a check of a value, in whose parts something may be asked too."""
-        return Check(value, {} if self._is_dynamic else self._known, is_dynamic=self._is_dynamic)
+        return ValueCheck(value, {} if self._is_dynamic else self._rules_by_id, is_dynamic=self._is_dynamic)
 
 
-class Check:
+class ValueCheck:
     """One check of one value."""
 
-    def __init__(self, value: Any, known: dict[Any, Rules], *, is_dynamic: bool) -> None:
+    def __init__(self, value: Any, rules_by_key: dict[Any, Rules], *, is_dynamic: bool) -> None:
         self._value = value
-        self._known = known
+        self._rules_by_key = rules_by_key
         self._is_dynamic = is_dynamic
-        self._left = FREE_STEPS
+        self._steps_left = FREE_STEPS_PER_CHECK
         self._is_extended = False
-        self._found: dict[tuple[int, int], bool] = {}
-        self._explaining = _STEPS_TO_EXPLAIN
+        self._results: dict[tuple[int, int], bool] = {}
+        self._explanation_steps_left = _STEPS_TO_EXPLAIN
         self._is_quiet = False
 
     def take(self, count: int = 1) -> None:
         """Account for so many steps. Raises `TooMuchWork` when they are out of proportion to the value."""
-        self._left -= count
-        if self._left < 0 and not self._is_extended:
+        self._steps_left -= count
+        if self._steps_left < 0 and not self._is_extended:
             self._is_extended = True
-            self._left += STEPS_PER_VALUE * _count_values(self._value)
-        if self._left < 0:
+            self._steps_left += STEPS_PER_VALUE * _count_values(self._value)
+        if self._steps_left < 0:
             raise TooMuchWork
         steps.take(count)
 
-    def failures(self, node: Rules, value: Any, path: Path) -> Iterator[Failure]:
+    def failures(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of these rules."""
         if value is None and node.is_nullable:
             return
         if node.rules is None:
-            yield Failure.of_no_value(value, path)
+            yield ValidationFailure.for_false_schema(value, path)
             return
         self.take(1 + len(node.rules))
         for name, rule, apply in node.rules:
             for failure in apply(self, node, rule, value, path):
-                if failure.is_anonymous:
+                if failure.lacks_rule_name:
                     failure.rule_name, failure.rule = name, rule
                 yield failure
 
-    def inside(self, node: Rules, schema: Any, value: Any, path: Path) -> Iterator[Failure]:
+    def iterate_inside(self, node: Rules, schema: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of a schema that stands inside these rules."""
         return self.failures(self.rules_of(schema, node), value, path)
 
@@ -158,93 +158,97 @@ class Check:
         """Tell whether a value fits a schema that stands inside these rules."""
         inner = self.rules_of(schema, node)
         key = (id(inner), id(value))
-        known = self._found.get(key)
-        if known is not None:
+        remembered = self._results.get(key)
+        if remembered is not None:
             self.take()
-            return known
-        before, self._is_quiet = self._is_quiet, True
+            return remembered
+        was_quiet, self._is_quiet = self._is_quiet, True
         try:
             fits = next(self.failures(inner, value, None), None) is None
         finally:
-            self._is_quiet = before
-        self._remember(key, value, fits=fits)
+            self._is_quiet = was_quiet
+        self._remember_result(key, value, fits=fits)
         return fits
 
-    def referred(self, node: Rules, value: Any, path: Path) -> Iterator[Failure]:
+    def check_reference(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of rules that a reference led to."""
         key = (id(node), id(value))
-        known = self._found.get(key)
-        if known is not None and (known or self._is_quiet):
+        remembered = self._results.get(key)
+        if remembered is not None and (remembered or self._is_quiet):
             self.take()
-            if not known:
-                yield Failure(value, path)
+            if not remembered:
+                yield ValidationFailure(value, path)
             return
-        broken = False
+        is_broken = False
         for failure in self.failures(node, value, path):
-            if not broken:
-                broken = True
-                self._remember(key, value, fits=False)
+            if not is_broken:
+                is_broken = True
+                self._remember_result(key, value, fits=False)
             yield failure
-        if not broken:
-            self._remember(key, value, fits=True)
+        if not is_broken:
+            self._remember_result(key, value, fits=True)
 
-    def explain(self, node: Rules, schemas: list[Any], value: Any, path: Path) -> list[tuple[Any, list[Failure]]]:
+    def explain(
+        self, node: Rules, schemas: list[Any], value: Any, path: Path
+    ) -> list[tuple[Any, list[ValidationFailure]]]:
         """Return what a value breaks of each alternative, where it fits none, as long as that is cheap to say."""
-        found: list[tuple[Any, list[Failure]]] = []
+        explained: list[tuple[Any, list[ValidationFailure]]] = []
         for schema in schemas:
-            if self._is_quiet or self._explaining < 0:
+            if self._is_quiet or self._explanation_steps_left < 0:
                 return []
-            before = self._left
-            found.append((schema, list(islice(self.inside(node, schema, value, path), _EXPLAINED_AT_ONCE))))
-            self._explaining -= max(before - self._left, 1)
-        return found
+            steps_before = self._steps_left
+            explained.append(
+                (schema, list(islice(self.iterate_inside(node, schema, value, path), _MAX_FAILURES_PER_ALTERNATIVE)))
+            )
+            self._explanation_steps_left -= max(steps_before - self._steps_left, 1)
+        return explained
 
     def matches(self, pattern: str, text: str) -> bool:
         """Tell whether a text holds what a pattern describes."""
-        return matches(self, pattern, text)
+        return matches_pattern(self, pattern, text)
 
     def rules_of(self, schema: Any, node: Rules) -> Rules:
         """Return the rules of a schema that stands inside others."""
         key: Any = (id(schema), id(node)) if self._is_dynamic else id(schema)
-        found = self._known.get(key)
-        if found is None:
-            dialect = dialect_of(schema, node.dialect)
+        rules = self._rules_by_key.get(key)
+        if rules is None:
+            dialect = select_dialect(schema, node.dialect)
             resolver = node.resolver
             if resolver is not None and is_mapping(schema):
                 resolver = resolver.in_subresource(dialect.specification.create_resource(cast("Any", schema)))
-            found = self._known[key] = Rules(schema, resolver, dialect)
-        return found
+            rules = self._rules_by_key[key] = Rules(schema, resolver, dialect)
+        return rules
 
     def resolve(self, node: Rules, reference: str, *, recursive: bool = False) -> Rules:
-        """Return where a reference leads. Raises `UnknownReference`."""
+        """Return where a reference leads. Raises `UnknownReferenceError`."""
         from referencing.exceptions import Unresolvable
         from referencing.jsonschema import lookup_recursive_ref
 
         key: Any = ("ref", reference, id(node), recursive)
-        if (found := self._known.get(key)) is not None:
-            return found
+        if (rules := self._rules_by_key.get(key)) is not None:
+            return rules
         self.take(10)
         try:
             resolved = lookup_recursive_ref(node.resolver) if recursive else node.resolver.lookup(reference)
         except Unresolvable as error:
-            raise UnknownReference(str(error.ref)) from None
+            raise UnknownReferenceError(str(error.ref)) from None
         contents: Any = resolved.contents
         if not isinstance(contents, bool | Mapping):
-            raise UnknownReference(reference)
-        same = id(cast("Any", contents))
-        found = None if self._is_dynamic else self._known.get(same)
-        if found is None:
-            found = Rules(contents, resolved.resolver, dialect_of(contents, node.dialect))
+            raise UnknownReferenceError(reference)
+        contents_id = id(cast("Any", contents))
+        rules = None if self._is_dynamic else self._rules_by_key.get(contents_id)
+        if rules is None:
+            rules = Rules(contents, resolved.resolver, select_dialect(contents, node.dialect))
             if not self._is_dynamic:
-                self._known[same] = found
-        self._known[key] = found
-        return found
+                self._rules_by_key[contents_id] = rules
+        self._rules_by_key[key] = rules
+        return rules
 
-    def _remember(self, key: tuple[int, int], value: Any, *, fits: bool) -> None:
+    def _remember_result(self, key: tuple[int, int], value: Any, *, fits: bool) -> None:
         if isinstance(value, dict | list):  # of scalars equal ones may be one object, and checking them costs nothing
-            if len(self._found) >= _MAX_REMEMBERED:
-                self._found.clear()
-            self._found[key] = fits
+            if len(self._results) >= _MAX_REMEMBERED_RESULTS:
+                self._results.clear()
+            self._results[key] = fits
 
 
 def _count_values(value: Any) -> int:

@@ -8,55 +8,55 @@ from itertools import islice
 from typing import Any, Protocol, TypeAlias, cast
 
 from ...data.narrowing import is_array, is_mapping, is_object
-from ..compiled import Problem, clip, json_type, path_text
+from ..compiled import Problem, clip, format_path, json_type_name
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
-_NOT_SAID = ""
+_UNNAMED_RULE = ""
 _MAX_NAMES = 8
 _MAX_CHOICES = 64
-_MAX_SHOWN = 200  # values of a rule, and characters of a text, as many as are shown of the whole
+_MAX_SHOWN_VALUES = 200  # values of a rule, and characters of a text, as many as are shown of the whole
 
 
-class Failure:
+class ValidationFailure:
     """One rule that a value breaks. ``rule_name`` None: the schema takes nothing."""
 
-    __slots__ = ("names", "place", "rule", "rule_name", "value")
+    __slots__ = ("location", "names", "rule", "rule_name", "value")
 
     def __init__(self, value: Any, path: Path, *, names: list[str] | None = None) -> None:
         self.value = value
-        self.place = path
+        self.location = path
         self.names = names
-        self.rule_name: str | None = _NOT_SAID
+        self.rule_name: str | None = _UNNAMED_RULE
         self.rule: Any = None
 
     @classmethod
-    def of_no_value(cls, value: Any, path: Path) -> Failure:
+    def for_false_schema(cls, value: Any, path: Path) -> ValidationFailure:
         """Return the failure of a schema that takes nothing."""
-        return cls.of_rule(None, None, value, path)
+        return cls.for_rule(None, None, value, path)
 
     @classmethod
-    def of_rule(cls, rule_name: str | None, rule: Any, value: Any, path: Path) -> Failure:
+    def for_rule(cls, rule_name: str | None, rule: Any, value: Any, path: Path) -> ValidationFailure:
         """Return a failure whose rule is known where it is made."""
         failure = cls(value, path)
         failure.rule_name, failure.rule = rule_name, rule
         return failure
 
     @property
-    def is_anonymous(self) -> bool:
+    def lacks_rule_name(self) -> bool:
         """True as long as nobody has said which rule it is."""
-        return self.rule_name == _NOT_SAID
+        return self.rule_name == _UNNAMED_RULE
 
     @property
     def path(self) -> list[str | int]:
         """Where the value stands."""
-        return parts_of(self.place)
+        return path_to_list(self.location)
 
-    def problem(self) -> Problem:
+    def to_problem(self) -> Problem:
         """Word it."""
-        return {"path": path_text(self.path), "message": _expectation(self)}
+        return {"path": format_path(self.path), "message": _describe_expectation(self)}
 
-    def located(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    def iterate_located(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield its places, whole, with the wording of each: of what is missing, the place where it belongs."""
         rule: Any = self.rule
         if self.rule_name == "required" and isinstance(rule, list):
@@ -64,10 +64,10 @@ class Failure:
             for name in islice(missing, _MAX_NAMES):
                 yield (*self.path, name), "is required"
         else:
-            yield (*self.path,), _expectation(self)
+            yield (*self.path,), _describe_expectation(self)
 
 
-def parts_of(path: Path) -> list[str | int]:
+def path_to_list(path: Path) -> list[str | int]:
     """Return a place as a list of steps."""
     parts: list[str | int] = []
     while path is not None:
@@ -76,49 +76,52 @@ def parts_of(path: Path) -> list[str | int]:
     return parts[::-1]
 
 
-def _expectation(failure: Failure) -> str:
+def _describe_expectation(failure: ValidationFailure) -> str:
     name, rule, value = failure.rule_name, failure.rule, failure.value
     if name is None:
         return "is not allowed"
     if name == "type":
         types: list[Any] = [rule] if isinstance(rule, str) else rule
-        named = [*islice(dict.fromkeys(one for one in types if isinstance(one, str)), _MAX_NAMES)]
+        type_names = [*islice(dict.fromkeys(one for one in types if isinstance(one, str)), _MAX_NAMES)]
         # The choices of a union that also takes types.
-        named += [f"one of {_listed(one)}" for one in types if is_array(one)]
-        return clip(f"expected {' or '.join(named)}, got {json_type(value)}")
+        type_names += [f"one of {_list_choices(one)}" for one in types if is_array(one)]
+        return clip(f"expected {' or '.join(type_names)}, got {json_type_name(value)}")
     if name == "required" and isinstance(rule, list):
         missing = (item for item in cast("list[Any]", rule) if item not in value)
-        return clip(f"missing required {', '.join(map(shown_rule, islice(missing, _MAX_NAMES)))}")
+        return clip(f"missing required {', '.join(map(format_rule, islice(missing, _MAX_NAMES)))}")
     if failure.names is not None:
         return clip(f"does not take {', '.join(map(repr, failure.names[:_MAX_NAMES]))}")
     if name == "enum":
-        return clip(f"must be one of {_listed(rule)}")
-    return clip(f"must satisfy {name}: {shown_rule(rule)}")
+        return clip(f"must be one of {_list_choices(rule)}")
+    return clip(f"must satisfy {name}: {format_rule(rule)}")
 
 
-def _listed(choices: list[Any]) -> str:
-    return ", ".join(map(shown_rule, islice(choices, _MAX_CHOICES)))
+def _list_choices(choices: list[Any]) -> str:
+    return ", ".join(map(format_rule, islice(choices, _MAX_CHOICES)))
 
 
-def shown_rule(rule: Any) -> str:
+def format_rule(rule: Any) -> str:
     """Return a rule as JSON, of a large one its beginning."""
-    return "".join(islice(json.JSONEncoder().iterencode(_beginning(rule, iter(range(_MAX_SHOWN)))), 256))
+    return "".join(islice(json.JSONEncoder().iterencode(_truncate_rule(rule, iter(range(_MAX_SHOWN_VALUES)))), 256))
 
 
-def _beginning(rule: Any, left: Iterator[int]) -> Any:
+def _truncate_rule(rule: Any, values_left: Iterator[int]) -> Any:
     """Return as much of a rule as may be shown: so many values, and so much of each text."""
-    if next(left, None) is None:
+    if next(values_left, None) is None:
         return None
     if isinstance(rule, str):
-        return rule[:_MAX_SHOWN]
+        return rule[:_MAX_SHOWN_VALUES]
     if is_array(rule):
-        return [_beginning(one, left) for one in islice(rule, _MAX_SHOWN)]
+        return [_truncate_rule(item, values_left) for item in islice(rule, _MAX_SHOWN_VALUES)]
     if is_object(rule):
-        return {key[:_MAX_SHOWN]: _beginning(one, left) for key, one in islice(rule.items(), _MAX_SHOWN)}
+        return {
+            key[:_MAX_SHOWN_VALUES]: _truncate_rule(item, values_left)
+            for key, item in islice(rule.items(), _MAX_SHOWN_VALUES)
+        }
     return rule
 
 
-class Draft(Protocol):
+class JsonSchemaDraft(Protocol):
     """One draft of JSON Schema."""
 
     contains_evaluates: bool
@@ -132,11 +135,11 @@ class Draft(Protocol):
         """Tell whether the draft has a keyword."""
         ...
 
-    def rules_of(self, schema: Any) -> tuple[tuple[str, Any, Keyword], ...] | None:
+    def rules_of(self, schema: Any) -> tuple[tuple[str, Any, KeywordFunction], ...] | None:
         """Return the keywords of a schema that ask something of a value; None when it takes none."""
         ...
 
-    def is_of(self, value: Any, types: Any) -> bool:
+    def is_of_type(self, value: Any, types: Any) -> bool:
         """Tell whether a value is of one of these types."""
         ...
 
@@ -146,7 +149,7 @@ class Rules:
 
     __slots__ = ("dialect", "is_nullable", "resolver", "rules", "schema")
 
-    def __init__(self, schema: Any, resolver: Any, dialect: Draft) -> None:
+    def __init__(self, schema: Any, resolver: Any, dialect: JsonSchemaDraft) -> None:
         self.schema = schema
         self.resolver = resolver
         self.dialect = dialect
@@ -155,18 +158,18 @@ class Rules:
         self.is_nullable = is_mapping(schema) and schema.get("nullable") is True
 
 
-class Checking(Protocol):
+class CheckProtocol(Protocol):
     """One check of one value, as a keyword sees it."""
 
     def take(self, count: int = 1) -> None:
         """Account for so many steps. Raises `TooMuchWork` when they are out of proportion to the value."""
         ...
 
-    def failures(self, node: Rules, value: Any, path: Path) -> Iterator[Failure]:
+    def failures(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of these rules."""
         ...
 
-    def inside(self, node: Rules, schema: Any, value: Any, path: Path) -> Iterator[Failure]:
+    def iterate_inside(self, node: Rules, schema: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of a schema that stands inside these rules."""
         ...
 
@@ -174,11 +177,13 @@ class Checking(Protocol):
         """Tell whether a value fits a schema that stands inside these rules."""
         ...
 
-    def referred(self, node: Rules, value: Any, path: Path) -> Iterator[Failure]:
+    def check_reference(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of rules that a reference led to."""
         ...
 
-    def explain(self, node: Rules, schemas: list[Any], value: Any, path: Path) -> list[tuple[Any, list[Failure]]]:
+    def explain(
+        self, node: Rules, schemas: list[Any], value: Any, path: Path
+    ) -> list[tuple[Any, list[ValidationFailure]]]:
         """Return what a value breaks of each alternative, where it fits none, as long as that is cheap to say."""
         ...
 
@@ -195,4 +200,4 @@ class Checking(Protocol):
         ...
 
 
-Keyword: TypeAlias = Callable[[Checking, Rules, Any, Any, Path], Iterator[Failure]]
+KeywordFunction: TypeAlias = Callable[[CheckProtocol, Rules, Any, Any, Path], Iterator[ValidationFailure]]

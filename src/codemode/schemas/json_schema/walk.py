@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from ...data.narrowing import is_array, is_mapping, is_sequence
 
-Place: TypeAlias = "tuple[Place, str | int] | None"
+SchemaPath: TypeAlias = "tuple[SchemaPath, str | int] | None"
 """The way to a part of a schema, its last step last."""
 
 DATA_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
@@ -16,7 +16,7 @@ DATA_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
 SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 """Their values hold schemas under names of the author's."""
 
-RESTRICTIVE: Mapping[str, tuple[str, ...]] = {
+RESTRICTIVE_KEYWORDS: Mapping[str, tuple[str, ...]] = {
     "not": (),
     "if": ("then", "else"),
     "contains": ("minContains", "maxContains"),
@@ -24,56 +24,58 @@ RESTRICTIVE: Mapping[str, tuple[str, ...]] = {
 """Rules that a value may break because a schema in them takes it, and what has no meaning without them."""
 
 
-def subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+def iterate_subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and every schema in it, also in keywords that nobody knows: a reference may lead there."""
-    return (item for _, item in placed_subschemas(schema))
+    return (item for _, item in iterate_placed_subschemas(schema))
 
 
-def placed_subschemas(schema: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+def iterate_placed_subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Mapping[str, Any]]]:
     """Yield the same with their places."""
     seen: set[int] = set()
-    pending: list[tuple[Place, Any]] = [(None, schema)]
+    pending: list[tuple[SchemaPath, Any]] = [(None, schema)]
     while pending:
-        place, item = pending.pop()
+        path, item = pending.pop()
         if id(item) in seen or not (is_sequence(item) or is_mapping(item)):
             continue
         seen.add(id(item))
         if not is_mapping(item):
-            pending.extend(((place, at), inner) for at, inner in enumerate(item))
+            pending.extend(((path, at), inner) for at, inner in enumerate(item))
             continue
-        yield place, item
+        yield path, item
         for keyword, rule in item.items():
-            inside = (place, keyword)
+            inside = (path, keyword)
             if keyword in SCHEMA_MAPS and is_mapping(rule):
                 pending.extend(((inside, name), inner) for name, inner in rule.items())
             elif keyword not in DATA_KEYWORDS:
                 pending.append((inside, rule))
 
 
-def relaxed_copy(schema: Any, strip: Callable[[dict[str, Any]], None], loses: Callable[[Any], bool]) -> Any:
+def relaxed_copy(schema: Any, strip: Callable[[dict[str, Any]], None], loses_rule: Callable[[Any], bool]) -> Any:
     """Copy a schema, each schema in it after ``strip``. What it took before it takes still.
 
-    A rule that would take less because it ``loses`` something is left out: `not`, the condition of an `if`, what says
-    that there may be no further properties.
+    A rule that would accept less because of a removed part (``loses_rule``) is left out: `not`, the condition of an
+    `if`, the ban on further properties.
     """
     if is_array(schema):
-        return [relaxed_copy(item, strip, loses) for item in schema]
+        return [relaxed_copy(item, strip, loses_rule) for item in schema]
     if not is_mapping(schema):
         return schema
     rules = dict(schema)
     strip(rules)
     for keyword in ("unevaluatedProperties", "unevaluatedItems"):
         rules.pop(keyword, None)
-    for keyword, dependents in RESTRICTIVE.items():
-        if keyword in rules and any(loses(inside) for inside in subschemas(rules[keyword])):
+    for keyword, dependents in RESTRICTIVE_KEYWORDS.items():
+        if keyword in rules and any(loses_rule(inside) for inside in iterate_subschemas(rules[keyword])):
             for name in (keyword, *dependents):
                 rules.pop(name, None)
-    return {keyword: _copied(keyword, rule, strip, loses) for keyword, rule in rules.items()}
+    return {keyword: _copy_rule(keyword, rule, strip, loses_rule) for keyword, rule in rules.items()}
 
 
-def _copied(keyword: str, rule: Any, strip: Callable[[dict[str, Any]], None], loses: Callable[[Any], bool]) -> Any:
+def _copy_rule(
+    keyword: str, rule: Any, strip: Callable[[dict[str, Any]], None], loses_rule: Callable[[Any], bool]
+) -> Any:
     if keyword in DATA_KEYWORDS:
         return rule
     if keyword in SCHEMA_MAPS and is_mapping(rule):
-        return {name: relaxed_copy(inner, strip, loses) for name, inner in rule.items()}
-    return relaxed_copy(rule, strip, loses)
+        return {name: relaxed_copy(inner, strip, loses_rule) for name, inner in rule.items()}
+    return relaxed_copy(rule, strip, loses_rule)

@@ -15,7 +15,7 @@ from ...execution.optional_parts import require_optional_parts
 from ...execution.starting import attach_library, load_execution, prepared, resume_answered, with_library
 from ...execution.sync_forms import SyncForms
 from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
-from ...signatures.declarations import first_sentence, summary_of
+from ...signatures.declarations import first_sentence, summarize_tool
 from ...stores.durability import StoreLike, with_store
 from ...trace.failures import log_tool_failure
 from ...workers.pool import WorkerPool, check_pool
@@ -242,7 +242,7 @@ def _find_admitted_positions(registered: list[RegisteredTool], request: SearchRe
 
 
 def _build_match(tool: RegisteredTool, score: float, matched: list[str] | None) -> dict[str, Any]:
-    match: dict[str, Any] = {"name": tool.info.name, "description": first_sentence(summary_of(tool.tool))}
+    match: dict[str, Any] = {"name": tool.info.name, "description": first_sentence(summarize_tool(tool.tool))}
     if tool.info.app_id is not None:
         match["appId"] = tool.info.app_id
     if tool.info.source is not None:
@@ -258,9 +258,9 @@ def create_run_listeners(options: CodeCallOptions) -> tuple[Callable[[Any], Any]
     """Return the listeners of one run: a notifier of ``options.notify`` if it is set."""
     if options.notify is None:
         return ()
-    from ...observe.meta_tools import Notifications
+    from ...observe.meta_tools import NotificationListener
 
-    return (Notifications(options.notify),)
+    return (NotificationListener(options.notify),)
 
 
 def create_catalog_question(
@@ -283,11 +283,11 @@ async def report_wrong_input(
     ``script`` is None for a direct call. ``options.notify`` gets no event, because it reports calls.
     """
     from ...execution.optional_parts import telemetry_listeners
-    from ...observe.meta_tools import tell_unbegun
+    from ...observe.meta_tools import report_failed_start
 
     called = profile.direct_tool if script is None else profile.outer_tool
     listeners = telemetry_listeners(options.settings, lambda _name: None, called, profile.host_errors)
-    await tell_unbegun(options.settings, listeners, script, tool_call_id, error)
+    await report_failed_start(options.settings, listeners, script, tool_call_id, error)
 
 
 _VM_LIMITS = ("timeout_ms", "max_bridge_requests", "max_source_bytes")

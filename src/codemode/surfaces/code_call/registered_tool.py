@@ -14,8 +14,8 @@ from ...errors import CodeModeError, CodeModeSerializationError
 from ...options.checked_fields import checked, strings, text_or_none
 from ...options.part import OptionPart
 from ...schemas.compiled import JsonSchema
-from ...signatures.examples import samples
-from ...signatures.literals import MAX_LITERAL_DEPTH, MAX_LITERAL_ITEMS, literal, string_literal
+from ...signatures.examples import iterate_samples
+from ...signatures.literals import MAX_LITERAL_DEPTH, MAX_LITERAL_ITEMS, to_literal, to_string_literal
 from ...tools.prepared import PreparedTool, prepared
 from ...tools.tool import Tool
 
@@ -159,12 +159,12 @@ def _iter_example_candidates(
     for example in authored:
         yield example.description, [example.input]
     schema = mapping_or_empty(tool.input_json_schema)
-    yield title, samples(schema) if schema else [{}]
+    yield title, iterate_samples(schema) if schema else [{}]
     suffix = _OPTIONAL_FIELD_SUFFIXES.get(title.split(" ", 1)[0])
     optional = _pick_optional_fields(schema)
     if suffix is not None and optional:
         wider_schema = {**schema, "required": [*list_or_empty(schema.get("required")), *optional]}
-        yield f"{title} {suffix}", samples(wider_schema)
+        yield f"{title} {suffix}", iterate_samples(wider_schema)
 
 
 def _pick_optional_fields(schema: Mapping[Any, Any]) -> list[str]:
@@ -176,7 +176,7 @@ def _pick_optional_fields(schema: Mapping[Any, Any]) -> list[str]:
 def _write_call(tool: PreparedTool, value: Any) -> str | None:
     if not _is_exact_literal(value, 0) or not _is_valid_input(tool, value):
         return None
-    code = f"return await callTool({string_literal(tool.name)}, {literal(value)})"
+    code = f"return await callTool({to_string_literal(tool.name)}, {to_literal(value)})"
     return code if len(code) <= _MAX_CODE_CHARACTERS else None
 
 

@@ -14,7 +14,7 @@ from ...data.json_values import NOT_GIVEN, WrittenObject, decode_json, encode_js
 from ...data.narrowing import is_mapping, is_object, is_sequence
 from ...errors import CodeModeSerializationError, CodeModeToolError
 from ...options.checked_fields import mapping_or_none
-from ...schemas.compiled import Problem, json_type, path_text
+from ...schemas.compiled import Problem, format_path, json_type_name
 from ...source.program_input import fill_program_field
 from .index import CodeCallCatalog
 
@@ -75,7 +75,7 @@ class InputReader:
             return ()
         for index, value in enumerate(values):
             if not isinstance(value, str):
-                self.add_problem(key, f"must be an array of strings, and [{index}] is {json_type(value)}")
+                self.add_problem(key, f"must be an array of strings, and [{index}] is {json_type_name(value)}")
                 return None
         return tuple(dict.fromkeys(values))
 
@@ -89,7 +89,7 @@ class InputReader:
 
     def add_problem(self, key: str, message: str) -> None:
         """Record that a field is invalid."""
-        self._problems.append({"path": path_text((*self._path, key) if key else self._path), "message": message})
+        self._problems.append({"path": format_path((*self._path, key) if key else self._path), "message": message})
 
     def require(self, key: str, *aliases: str) -> None:
         """Record a missing field if neither it nor an alias is present."""
@@ -110,7 +110,7 @@ class InputReader:
 
     def _mapping(self, value: Any, known: tuple[str, ...]) -> Mapping[str, Any]:
         if not is_mapping(value):
-            self.add_problem("", f"must be an object, got {json_type(value)}")
+            self.add_problem("", f"must be an object, got {json_type_name(value)}")
             return {}
         unknown = (key for key in value if key not in known)
         for key in islice(unknown, _MAX_REPORTED_PROBLEMS):
@@ -122,7 +122,7 @@ class InputReader:
         if value is None:
             return None
         if not fits(value):
-            self.add_problem(key, f"must be {what}, got {json_type(value)}")
+            self.add_problem(key, f"must be {what}, got {json_type_name(value)}")
             return None
         return value
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from ...data.rich_values import is_rich
 from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...options.parts import ExecutionPolicy, Listing
-from ...signatures.declarations import declare_tools, first_sentence, opening, summary_of
+from ...signatures.declarations import declare_tools, first_sentence, print_opening, summarize_tool
 from ...signatures.described_tool import DescribedTool, may_ask
-from ...signatures.examples import call_example
-from ...signatures.literals import comment_line, fenced
+from ...signatures.examples import create_call_example
+from ...signatures.literals import fence_typescript, to_comment_line
 
 _OPENING = """\
 Runs a JavaScript program that calls tools, combines what they return, and returns one JSON value.
@@ -51,7 +51,7 @@ declare const tools: {
 };"""
 _SEARCH_SECTION = f"""\
 No tool is declared here. Find those that fit, and read their declarations before the first call:
-{fenced(_LOOKUP_DECLARATION)}
+{fence_typescript(_LOOKUP_DECLARATION)}
 
 Example of a first program:
 ```ts
@@ -97,9 +97,10 @@ def describe_tools(
 
 def _describe_in_full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
     # Skip reading hundreds of schemas if names and comments alone exceed the limit.
-    if sum(len(opening(tool)) for tool in tools) > max_characters:
+    if sum(len(print_opening(tool)) for tool in tools) > max_characters:
         return None
-    full = f"{rules}\n\n{fenced(declare_tools(tools))}\n\nExample:\n{fenced(call_example(tools))}"
+    declarations, example = fence_typescript(declare_tools(tools)), fence_typescript(create_call_example(tools))
+    full = f"{rules}\n\n{declarations}\n\nExample:\n{example}"
     return full if len(full) <= max_characters else None
 
 
@@ -111,11 +112,10 @@ def _format_rules(fetch_line: str | None, extra_rules: Sequence[str], tool_rules
 
 
 def _list_names(tools: Sequence[DescribedTool], reason: str, max_characters: int) -> str:
-    head = (
-        f"There are {len(tools)} tools{reason}. Look one up before its first call:\n{fenced(_LOOKUP_DECLARATION)}\n\n"
-    )
+    lookup = fence_typescript(_LOOKUP_DECLARATION)
+    head = f"There are {len(tools)} tools{reason}. Look one up before its first call:\n{lookup}\n\n"
     max_list_characters = max_characters - len(head)
-    lines = [f"- {comment_line(tool.name, 200)}: {first_sentence(summary_of(tool))}" for tool in tools]
+    lines = [f"- {to_comment_line(tool.name, 200)}: {first_sentence(summarize_tool(tool))}" for tool in tools]
     for variant in (lines, [line.split(":", 1)[0] for line in lines]):
         text = "\n".join(["Tools:", *variant])
         if len(text) <= max_list_characters:
@@ -129,7 +129,7 @@ def _list_some_names(names: Sequence[str], remaining: int) -> str:
         remaining -= len(name) + 2
         if remaining < 100:
             break
-        names_shown.append(comment_line(name, 200))
+        names_shown.append(to_comment_line(name, 200))
     if not names_shown:
         return "Find tools with `tools.$search`."
     return f"Some of them: {', '.join(names_shown)}. Find the others with `tools.$search`."

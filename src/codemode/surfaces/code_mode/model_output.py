@@ -17,7 +17,7 @@ from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...options.parts import ModelOutput
 from ...records import record
 from ...trace.failures import log_tool_failure
-from ...trace.late_values import held
+from ...trace.late_values import get_stored_value
 
 if TYPE_CHECKING:
     from ...trace.events import FetchResultEvent, NestedToolResultEvent
@@ -281,8 +281,8 @@ def _may_be_interned(value: Any) -> bool:
 
 
 def _strip_call_values(result: NestedToolResultEvent, *, keeps_output: bool) -> NestedToolResultEvent:
-    output = held(result, "output") if keeps_output else None
-    remaining = {"output": output, "output_bytes": held(result, "output_bytes")}
+    output = get_stored_value(result, "output") if keeps_output else None
+    remaining = {"output": output, "output_bytes": get_stored_value(result, "output_bytes")}
     return dataclasses.replace(result, input=None, interrupt=None, shown_input=None, **remaining)
 
 
@@ -298,7 +298,7 @@ def _estimate_trace_bytes(trace: Trace) -> int:
 
 
 def _has_output(request: NestedToolResultEvent | FetchResultEvent) -> bool:
-    return request.kind == "tool" and held(request, "output") is not None
+    return request.kind == "tool" and get_stored_value(request, "output") is not None
 
 
 def _is_equal_of_same_type(left: Any, right: Any) -> bool:

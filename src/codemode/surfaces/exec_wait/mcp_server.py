@@ -21,9 +21,9 @@ from ...errors import CodeModeToolError
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import check_alone
 from ...schemas.patterns import foreign_patterns
-from ...signatures.declarations import call_types, first_sentence, summary_of, tool_doc
-from ...signatures.described_tool import Renamed, renamed
-from ...signatures.typescript import indented, jsdoc
+from ...signatures.declarations import create_call_types, create_tool_doc, first_sentence, summarize_tool
+from ...signatures.described_tool import RenamedTool, rename_tool
+from ...signatures.typescript import indent, jsdoc
 from ...tools.server_lists import LISTED_AGAIN, LISTED_DIFFERENTLY, MAX_NOTES, LeftOut, entry_label, log_left_out
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
@@ -493,17 +493,19 @@ def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
 
 def declare_mcp_server(server: McpServer, tools: Sequence[ServerTool]) -> str:
     """Return TypeScript for a server with these tools; tools beyond the size limit are only named."""
-    fitting_tools, other_tools = _split_by_size([renamed(tool.tool, tool.names[0]) for tool in tools])
-    calls, aliases = call_types(fitting_tools)
-    members = [f"{jsdoc(tool_doc(tool))}{tool.name}{call};" for tool, call in zip(fitting_tools, calls, strict=True)]
+    fitting_tools, other_tools = _split_by_size([rename_tool(tool.tool, tool.names[0]) for tool in tools])
+    calls, aliases = create_call_types(fitting_tools)
+    members = [
+        f"{jsdoc(create_tool_doc(tool))}{tool.name}{call};" for tool, call in zip(fitting_tools, calls, strict=True)
+    ]
     members += [f"// {tool.name}: see $api({tool.name!r})" for tool in other_tools]
     members += [_RESOURCES] if server.has_resources else []
     members += [_PROMPTS] if server.has_prompts else []
-    body = "".join(f"{indented(indented(member))}\n" for member in [*members, _API])
+    body = "".join(f"{indent(indent(member))}\n" for member in [*members, _API])
     return "\n\n".join([*aliases, f"declare const MCP: {{\n  {server.name}: {{\n{body}  }};\n}};"])
 
 
-def _split_by_size(tools: list[Renamed]) -> tuple[list[Renamed], list[Renamed]]:
+def _split_by_size(tools: list[RenamedTool]) -> tuple[list[RenamedTool], list[RenamedTool]]:
     remaining = MAX_FILE_CHARACTERS
     for index, tool in enumerate(tools):
         schemas = (tool.input_json_schema, tool.output_json_schema)
@@ -519,7 +521,7 @@ def _write_index(servers: Sequence[McpServer]) -> str:
     lines: list[str] = []
     for server in servers:
         lines.append(f"// {_declaration_path(server)}: MCP.{server.name}, {len(server.tools)} tools")
-        lines += [f"//   {tool.names[0]}: {first_sentence(summary_of(tool.tool))}" for tool in server.tools]
+        lines += [f"//   {tool.names[0]}: {first_sentence(summarize_tool(tool.tool))}" for tool in server.tools]
     members = "".join(f"  {server.name}: any; // {_declaration_path(server)}\n" for server in servers)
     return "\n".join([*lines, f"declare const MCP: {{\n{members}}};"])
 

@@ -144,10 +144,10 @@ def create_counts(telemetry: Telemetry, visible: tuple[str, ...]) -> UsageCounts
     """Return the counters, with metrics if telemetry is enabled. Raises `InvalidConfigError`."""
     if not telemetry.is_enabled:
         return UsageCounts(visible)
-    from ...observe.telemetry import surface_counts
+    from ...observe.telemetry import create_surface_counter
 
     try:
-        return UsageCounts(visible, surface_counts(telemetry))
+        return UsageCounts(visible, create_surface_counter(telemetry))
     except ValueError as error:
         raise InvalidConfigError(f"settings.{error}") from error
 

@@ -29,8 +29,8 @@ from ...execution.outcome_texts import (
 from ...execution.program_state import keep_call_results, told_of_large
 from ...source.program_input import looks_like_shell
 from ...stores.errors import StoreUnavailableError
-from ...trace.failures import log_failure, message_of
-from ...trace.public_message import first_line
+from ...trace.failures import log_failure, read_message
+from ...trace.public_message import to_public_first_line
 from .catalog import PairContext, ServerUnavailableError
 from .program_run import ProgramRun, build_telemetry
 from .results import build_completed_result, build_failed_result, format_output
@@ -104,7 +104,7 @@ class ResultFactory:
             text = f"{text}\nmemoryLimitBytes is {self._options.memory_limit_bytes}"
         if self._options.host_error_detail != "message" or error.code not in HIDDEN_CODES or cause is None:
             return text
-        return f"{first_line(message_of(cause), 'the call failed')}\n{text}"
+        return f"{to_public_first_line(read_message(cause), 'the call failed')}\n{text}"
 
     def build_failure(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ...data.narrowing import mapping_or_empty, string_or_empty
-from ...signatures.declarations import first_sentence, summary_of
+from ...signatures.declarations import first_sentence, summarize_tool
 from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import PreparedTool, compile_all, prepared
 from ...tools.tool import ImpossibleNameError, Tool, check_is_name
@@ -110,7 +110,7 @@ class CatalogEntry:
         summary = {"id": self.id, "name": self.name}
         if label and label != self.name:
             summary["label"] = label
-        summary |= {"description": first_sentence(summary_of(self.tool)), "source": self.source}
+        summary |= {"description": first_sentence(summarize_tool(self.tool)), "source": self.source}
         return summary if self.owner == CORE else {**summary, "sourceName": self.owner}
 
 

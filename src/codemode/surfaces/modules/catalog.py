@@ -15,10 +15,10 @@ from ...errors import CodeModeError, CodeModeSyntaxError, CodeModeToolError
 from ...execution.outcome_texts import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND, WITHOUT_SERVER_HINT, absent_hint
 from ...host.forks import forkable_lock
 from ...protocol.ending_errors import syntax_error
-from ...schemas.compiled import json_type
+from ...schemas.compiled import json_type_name
 from ...source.checks import MAX_UNDEFINED_NAMES, placed_items, problem_at
 from ...tools.prepared import PreparedTool
-from ...trace.visible_text import clipped
+from ...trace.visible_text import clip_text
 from .discovery import USAGE, build_search_index, call_discovery, unknown_server_error
 from .module_tools import (
     DISCOVERY_MODULE,
@@ -385,9 +385,9 @@ class ModuleCatalog:
         path, _, tool_name = name.partition(".")
         if path in self.unavailable:  # as after a pause
             return self._unavailable_error(path)
-        quoted = clipped(tool_name, _MAX_NAME_CHARACTERS)
+        quoted = clip_text(tool_name, _MAX_NAME_CHARACTERS)
         error = CodeModeToolError(
-            f'Server "{clipped(path, _MAX_NAME_CHARACTERS)}" has no tool "{quoted}" any more.',
+            f'Server "{clip_text(path, _MAX_NAME_CHARACTERS)}" has no tool "{quoted}" any more.',
             details={"tool_name": quoted},
         )
         error.reason = "unknown_tool"
@@ -446,7 +446,7 @@ class ModuleCatalog:
         server = self._by_path.get(path) if isinstance(path, str) else None
         if server is not None:
             return self._get_meta(server)
-        quoted = clipped(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else json_type(path)
+        quoted = clip_text(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else json_type_name(path)
         is_known = isinstance(path, str) and path in self.unavailable
         error = (
             self._unavailable_error(path, "cannot be imported")
@@ -457,7 +457,7 @@ class ModuleCatalog:
         raise error
 
     def _unavailable_error(self, path: str, problem: str = "is not available") -> CodeModeToolError:
-        message = f'The server "{clipped(path, _MAX_NAME_CHARACTERS)}" {problem}: {self.unavailable[path]}.'
+        message = f'The server "{clip_text(path, _MAX_NAME_CHARACTERS)}" {problem}: {self.unavailable[path]}.'
         error = CodeModeToolError(message, details={"server_id": path, "hint": WITHOUT_SERVER_HINT})
         error.reason = "unknown_server"
         return error
@@ -475,7 +475,7 @@ def build_meta(server: ListedServer) -> dict[str, Any]:
     for tool in server.tools:
         tool_fields: dict[str, Any] = {"toolName": tool.tool_name, "exportName": tool.export_name}
         if tool.tool.description:
-            tool_fields["description"] = clipped(tool.tool.description, _MAX_META_DESCRIPTION_CHARACTERS)
+            tool_fields["description"] = clip_text(tool.tool.description, _MAX_META_DESCRIPTION_CHARACTERS)
         tools.append(tool_fields)
     server_fields: dict[str, Any] = {"serverId": server.path, "serverName": server.name}
     if server.version is not None:

@@ -10,12 +10,12 @@ from typing import Any
 from ...data.json_shape import weigh
 from ...data.narrowing import is_mapping, is_object
 from ...data.rich_values import is_rich
-from ...schemas.json_schemas import says_nothing
-from ...signatures.declarations import call_types, example_tags, first_sentence, hint_tags, summary_of
-from ...signatures.described_tool import Renamed, renamed
-from ...signatures.literals import comment_line, literal, string_literal
+from ...schemas.json_schemas import is_empty_schema
+from ...signatures.declarations import create_call_types, create_example_tags, first_sentence, hint_tags, summarize_tool
+from ...signatures.described_tool import RenamedTool, rename_tool
+from ...signatures.literals import to_comment_line, to_literal, to_string_literal
 from ...signatures.shapes import Doc
-from ...signatures.typescript import indented, jsdoc
+from ...signatures.typescript import indent, jsdoc
 from .module_tools import RESERVED, ListedServer, ModuleTool, to_specifier
 
 DISCOVERY_DECLARATION = """\
@@ -95,7 +95,7 @@ class ObservedOutput:
     schema: dict[str, Any]
     is_text: bool
 
-    def apply_to(self, tool: Renamed) -> Renamed:
+    def apply_to(self, tool: RenamedTool) -> RenamedTool:
         """Return a tool as if it had declared what was observed."""
         return replace(
             tool,
@@ -108,11 +108,11 @@ class ObservedOutput:
         """The tag in the comment of its function."""
         if not self.is_text:
             return "@observed The type of the result is what calls gave so far; it is not promised."
-        content_type = Renamed("x", "", None, self.schema, (), {})
-        calls, aliases = call_types([content_type], has_comments=False)
+        content_type = RenamedTool("x", "", None, self.schema, (), {})
+        calls, aliases = create_call_types([content_type], has_comments=False)
         result_type = "anything" if aliases else calls[0].partition(_RESULT_TYPE_START)[2].removesuffix(">")
         hint = f"The result is a text that was JSON so far: JSON.parse it. It is not promised to be {result_type}"
-        return f"@observed {comment_line(hint, _MAX_CHARACTERS)}"
+        return f"@observed {to_comment_line(hint, _MAX_CHARACTERS)}"
 
 
 def get_observed_output(tool: ModuleTool) -> ObservedOutput | None:
@@ -239,17 +239,17 @@ def _get_declaration(server: ListedServer, level: int) -> str:
 
 
 def _write_module(server: ListedServer, members: list[str]) -> str:
-    text = "".join(f"{indented(member)}\n" for member in [*members, _META])
-    return f"declare module {string_literal(to_specifier(server.path))} {{\n{text}}}"
+    text = "".join(f"{indent(member)}\n" for member in [*members, _META])
+    return f"declare module {to_string_literal(to_specifier(server.path))} {{\n{text}}}"
 
 
 def _write_full_members(tools: Sequence[ModuleTool]) -> list[str]:
-    calls, aliases = call_types([_to_exported_tool(tool) for tool in tools])
+    calls, aliases = create_call_types([_to_exported_tool(tool) for tool in tools])
     return _join_members([_format_comment(tool) for tool in tools], tools, _mark_observed_calls(tools, calls), aliases)
 
 
 def _write_short_members(tools: Sequence[ModuleTool]) -> list[str]:
-    calls, aliases = call_types([_to_exported_tool(tool) for tool in tools], has_comments=False)
+    calls, aliases = create_call_types([_to_exported_tool(tool) for tool in tools], has_comments=False)
     return _join_members(
         [_format_short_comment(tool) for tool in tools], tools, _mark_observed_calls(tools, calls), aliases
     )
@@ -270,18 +270,18 @@ def _join_members(
     comments: Sequence[str], tools: Sequence[ModuleTool], calls: Sequence[str], aliases: list[str]
 ) -> list[str]:
     lines = list(aliases)
-    renamed: list[str] = []
+    rename_tool: list[str] = []
     for index, (comment, tool, call) in enumerate(zip(comments, tools, calls, strict=True)):
         name = tool.export_name
         if name not in _UNDECLARABLE:
             lines.append(f"{comment}export function {name}{call};")
         else:
             lines.append(f"{comment}function _{index}{call};")
-            renamed.append(f"_{index} as {name}")
+            rename_tool.append(f"_{index} as {name}")
     # Without a list of exports everything in such a module is one, types too.
-    if renamed:
-        lines.append(f"export {{ {', '.join(renamed)} }};")
-    return [*lines, "export {};"] if aliases and not renamed else lines
+    if rename_tool:
+        lines.append(f"export {{ {', '.join(rename_tool)} }};")
+    return [*lines, "export {};"] if aliases and not rename_tool else lines
 
 
 def _cut_to_fit(servers: Sequence[ListedServer], texts: Sequence[str], max_characters: int) -> str:
@@ -316,28 +316,28 @@ def _format_more_comment(count: int) -> str:
     return f"// {count} more: listTools of @codemode/discovery has them all."
 
 
-def _to_exported_tool(tool: ModuleTool) -> Renamed:
-    exported = renamed(tool.tool, tool.export_name)
+def _to_exported_tool(tool: ModuleTool) -> RenamedTool:
+    exported = rename_tool(tool.tool, tool.export_name)
     if (observed := get_observed_output(tool)) is not None:
         exported = observed.apply_to(exported)
-    return replace(exported, input_json_schema=None) if says_nothing(exported.input_json_schema) else exported
+    return replace(exported, input_json_schema=None) if is_empty_schema(exported.input_json_schema) else exported
 
 
 def _format_comment(tool: ModuleTool) -> str:
     others = {name: value for name, value in tool.tool.annotations.items() if name not in _PLAIN_HINTS}
-    tags = [*hint_tags(tool.tool), *_annotation_tags(others), *example_tags(tool.tool)]
+    tags = [*hint_tags(tool.tool), *_annotation_tags(others), *create_example_tags(tool.tool)]
     if (observed := get_observed_output(tool)) is not None:
         tags.append(observed.tag)
-    return jsdoc(Doc(summary_of(tool.tool), tuple(tags)))
+    return jsdoc(Doc(summarize_tool(tool.tool), tuple(tags)))
 
 
 def _format_short_comment(tool: ModuleTool) -> str:
-    return jsdoc(Doc(first_sentence(summary_of(tool.tool)), tuple(hint_tags(tool.tool))))
+    return jsdoc(Doc(first_sentence(summarize_tool(tool.tool)), tuple(hint_tags(tool.tool))))
 
 
 def _annotation_tags(annotations: Mapping[str, Any]) -> list[str]:
     tags = [
-        f"@{name} {comment_line(value if isinstance(value, str) else literal(value), _MAX_TAG_CHARACTERS)}"
+        f"@{name} {to_comment_line(value if isinstance(value, str) else to_literal(value), _MAX_TAG_CHARACTERS)}"
         for name, value in annotations.items()
         if _TAG.match(str(name)) and isinstance(value, str | bool | int | float)
     ]

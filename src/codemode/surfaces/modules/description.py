@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...data.rich_values import is_rich, using_rich_values
 from ...execution.call_context import RICH_VALUES_RULE
 from ...signatures.declarations import first_sentence
-from ...signatures.literals import comment_line, fenced
+from ...signatures.literals import fence_typescript, to_comment_line
 from ...trace.visible_text import one_line
 from .declarations import declare_if_fits
 from .module_tools import ListedServer
@@ -74,7 +74,7 @@ def describe_run_tool(
         text += f"\n\n{part}"
     declarations_by_path = _select_declarations(servers, max_characters - len(text) - 2 - _FENCE_CHARACTERS)
     subject = "These modules" if len(declarations_by_path) == len(servers) else "Of these modules, some"
-    modules = fenced("\n\n".join(declarations_by_path.values()))
+    modules = fence_typescript("\n\n".join(declarations_by_path.values()))
     declarations = f"\n\n{subject} in full:\n{modules}"
     if not declarations_by_path or len(text) + len(declarations) > max_characters:
         return RunDescription(text, {})
@@ -115,7 +115,7 @@ def _format_server_line(server: ListedServer, characters: int) -> str:
     tool_count = f"{count} tool{'' if count == 1 else 's'}" if count else ""
     summary = first_sentence(server.description or "", characters) if characters else ""
     if not summary and characters and server.name not in (server.path, server.server_id):
-        summary = comment_line(server.name, characters)
+        summary = to_comment_line(server.name, characters)
     missing = f"left out of its list: {'; '.join(server.left_out)}" if server.left_out and characters else ""
     broken = f"cannot be used: {' '.join(server.failure.split()[:_FAILURE_WORDS])}" if server.failure else ""
     about = ". ".join(part for part in (broken, tool_count, one_line(missing, _LEFT_OUT_CHARACTERS), summary) if part)

@@ -40,14 +40,14 @@ from ...execution.outcome_texts import (
     syntax_hint,
     thrown_hint,
 )
-from ...observe.call_events import CallRecord, error_as_read
+from ...observe.call_events import CallRecord, to_guest_error_fields
 from ...profile import Words
 from ...protocol.ledger import Rejected
 from ...source.program_input import failed_language_hint
-from ...trace.failures import message_of
-from ...trace.late_values import held
-from ...trace.public_message import public_message
-from ...trace.visible_text import clipped
+from ...trace.failures import read_message
+from ...trace.late_values import get_stored_value
+from ...trace.public_message import to_public_message
+from ...trace.visible_text import clip_text
 from .catalog import IMPORT_SERVER
 from .module_tools import ModuleTool, ServerTool, describe_mismatch, find_example
 from .options import SHOWN_NAMES
@@ -130,7 +130,7 @@ def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     is_own = is_raised and error.code != type(error).default_code
     if not is_own:
         return error_class, code, hint
-    return error_class, clipped(error.code, _MAX_CODE_CHARACTERS), RAISED_HINTS.get(error.code, hint)
+    return error_class, clip_text(error.code, _MAX_CODE_CHARACTERS), RAISED_HINTS.get(error.code, hint)
 
 
 def _is_undecided(error: CodeModeError) -> bool:
@@ -146,12 +146,12 @@ def _format_error_message(error: CodeModeError, secrets: tuple[str, ...], *, is_
         return (
             _DEFAULT_MESSAGE
             if raised is None
-            else public_message(redact(message_of(raised), secrets), _DEFAULT_MESSAGE)
+            else to_public_message(redact(read_message(raised), secrets), _DEFAULT_MESSAGE)
         )
     if error.reason == "approval_required" and not is_raised:
         return _UNDECIDED  # how approvals are to be set up is the host's to read
     text = redact(error.message, secrets) or _DEFAULT_MESSAGE
-    return clipped(text, MAX_MESSAGE_CHARACTERS)
+    return clip_text(text, MAX_MESSAGE_CHARACTERS)
 
 
 def _mismatch_fields(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]:
@@ -358,7 +358,7 @@ def _add_calls(diagnostics: list[Diagnostic], error: CodeModeError) -> list[Diag
     if lines := describe_calls(
         call for call in drop_last_failure(error.calls, last_call_name) if call not in unsettled_calls
     ):
-        diagnostics[0]["message"] = "\n".join([clipped(diagnostics[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
+        diagnostics[0]["message"] = "\n".join([clip_text(diagnostics[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
     if cut_off:
         hint = "Find out what has happened before calling again."
         diagnostics.append(diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(describe_calls(cut_off)), hint=hint))
@@ -405,7 +405,7 @@ def build_response(
         response["toolTrace"] = calls
     if declarations:
         response["declarations"] = declarations
-    response.set_trace(held(outcome, "trace"))
+    response.set_trace(get_stored_value(outcome, "trace"))
     if error is not None:
         response.exception, response.recovery = error, error.recovery
     return response
@@ -444,7 +444,7 @@ def _build_traced_call(call: CallRecord) -> dict[str, Any]:
 def _failure_text(call: CallRecord) -> str:
     if call.status == "aborted":
         return "ToolCallError OUTCOME_UNKNOWN"
-    error_fields = error_as_read(call.outcome) if isinstance(call.outcome, Rejected) else {}
+    error_fields = to_guest_error_fields(call.outcome) if isinstance(call.outcome, Rejected) else {}
     if error_fields.get("name") in CLASSES:
         return f"{error_fields['name']} {error_fields.get('code')}"
     if isinstance(call.error, CodeModeError):

@@ -13,7 +13,7 @@ from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeSerializationError, CodeModeToolError
-from ...schemas.compiled import json_type
+from ...schemas.compiled import json_type_name
 from ...tools.search.index import Found, ToolIndex
 from .declarations import declare_server_within, declare_tool
 from .module_tools import SERVERS_PREFIX, ListedServer, ModuleTool
@@ -111,7 +111,7 @@ def _describe_value(value: Any) -> str:
         return repr(value[:_MAX_QUOTED_CHARACTERS])
     if isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() <= _MAX_QUOTED_CHARACTERS):
         return str(value).lower()
-    return f"an {json_type(value)}" if json_type(value)[0] in "ao" else f"a {json_type(value)}"
+    return f"an {json_type_name(value)}" if json_type_name(value)[0] in "ao" else f"a {json_type_name(value)}"
 
 
 # A server is found by its path or by the host's own id for it, a tool by its name or by that of its export.

@@ -16,7 +16,7 @@ from ...host.clock import now_ms
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
 from ...records import record
-from ...schemas.compiled import json_type
+from ...schemas.compiled import json_type_name
 from ...source.program_input import fill_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
@@ -66,14 +66,14 @@ def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnost
         return RunRequest(code_only, None, (), ())  # as most are
     value = fill_program_field(value, "code")
     if not is_mapping(value):
-        return [_request_problem("", f"the input must be an object, got {json_type(value)}")]
+        return [_request_problem("", f"the input must be an object, got {json_type_name(value)}")]
     code, limits, capabilities = value.get("code"), value.get("limits"), value.get("requestedCapabilities")
     problems: list[Diagnostic] = []
     if not isinstance(code, str):
-        problem = "is required" if code is None else f"must be a string, got {json_type(code)}"
+        problem = "is required" if code is None else f"must be a string, got {json_type_name(code)}"
         problems.append(_request_problem("/code", f"code {problem}"))
     if limits is not None and not is_mapping(limits):
-        problems.append(_request_problem("/limits", f"limits must be an object, got {json_type(limits)}"))
+        problems.append(_request_problem("/limits", f"limits must be an object, got {json_type_name(limits)}"))
     problem = None if capabilities is None else _check_capabilities(capabilities)
     if problem is not None:
         problems.append(problem)
@@ -89,7 +89,7 @@ def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnost
 def _check_capabilities(value: Any) -> Diagnostic | None:
     field = "requestedCapabilities"
     if not is_sequence(value):
-        return _request_problem(f"/{field}", f"{field} must be a list of strings, got {json_type(value)}")
+        return _request_problem(f"/{field}", f"{field} must be a list of strings, got {json_type_name(value)}")
     if len(value) > _MAX_CAPABILITIES:
         return _request_problem(
             f"/{field}", f"{field} has {len(value)} entries; at most {_MAX_CAPABILITIES} are allowed"
@@ -97,7 +97,7 @@ def _check_capabilities(value: Any) -> Diagnostic | None:
     for index, item in enumerate(value):
         if not isinstance(item, str):
             return _request_problem(
-                f"/{field}/{index}", f"{field} must be a list of strings, and entry {index} is {json_type(item)}"
+                f"/{field}/{index}", f"{field} must be a list of strings, and entry {index} is {json_type_name(item)}"
             )
     return None
 
@@ -129,7 +129,7 @@ def _to_integer(value: Any) -> int | None:
 
 def _adjustment_diagnostic(name: str, requested: Any, number: int | None, applied: int) -> Diagnostic:
     if number is None:
-        message = f"limits.{name} must be a whole number, got {json_type(requested)}: {applied} holds, the default"
+        message = f"limits.{name} must be a whole number, got {json_type_name(requested)}: {applied} holds, the default"
     else:
         side = "most" if number > applied else "least"
         message = f"limits.{name} is {_format_number(number)}: {applied} holds, the {side} that is allowed"

@@ -16,17 +16,17 @@ from ...data.json_values import NOT_GIVEN, encode_json
 from ...data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ...data.references import LocalReferences
 from ...errors import CodeModeError, CodeModeToolError
-from ...schemas.compiled import ValidatedInput, json_type
-from ...schemas.json_schemas import says_nothing
+from ...schemas.compiled import ValidatedInput, json_type_name
+from ...schemas.json_schemas import is_empty_schema
 from ...signatures.described_tool import DescribedTool
-from ...signatures.examples import sample_value
+from ...signatures.examples import create_sample_value
 from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import MISSING, PreparedTool
 from ...tools.server_lists import MAX_DESCRIPTION_CHARACTERS, LeftOut, entry_label, plain_annotations, plain_text
 from ...tools.tool import Tool, check_is_name
 from ...tools.tool_schemas import foreign_schemas
-from ...trace.unseen import all_seen
-from ...trace.visible_text import clipped
+from ...trace.unseen import is_visible
+from ...trace.visible_text import clip_text
 
 if TYPE_CHECKING:
     from ...tools.prepared import PreparedTool
@@ -107,7 +107,7 @@ def _can_start_identifier(character: str) -> bool:
 
 def _can_continue_identifier(character: str) -> bool:
     # Letters by Unicode that nobody sees: two tools would read as one, and a model could not write either.
-    return character == "$" or (f"_{character}".isidentifier() and all_seen(character))
+    return character == "$" or (f"_{character}".isidentifier() and is_visible(character))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ def describe_received(problems: Any, value: Any) -> str | None:
         elif index == len(parts) - 1:
             return NOTHING
     is_about_type = set(expected.split(" or ")) <= _JSON_TYPES or "valid" in expected
-    return json_type(value) if is_about_type or is_array(value) or is_object(value) else _to_short_json(value)
+    return json_type_name(value) if is_about_type or is_array(value) or is_object(value) else _to_short_json(value)
 
 
 def parse_path(path: str) -> PathParts:
@@ -224,7 +224,7 @@ def find_example(tool: DescribedTool) -> Any:
     schema = tool.input_json_schema
     schema_without_examples = dict(mapping_or_empty(schema))
     schema_examples = list_or_empty(schema_without_examples.pop("examples", None))
-    candidates = [*schema_examples[:1], *tool.input_examples[:1], sample_value(schema_without_examples)]
+    candidates = [*schema_examples[:1], *tool.input_examples[:1], create_sample_value(schema_without_examples)]
     for example in candidates:
         try:
             text = encode_json(example, max_bytes=MAX_EXAMPLE_BYTES, max_values=_MAX_VALUES, what="an example")
@@ -255,7 +255,7 @@ def _parse_problem(problem: Any, schema: Any) -> tuple[PathParts, str, str | Non
 def _strip_message_prefixes(message: str) -> str:
     for prefix in _MESSAGE_PREFIXES:
         message = message.removeprefix(prefix)
-    return clipped(message, _MAX_TEXT_CHARACTERS) or "another value"
+    return clip_text(message, _MAX_TEXT_CHARACTERS) or "another value"
 
 
 def _find_type(schema: Any, parts: PathParts) -> str | None:
@@ -305,7 +305,7 @@ def _parse_literal(parse: Any, text: str) -> Any:
 
 def _to_short_json(value: Any) -> str:
     text = value[: _MAX_TEXT_CHARACTERS + 1] if isinstance(value, str) else value
-    return clipped(json.dumps(text, ensure_ascii=False), _MAX_TEXT_CHARACTERS)
+    return clip_text(json.dumps(text, ensure_ascii=False), _MAX_TEXT_CHARACTERS)
 
 
 _log = logging.getLogger("codemode.tools")
@@ -347,7 +347,7 @@ class ServerTool(PreparedTool):
 
         A tool that says nothing of its input gets ``{}`` from a call without one, as an MCP server would.
         """
-        if value is MISSING and says_nothing(self.input_json_schema):
+        if value is MISSING and is_empty_schema(self.input_json_schema):
             value = {}
         try:
             return super().validate_input(value)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 from ...data.json_values import well_formed
 from ...data.narrowing import mapping_or_empty, string_or_empty
-from ...trace.late_values import Late
-from ...trace.visible_text import clipped
+from ...trace.late_values import LazyValue
+from ...trace.visible_text import clip_text
 
 if TYPE_CHECKING:
     from ...errors import Resumable
@@ -79,7 +79,7 @@ def _clip_diagnostic(item: Diagnostic) -> Diagnostic:
 
 def _clip_text(text: str, max_characters: int) -> str:
     # What a request named may have half a pair in it, which nobody can send on.
-    return well_formed(clipped(text, max_characters))
+    return well_formed(clip_text(text, max_characters))
 
 
 def format_position(details: Any) -> str | None:
@@ -107,11 +107,11 @@ class RunResponse(dict[str, Any]):
     @property
     def trace(self) -> Trace | None:
         """The `Trace` of the run, None where nothing ran."""
-        if type(self._trace) is Late:
+        if type(self._trace) is LazyValue:
             self._trace = self._trace.value()
         return self._trace
 
-    def set_trace(self, trace: Trace | Late | None) -> None:
+    def set_trace(self, trace: Trace | LazyValue | None) -> None:
         """Take the trace, or what makes it when somebody looks: most are never looked at."""
         self._trace = trace
 

@@ -204,9 +204,9 @@ class Entry(NamedTuple):
 
 def columns_of(name: str, tool: DescribedTool) -> Columns:
     """Return what is searched of a tool that is registered under ``name``."""
-    from ...signatures.declarations import first_sentence, summary_of
+    from ...signatures.declarations import first_sentence, summarize_tool
 
-    summary = summary_of(tool)[:_MAX_TEXT_CHARACTERS]
+    summary = summarize_tool(tool)[:_MAX_TEXT_CHARACTERS]
     outline = getattr(tool, "input_outline", None)
     schema = tool.input_json_schema if outline is None else outline
     properties = mapping_or_empty(mapping_or_empty(schema).get("properties"))

@@ -177,17 +177,17 @@ async def _in_thread(work: Callable[[], ResultT]) -> ResultT:
 
 
 def _text_of(name: str, tool: DescribedTool) -> str:
-    from ...signatures.declarations import summary_of
+    from ...signatures.declarations import summarize_tool
 
-    return f"{' '.join(words_of(name[:_TEXT_CHARACTERS]))}: {summary_of(tool)[:_TEXT_CHARACTERS]}"
+    return f"{' '.join(words_of(name[:_TEXT_CHARACTERS]))}: {summarize_tool(tool)[:_TEXT_CHARACTERS]}"
 
 
 def _info(name: str, tool: DescribedTool) -> dict[str, Any]:
-    from ...signatures.declarations import summary_of
+    from ...signatures.declarations import summarize_tool
 
     about = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))
     more = {"app_id": about.get("appId"), "source": about.get("source"), "tags": about.get("tags")}
-    return {"name": name, "description": summary_of(tool), **{key: value for key, value in more.items() if value}}
+    return {"name": name, "description": summarize_tool(tool), **{key: value for key, value in more.items() if value}}
 
 
 def _named(given: Any, positions: Mapping[str, int], limit: int) -> list[Found]:

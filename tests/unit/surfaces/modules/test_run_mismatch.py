@@ -13,7 +13,7 @@ from suite import each_row
 
 from codemode import CodeModeToolError, Tool
 from codemode.data.json_values import NOT_GIVEN
-from codemode.schemas.compiled import path_text
+from codemode.schemas.compiled import format_path
 from codemode.surfaces.modules.module_tools import (
     ServerTool,
     describe_mismatch,
@@ -123,7 +123,7 @@ def test_a_call_without_an_argument_of_an_object_is_of_an_empty_one():
 
 @given(st.lists(st.text(max_size=6) | st.integers(0, 99), max_size=5))
 def test_paths_of_validators_are_read_back(parts: list[str | int]):
-    read = parse_path(path_text(parts))
+    read = parse_path(format_path(parts))
     if sum(len(str(part)) for part in parts) < 20 and all(str(part).isascii() for part in parts):
         assert read == parts
     assert to_json_pointer(read).count("/") == len(read)

@@ -47,11 +47,11 @@ class Builder:
         self._items = items
         self._left = MOST_ITEMS
         self._characters_left = MOST_CHARACTERS + (0 if items is None else items.characters)
-        self._fits = schema.fitting(None)
+        self._fits = schema.create_fit_check(None)
 
     def root(self, value: Any, label: str) -> Field:
         """Return the field of the whole value. Raises `TooManyFields`."""
-        self._fits = self._schema.fitting(value)
+        self._fits = self._schema.create_fit_check(value)
         return self._field(_Place(ROOT, label, 1), self._schema.json_schema, value)
 
     def _field(self, place: _Place, schema: Any, current: Any) -> Field:

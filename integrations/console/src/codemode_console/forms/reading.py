@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
 from codemode.interrupts.interrupt import same_json
-from codemode.schemas.json_schemas import DictSchema, readable_schema
+from codemode.schemas.json_schemas import DictSchema, repair_schema
 
 from ..bodies import MalformedBodyError, parse_json_text
 from ..visible import visible_json_pieces, visible_text
@@ -69,7 +69,7 @@ def _compiled(schema: Any) -> _Compiled:
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _compiled_text(text: str) -> _Compiled:
-    readable, warning = readable_schema(json.loads(text))
+    readable, warning = repair_schema(json.loads(text))
     notes = () if warning is None else (f"The schema {visible_text(warning, one_line=True)}.",)
     return DictSchema(readable), notes
 
@@ -272,7 +272,7 @@ class _Reading:
         found: dict[str, list[str]] = {}
         if value is ABSENT:
             return found
-        for path, words in self._schema.located(_filled(value), _MOST_PROBLEMS):
+        for path, words in self._schema.locate_failures(_filled(value), _MOST_PROBLEMS):
             pointer = pointer_to(path)
             if not any(is_within(pointer, one) or is_within(one, pointer) for one in unread):
                 found.setdefault(pointer, []).append(visible_text(words, one_line=True))

@@ -17,7 +17,7 @@ from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
 from codemode.execution.call_context import CallContext
 from codemode.host.cancellation import to_its_end
 from codemode.interrupts.interrupt import Interrupt
-from codemode.observe.request_telemetry import approvals_asked, approvals_waiting
+from codemode.observe.request_telemetry import count_requested_approvals, count_waiting_approvals
 from codemode.stores.errors import AnswerRefusedError, StoreError, StoreUnavailableError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record
@@ -211,7 +211,7 @@ class ApprovalFlow:
                 outcome = await self._resume_with_answers(client_call, outcome, BatchAnswers(declined))
                 continue
             channel = self._choose_channel(client_call, questions)
-            approvals_asked(channel, len(questions))
+            count_requested_approvals(channel, len(questions))
             if channel == "session":
                 outcome = await self._ask_in_session(client_call, outcome, questions)
             elif channel == "retry":
@@ -225,7 +225,7 @@ class ApprovalFlow:
 
     async def _ask_in_session(self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]) -> Any:
         try:
-            with approvals_waiting("session", len(questions)):
+            with count_waiting_approvals("session", len(questions)):
                 responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
         except asyncio.CancelledError:
             if not _is_cancelled_by_client(client_call):  # it has left: people may still decide
@@ -320,7 +320,7 @@ class ApprovalFlow:
             if responses is None and channel == "retry":
                 return await self._ask_by_retry(client_call, record, questions)
             if responses is None and channel == "session":
-                with approvals_waiting("session", len(questions)):
+                with count_waiting_approvals("session", len(questions)):
                     responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
                 client_call.pause += 1
                 if len(responses) < len(questions):
@@ -404,7 +404,7 @@ class ApprovalFlow:
             )
         wait_ms = min([self._server_wait_ms.get(server, self._wait_ms) for server in servers], default=self._wait_ms)
         async with show_page_in_session(client_call, page_url, record_id):
-            with approvals_waiting("store", 1):
+            with count_waiting_approvals("store", 1):
                 outcome = await self._pending_store.wait_for_end(record_id, wait_ms)
         if not isinstance(outcome, Record):
             return outcome or unknown_run_response()

@@ -17,7 +17,7 @@ from codemode.errors import CodeModeError, CodeModeProtocolError, Resumable
 from codemode.execution.call_context import CallContext
 from codemode.host.threads import off_loop
 from codemode.interrupts.interrupt import APPROVAL_KIND, Interrupt
-from codemode.observe.request_telemetry import in_no_trace
+from codemode.observe.request_telemetry import detach_trace
 from codemode.stores.errors import RecordExpiredError, StoreError, StoreUnavailableError, UnknownRequestError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
@@ -302,7 +302,7 @@ class StoredRunResumer:
         """Begin, unless that was done; once it is closed nothing begins any more."""
         if self._resumer is None and not self._is_closed:
             self._resumer = Resumer(self._store(), tenant=self._tenant, app=self._app, resume=self.resume)
-            with in_no_trace():  # whoever comes first has one, and what goes on later belongs to no request
+            with detach_trace():  # whoever comes first has one, and what goes on later belongs to no request
                 await self._resumer.__aenter__()
 
     async def aclose(self, grace_seconds: float = 5.0) -> None:

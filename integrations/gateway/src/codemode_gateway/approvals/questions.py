@@ -12,8 +12,8 @@ from codemode.data.json_values import well_formed
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.surfaces.modules.response import RunResponse, diagnostic, refusal_response
-from codemode.trace.unseen import all_seen
-from codemode.trace.visible_text import clipped, counted, one_line, program_lines
+from codemode.trace.unseen import is_visible
+from codemode.trace.visible_text import clip_text, format_count, one_line, program_lines
 
 from ..config.locations import GATEWAY_COMMAND, login_command
 
@@ -77,7 +77,7 @@ class Question:
     def input_text(self) -> str:
         """The input as JSON that a person can read: nothing in it is invisible, or moves what stands around it."""
         json_text = json.dumps(self.input, ensure_ascii=False)
-        return json_text if all_seen(json_text) else "".join(map(_escape_invisible, json_text))
+        return json_text if is_visible(json_text) else "".join(map(_escape_invisible, json_text))
 
 
 def to_question_kind(kind: Any) -> QuestionKind:
@@ -106,8 +106,8 @@ def create_question_message(question: Question, code: str) -> str:
         "Problem": question.problem and one_line(question.problem, _MAX_PROBLEM_CHARACTERS),
         "Server": one_line(question.server, _MAX_NAME_CHARACTERS),
         "Tool": one_line(question.tool, _MAX_NAME_CHARACTERS),
-        "Input": clipped(text, _MAX_SHOWN_CHARACTERS),
-        "Not shown": counted(len(text) - _MAX_SHOWN_CHARACTERS, "more characters of the input")
+        "Input": clip_text(text, _MAX_SHOWN_CHARACTERS),
+        "Not shown": format_count(len(text) - _MAX_SHOWN_CHARACTERS, "more characters of the input")
         if len(text) > _MAX_SHOWN_CHARACTERS
         else None,
         "Saved program": question.program and one_line(question.program, _MAX_NAME_CHARACTERS),
@@ -143,7 +143,7 @@ def _read_program_line(code: str, line: int | None) -> str | None:
 
 
 def _escape_invisible(character: str) -> str:
-    return character if all_seen(character) else json.dumps(character)[1:-1]
+    return character if is_visible(character) else json.dumps(character)[1:-1]
 
 
 WAITING, UNKNOWN_OUTCOME = "WAITING_FOR_APPROVAL", "OUTCOME_UNKNOWN"

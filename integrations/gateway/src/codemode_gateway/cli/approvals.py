@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from codemode.cli.databases import require_database
-from codemode.cli.exits import DONE, FAILED, UsageError
+from codemode.cli.exits import FAILED, SUCCEEDED, UsageError
 from codemode.errors import CodeModeError
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores.answers import check_answers
 from codemode.stores.errors import AnswerRefusedError, UnknownRequestError
 from codemode.stores.records import ALL_TENANTS
-from codemode.trace.visible_text import aligned, counted, one_line, program_lines, visible
+from codemode.trace.visible_text import align_columns, format_count, one_line, program_lines, visible
 
 from .command_context import (
     get_actor,
@@ -47,7 +47,7 @@ def format_table(records: Sequence[Record]) -> str:
     """Return one line for each call that waits, and one for a run that was cut off and asks nothing."""
     rows = [("run", "call", "server", "tool", "line", "input", "until")]
     rows += [_to_row(record, request) for record in records for request in get_waiting_requests(record)]
-    return "\n".join(aligned(rows))
+    return "\n".join(align_columns(rows))
 
 
 def get_waiting_requests(record: Record) -> list[StoredRequest]:
@@ -65,7 +65,7 @@ def format_call(record: Record, request: StoredRequest) -> str:
         rows.append(("it says of itself", _to_json(request.annotations)))
     if request.refusal:
         rows.append(("the last answer was refused", request.refusal))
-    lines = aligned([(f"  {label}", visible(value)) for label, value in rows])
+    lines = align_columns([(f"  {label}", visible(value)) for label, value in rows])
     lines += _format_program_lines(record.source, request.line)
     return "\n".join([*lines, "  input", _indent(_to_json(request.input, indent=2))])
 
@@ -76,7 +76,7 @@ def format_record(record: Record) -> str:
     rows += [("until", format_time(record.expires_at_ms)), ("principal", record.tenant)]
     if record.not_resumable:
         rows.append(("cannot go on because", record.not_resumable))
-    parts = ["\n".join(aligned([(label, visible(value)) for label, value in rows]))]
+    parts = ["\n".join(align_columns([(label, visible(value)) for label, value in rows]))]
     parts += [format_call(record, request) for request in record.requests]
     if record.source is not None:
         parts.append(f"program\n{_number_lines(record.source)}")
@@ -161,19 +161,19 @@ def _list_remembered(answers: Sequence[RememberedAnswer], *, as_json: bool) -> i
     if as_json:
         # In ASCII: a name may hold what moves the cursor, and other escapes than JSON's would not be read back.
         print(json.dumps({"remembered": [_to_json_object(answer) for answer in answers]}, indent=2))
-        return DONE
+        return SUCCEEDED
     rows = [("principal", "server", "tool", "since")]
     rows += [
         (_short_name(answer.principal), _short_name(answer.server), _short_name(answer.tool), format_time(answer.at_ms))
         for answer in answers
     ]
     if answers:
-        print("\n".join(aligned(rows)))
+        print("\n".join(align_columns(rows)))
     condition = (
         "holds while its tool stays as it was" if len(answers) == 1 else "hold while their tools stay as they were"
     )
-    print(f"{counted(len(answers), 'answer')} {condition}" if answers else "no answer is remembered")
-    return DONE
+    print(f"{format_count(len(answers), 'answer')} {condition}" if answers else "no answer is remembered")
+    return SUCCEEDED
 
 
 def _to_json_object(answer: RememberedAnswer) -> dict[str, str]:
@@ -191,9 +191,11 @@ def _forget(remembered: RememberedAnswers, config: GatewayConfig, options: argpa
     if not matching:
         raise UsageError(_no_answer_message(all_answers, options))
     revoked = [answer for answer in matching if remembered.revoke(answer.principal, answer.server, answer.tool)]
-    print(f"took back {counted(len(revoked), 'answer')} about {_format_target(options)}: gateways that run ask again")
+    print(
+        f"took back {format_count(len(revoked), 'answer')} about {_format_target(options)}: gateways that run ask again"
+    )
     _write_audit(revoked, config, create=options.create)
-    return DONE
+    return SUCCEEDED
 
 
 def _write_audit(revoked: Sequence[RememberedAnswer], config: GatewayConfig, *, create: bool) -> None:
@@ -279,9 +281,10 @@ def _list_pending(config: GatewayConfig, options: argparse.Namespace) -> int:
             source = "" if config.path is None else f" with the configuration {visible(str(config.path))}"
             warn(f"this is of the gateway{source}; --config names another one's")
     print(
-        f"{counted(calls, 'call')} of {counted(len(records), 'run')} {'waits' if calls == 1 else 'wait'} for a person"
+        f"{format_count(calls, 'call')} of {format_count(len(records), 'run')}"
+        f" {'waits' if calls == 1 else 'wait'} for a person"
     )
-    return DONE
+    return SUCCEEDED
 
 
 def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
@@ -292,7 +295,7 @@ def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
             return (await _find_calls(store, options))[0]
 
     print(format_record(asyncio.run(with_store(config, find_record))))
-    return DONE
+    return SUCCEEDED
 
 
 def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
@@ -306,7 +309,7 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
     with open_controlling_terminal(f"`approvals {options.action}`") as terminal:
         record, requests, displayed_values = asyncio.run(with_store(config, find_calls))
         if edited_input is not _NO_INPUT and len(requests) != 1:
-            raise UsageError(f"--input is for one call: {counted(len(requests), 'call')} of this run wait")
+            raise UsageError(f"--input is for one call: {format_count(len(requests), 'call')} of this run wait")
         decisions = {request.interrupt_id: _build_decision(request, options, edited_input) for request in requests}
         try:
             check_answers(requests, decisions)  # before somebody says yes to what the store would refuse
@@ -325,7 +328,7 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
 
     async def save(store: InterruptStore) -> int:
         code = await _save_decisions(store, record, decisions, displayed_values, options)
-        if code == DONE and standing_approval is not None:
+        if code == SUCCEEDED and standing_approval is not None:
             await _save_standing_approval(standing_approval, config, store, record)
         return code
 
@@ -343,8 +346,11 @@ async def _save_decisions(
         await store.decide(decisions, actor=get_actor(), tenant=record.tenant, seen=displayed_values)
     except CodeModeError as error:
         return _warn_undecided(error, options)
-    print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; a gateway that runs goes on with it")
-    return DONE
+    print(
+        f"decided {format_count(len(decisions), 'call')} of run {visible(record.id)};"
+        " a gateway that runs goes on with it"
+    )
+    return SUCCEEDED
 
 
 def _warn_undecided(error: CodeModeError, options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from codemode.cli.databases import require_database, sqlite_file
 from codemode.cli.exits import UsageError
-from codemode.trace.unseen import all_seen
+from codemode.trace.unseen import is_visible
 from codemode.trace.visible_text import visible
 
 from ..config.locations import GATEWAY_COMMAND, PROGRAM_NAME
@@ -195,7 +195,7 @@ def _find_program() -> str | None:
 def _quote_if_safe(*arguments: str) -> str | None:
     """Return words for a shell; None where they hide something, or would end the code in which a text shows them."""
     quoted = shlex.join(arguments)
-    return quoted if len(quoted) <= _MAX_COMMAND_PART_CHARACTERS and all_seen(quoted) and "`" not in quoted else None
+    return quoted if len(quoted) <= _MAX_COMMAND_PART_CHARACTERS and is_visible(quoted) and "`" not in quoted else None
 
 
 TERMINAL = "/dev/tty"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
-from codemode.cli.exits import UsageError, output_is_closed
+from codemode.cli.exits import UsageError, is_stdout_closed
 from codemode.errors import CodeModeError
 from codemode.trace.visible_text import visible
 
@@ -339,7 +339,7 @@ def report_as_usage_error() -> Generator[None]:
         yield
     except Exception as error:
         first_error = _first_leaf_error(error)
-        if isinstance(first_error, UsageError) or (isinstance(first_error, BrokenPipeError) and output_is_closed()):
+        if isinstance(first_error, UsageError) or (isinstance(first_error, BrokenPipeError) and is_stdout_closed()):
             raise first_error from error
         if isinstance(first_error, CodeModeError):
             raise UsageError(visible(first_error.message)) from error

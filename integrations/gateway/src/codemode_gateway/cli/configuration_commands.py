@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from codemode.cli.exits import DONE, FAILED, UsageError
-from codemode.trace.visible_text import aligned, counted, one_line, visible
+from codemode.cli.exits import FAILED, SUCCEEDED, UsageError
+from codemode.trace.visible_text import align_columns, format_count, one_line, visible
 
 from .command_context import (
     config_path,
@@ -38,24 +38,24 @@ def list_servers(options: argparse.Namespace) -> int:
     config = read_configuration(options)
     if options.json:
         print(json.dumps(_to_json_object(config), indent=2, ensure_ascii=False))
-        return DONE
+        return SUCCEEDED
     rows = [("server", "transport", "where", "approval", "tools", "pin", "timeout")]
     rows += [_to_row(server) for server in config.servers]
     rows += [(one_line(name, 40), "", "disabled", "", "", "", "") for name in config.disabled]
     unusable_names = dict.fromkeys(server.server for server in config.problems if server.server is not None)
     rows += [(one_line(name, 40), "", "cannot be used: see above", "", "", "", "") for name in unusable_names]
     if rows[1:]:
-        print("\n".join(aligned(rows)))
+        print("\n".join(align_columns(rows)))
     for problem in config.problems:
         if problem.server is None:
             warn(f"{config.path}: {problem}")
-    return DONE
+    return SUCCEEDED
 
 
 def describe_location(server: ServerConfig) -> str:
     """Return what a server is, without what could be a secret: of a command its name, of a URL its host."""
     if server.command is not None:
-        return f"{server.command} ({counted(len(server.args), 'argument')})" if server.args else server.command
+        return f"{server.command} ({format_count(len(server.args), 'argument')})" if server.args else server.command
     parts = urlsplit(server.url or server.base_url or server.document or "")
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}" + ("/…" if parts.path.strip("/") or parts.query else "")
@@ -75,7 +75,7 @@ def _to_row(server: ServerConfig) -> tuple[str, ...]:
 
 def _describe_approval(server: ServerConfig) -> str:
     exception_count = len(server.tool_approvals) + len(server.auto_approve)
-    return server.approval + (f", {counted(exception_count, 'exception')}" if exception_count else "")
+    return server.approval + (f", {format_count(exception_count, 'exception')}" if exception_count else "")
 
 
 def _describe_tools(server: ServerConfig) -> str:
@@ -122,7 +122,7 @@ def _init(options: argparse.Namespace) -> int:
     print(f"wrote {visible(str(file.path))}")
     print(f"  {command_prefix} add NAME -- COMMAND...    adds a server; `import --from CLIENT` takes those of a client")
     print(f"  {command_prefix} check                    starts them all, and says what a model would be given")
-    return DONE
+    return SUCCEEDED
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -138,7 +138,7 @@ def _add(options: argparse.Namespace) -> int:
     for problem in load_config(file.path).problems:
         if problem.server == options.name:
             warn(str(problem))
-    return DONE
+    return SUCCEEDED
 
 
 def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
@@ -242,8 +242,8 @@ def _import(options: argparse.Namespace) -> int:
             + ("" if config_name == name else f", which {options.client} calls {visible(name)}")
         )
     ending = "" if is_new else " already, nothing was added"
-    print(f"{counted(len(names), 'server')} in {visible(str(file.path))}{ending}; {options.client} is as it was")
-    return DONE
+    print(f"{format_count(len(names), 'server')} in {visible(str(file.path))}{ending}; {options.client} is as it was")
+    return SUCCEEDED
 
 
 def _install(options: argparse.Namespace) -> int:
@@ -253,11 +253,11 @@ def _install(options: argparse.Namespace) -> int:
     change = install_gateway(options.client, path, dry_run=options.dry_run)
     if change.is_changed:
         verb = "would stand" if options.dry_run else "stands"
-        summary = f"the gateway {verb} in {change.path} in place of {counted(len(change.moved), 'server')}"
+        summary = f"the gateway {verb} in {change.path} in place of {format_count(len(change.moved), 'server')}"
     else:
         summary = f"the gateway stands in {change.path} already"
     _print_change(change, summary, options.dry_run)
-    return DONE
+    return SUCCEEDED
 
 
 def _undo(options: argparse.Namespace) -> int:
@@ -267,10 +267,10 @@ def _undo(options: argparse.Namespace) -> int:
     verb = "would have" if options.dry_run else "has"
     _print_change(
         change,
-        f"{options.client} {verb} its {counted(len(change.moved), 'server')} back in {change.path}",
+        f"{options.client} {verb} its {format_count(len(change.moved), 'server')} back in {change.path}",
         options.dry_run,
     )
-    return DONE
+    return SUCCEEDED
 
 
 def _print_change(change: Change, summary: str, dry_run: bool) -> None:
@@ -309,7 +309,7 @@ async def _login(config: GatewayConfig, name: str, *, opens_browser: bool) -> in
         read_line=sys.stdin.readline if reads_terminal else None,
     )
     print(f"signed in to {visible(name)}")
-    return DONE
+    return SUCCEEDED
 
 
 async def _logout(config: GatewayConfig, name: str) -> int:
@@ -317,7 +317,7 @@ async def _logout(config: GatewayConfig, name: str) -> int:
 
     was_logged_in = await logout(config, name)
     print(f"forgot the tokens of {visible(name)}" if was_logged_in else f"there are no tokens of {visible(name)}")
-    return DONE
+    return SUCCEEDED
 
 
 def show_or_approve_pins(options: argparse.Namespace) -> int:
@@ -338,13 +338,13 @@ def _list_pins(servers: tuple[ServerPins, ...]) -> int:
     for server in servers:
         print(format_pin_changes(server))
     changed_count = sum(bool(server.differences) for server in servers)
-    print(f"{counted(changed_count, 'server')} of {len(servers)} changed since first use")
-    return DONE
+    print(f"{format_count(changed_count, 'server')} of {len(servers)} changed since first use")
+    return SUCCEEDED
 
 
 def format_pin_changes(server: ServerPins) -> str:
     """Return how the tools of a server differ, with nothing that hides: what a person is shown."""
-    lines = [f"{visible(server.server)}: {counted(server.pinned, 'tool')} at first use"]
+    lines = [f"{visible(server.server)}: {format_count(server.pinned, 'tool')} at first use"]
     for tool in server.differences:
         lines.append(f"  {tool.kind} {visible(tool.tool)}")
         lines += [f"    {visible(line)}" for line in tool.lines()]
@@ -360,7 +360,7 @@ def _approve_pins(pins: Pins, servers: tuple[ServerPins, ...], name: str) -> int
         raise UsageError(f"nothing is remembered of {visible(name)}; of these there is: {known}")
     if not selected.differences:
         print(f"the tools of {visible(name)} are those of its first use")
-        return DONE
+        return SUCCEEDED
     with open_controlling_terminal("`pins approve`") as terminal:
         terminal.write_line(format_pin_changes(selected))
         if not terminal.confirm(f"\nTake the tools of {visible(name)} as they are now?"):
@@ -371,5 +371,5 @@ def _approve_pins(pins: Pins, servers: tuple[ServerPins, ...], name: str) -> int
     except ChangedAgain as error:
         warn(str(error))
         return FAILED
-    print(f"approved {counted(count, 'tool')} of {visible(name)}")
-    return DONE
+    print(f"approved {format_count(count, 'tool')} of {visible(name)}")
+    return SUCCEEDED

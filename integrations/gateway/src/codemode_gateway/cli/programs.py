@@ -7,9 +7,9 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from codemode.cli.exits import DONE, FAILED, UsageError
+from codemode.cli.exits import FAILED, SUCCEEDED, UsageError
 from codemode.execution.program_library import ProgramLibrary, SavedProgram
-from codemode.trace.visible_text import aligned, counted, one_line, visible
+from codemode.trace.visible_text import align_columns, format_count, one_line, visible
 
 from .approvals import format_time
 from .command_context import get_actor, get_command_prefix, open_controlling_terminal, read_store_config, with_store
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
     asyncio.run(with_store(config, change_state))
     print(f"{options.action}d saved.{program.name} of {visible(program.owner)}")
-    return DONE
+    return SUCCEEDED
 
 
 async def _list_programs(store: InterruptStore, user: str | None) -> list[SavedProgram]:
@@ -63,12 +63,12 @@ def _select_program(programs: list[SavedProgram], options: argparse.Namespace) -
 def _print_list(programs: list[SavedProgram], options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"programs": [program.to_dict() for program in programs]}, ensure_ascii=False, indent=2))
-        return DONE
+        return SUCCEEDED
     if programs:
         rows = [("user", "program", "version", "uses", "state", "description")]
-        print("\n".join(aligned([*rows, *map(_to_row, programs)])))
-    print(counted(len(programs), "saved program"))
-    return DONE
+        print("\n".join(align_columns([*rows, *map(_to_row, programs)])))
+    print(format_count(len(programs), "saved program"))
+    return SUCCEEDED
 
 
 def _to_row(program: SavedProgram) -> tuple[str, ...]:
@@ -95,12 +95,12 @@ def _show(config: GatewayConfig, program: SavedProgram, options: argparse.Namesp
             {**saved_version.to_dict(), "difference": difference} for saved_version, difference in versions
         ]
         print(json.dumps({**program.to_dict(), "versions": version_objects}, ensure_ascii=False, indent=2))
-        return DONE
+        return SUCCEEDED
     print(_format_program(program))
     for version, difference in versions:
         print(f"\nversion {version.version}, saved by {visible(version.saved_by)} {format_time(version.saved_at_ms)}")
         print(_indent(difference or version.program))
-    return DONE
+    return SUCCEEDED
 
 
 def _format_program(program: SavedProgram) -> str:
@@ -112,13 +112,13 @@ def _format_program(program: SavedProgram) -> str:
         ("input", json.dumps(current.input_schema, ensure_ascii=False)),
         *(("changed", change) for change in program.changes),
     ]
-    return "\n".join([*aligned([(label, visible(value)) for label, value in rows]), _indent(current.program)])
+    return "\n".join([*align_columns([(label, visible(value)) for label, value in rows]), _indent(current.program)])
 
 
 def _confirm(config: GatewayConfig, program: SavedProgram, options: argparse.Namespace) -> int:
     if not program.is_stale:
         print(f"saved.{program.name} is not stale: there is nothing to confirm")
-        return DONE
+        return SUCCEEDED
     with open_controlling_terminal("`programs confirm`") as terminal:
         terminal.write_line(_format_program(program))
         if not terminal.confirm(f"\nTrust saved.{program.name} as it is now?"):
@@ -133,7 +133,7 @@ def _confirm(config: GatewayConfig, program: SavedProgram, options: argparse.Nam
         f"confirmed saved.{program.name} of {visible(program.owner)};"
         f" `{get_command_prefix(options)} programs` lists all"
     )
-    return DONE
+    return SUCCEEDED
 
 
 def _indent(text: str) -> str:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from codemode.cli.databases import tell_seldom
-from codemode.cli.exits import DONE, UsageError
+from codemode.cli.databases import throttle_driver_log
+from codemode.cli.exits import SUCCEEDED, UsageError
 
 from .command_context import get_gateway_command, read_configuration, require_servers, warn, warn_about_problems
 
@@ -38,13 +38,13 @@ def run(options: argparse.Namespace) -> int:
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     logging.getLogger("codemode.mcp").setLevel(logging.INFO)
-    tell_seldom()
+    throttle_driver_log()
     address = None if options.http is None else parse_http_address(options.http)
     if address is not None and find_spec("codemode_console") is None:
         raise UsageError(_CONSOLE_MISSING)
     config = apply_overrides(require_servers(read_configuration(options)), options)
     asyncio.run(_serve(config, options, address))
-    return DONE
+    return SUCCEEDED
 
 
 def apply_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:

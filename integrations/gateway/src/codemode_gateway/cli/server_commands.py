@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp import Client
 
-from codemode.cli.exits import DONE, FAILED
-from codemode.cli.run import TerminalApprovals, program_text
+from codemode.cli.exits import FAILED, SUCCEEDED
+from codemode.cli.run import TerminalApprovals, read_program
 from codemode.errors import CodeModeToolError
-from codemode.trace.visible_text import aligned, counted, one_line, visible
+from codemode.trace.visible_text import align_columns, format_count, one_line, visible
 
 from ..gateway.gateway import Gateway
 from ..gateway.options import GatewayOptions
@@ -155,7 +155,7 @@ def check_servers(options: argparse.Namespace) -> int:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         _print_report(report)
-    return FAILED if report["problems"] or any(server["problem"] for server in report["servers"]) else DONE
+    return FAILED if report["problems"] or any(server["problem"] for server in report["servers"]) else SUCCEEDED
 
 
 async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
@@ -201,9 +201,8 @@ def _to_server_row(upstream: Any, problem: str | None, server: Any) -> dict[str,
         *(f"in tools/list, {note}" for note in (() if server is None else server.left_out)),
     ]
     if problem is None and upstream.listed and not tools and not upstream.notes:
-        problem = (
-            f"programs have none of its {counted(len(upstream.listed), 'tool')}: tools.allow and tools.deny leave none"
-        )
+        count = format_count(len(upstream.listed), "tool")
+        problem = f"programs have none of its {count}: tools.allow and tools.deny leave none"
     row = {"name": upstream.config.name, "tools": tools, "listed": len(upstream.listed)}
     return {**row, "problem": problem, "warnings": warnings}
 
@@ -276,17 +275,17 @@ def _print_report(report: dict[str, Any]) -> None:
     print(f"A model is given one tool, {visible(tool['name'])}:\n")
     print(visible(tool.get("description", ""), keep="\n\t"))
     print()
-    print("\n".join(aligned(_to_rows(report))))
+    print("\n".join(align_columns(_to_rows(report))))
     print()
     rows = [
         ("given to a model", _describe_size(sizes["given"])),
-        (f"{counted(sizes['tools'], 'tool')} listed directly", _describe_size(sizes["direct"])),
+        (f"{format_count(sizes['tools'], 'tool')} listed directly", _describe_size(sizes["direct"])),
     ]
-    print("\n".join(aligned(rows)))
+    print("\n".join(align_columns(rows)))
     problem_count = sum(server["problem"] is not None for server in report["servers"]) + len(report["problems"])
     warning_count = sum(len(server["warnings"]) for server in report["servers"]) + len(report["warnings"])
-    counts = [f"{counted(problem_count, 'problem')} (see FAILED above)"] if problem_count else []
-    counts += [f"{counted(warning_count, 'warning')} (see WARNING above)"] if warning_count else []
+    counts = [f"{format_count(problem_count, 'problem')} (see FAILED above)"] if problem_count else []
+    counts += [f"{format_count(warning_count, 'warning')} (see WARNING above)"] if warning_count else []
     print(f"\n{' and '.join(counts)}." if counts else "\nAll is well.")
 
 
@@ -307,11 +306,11 @@ def _to_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
 def _describe_tool_count(server: dict[str, Any]) -> str:
     """Return how many tools programs have, and of how many."""
     listed_count = f" of {server['listed']:,} listed" if server["listed"] != server["tools"] else ""
-    return counted(server["tools"], "tool") + listed_count
+    return format_count(server["tools"], "tool") + listed_count
 
 
 def _describe_size(size: dict[str, int]) -> str:
-    return f"{counted(size['characters'], 'character')}, about {counted(size['tokens'], 'token')}"
+    return f"{format_count(size['characters'], 'character')}, about {format_count(size['tokens'], 'token')}"
 
 
 def print_types(options: argparse.Namespace) -> int:
@@ -325,7 +324,7 @@ def print_types(options: argparse.Namespace) -> int:
         print(visible(text, keep="\n\t"))
     for failure in failures:
         warn(failure)
-    return FAILED if failures else DONE
+    return FAILED if failures else SUCCEEDED
 
 
 async def _declare(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
@@ -352,14 +351,14 @@ async def _declare(config: GatewayConfig, command: str, name: str | None) -> tup
 
 def run_program(options: argparse.Namespace) -> int:
     """Run the program and print the response, all of it."""
-    code = program_text(options.program)
+    code = read_program(options.program)
     config = require_servers(read_configuration(options))
     response = asyncio.run(
         _run_in_terminal(config, get_command_prefix(options), code, TerminalApprovals(options.approve))
     )
     print(visible(json.dumps(response, indent=2, ensure_ascii=False), keep="\n"))
     errors = [diagnostic for diagnostic in response.get("diagnostics", []) if diagnostic.get("severity") == "error"]
-    return FAILED if errors else DONE
+    return FAILED if errors else SUCCEEDED
 
 
 async def _run_in_terminal(
@@ -367,10 +366,10 @@ async def _run_in_terminal(
 ) -> dict[str, Any]:
 
     async def decide(text: str) -> bool:
-        return await approvals.decided(f"\n{visible(text, keep=chr(10))}") == "approved"
+        return await approvals.ask_decision(f"\n{visible(text, keep=chr(10))}") == "approved"
 
     async def confirm(text: str) -> bool:
-        return await approvals.confirmed(f"\n{visible(text, keep=chr(10))}", "Open this page? [y/N] ")
+        return await approvals.ask_confirmation(f"\n{visible(text, keep=chr(10))}", "Open this page? [y/N] ")
 
     async with open_gateway(config, command) as (gateway, _):
         return await run_as_client(gateway, code, decide, warn, confirm)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from codemode.data.similar_names import nearest_names
-from codemode.trace.unseen import all_seen
+from codemode.trace.unseen import is_visible
 
 from .model import ConfigError
 
@@ -34,7 +34,7 @@ class ConfigFieldError(ValueError):
 
 def join_path(path: str, key: str) -> str:
     """Return the path of ``key`` in the object at ``path``, as a reader writes it."""
-    if len(key) <= 100 and all_seen(key) and key.replace("-", "_").isidentifier():
+    if len(key) <= 100 and is_visible(key) and key.replace("-", "_").isidentifier():
         return f"{path}.{key}" if path else key
     return f"{path}[{quote_name(key)}]"
 
@@ -45,7 +45,8 @@ def quote_name(name: str) -> str:
     return (
         '"'
         + "".join(
-            character if all_seen(character) else character.encode("unicode_escape").decode() for character in shortened
+            character if is_visible(character) else character.encode("unicode_escape").decode()
+            for character in shortened
         )
         + '"'
     )

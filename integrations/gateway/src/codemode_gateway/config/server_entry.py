@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from codemode.trace.unseen import all_seen
+from codemode.trace.unseen import is_visible
 
 from . import codemode_section, config_file, secret_detection
 from .config_file import ConfigFieldError, join_path
@@ -277,7 +277,7 @@ def is_turned_off(fields: Mapping[str, Any], path: str) -> bool:
 
 def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, Any]) -> ServerConfig:
     """Return the server that ``entry`` says, with the defaults of ``top``, our checked keys. Raises `MistakeError`."""
-    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not all_seen(name):
+    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not is_visible(name):
         raise ConfigFieldError(
             entry.path, f"a name of a server has 1 to {_MAX_NAME_LENGTH} characters, each of which is seen"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codemode.cached_property import cached_property
-from codemode.observe.request_telemetry import is_recorded
+from codemode.observe.request_telemetry import is_telemetry_recorded
 
 from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
@@ -187,7 +187,7 @@ class GatewayContainer:
             "execution_policy": {"clock": "program", "on_saturation": "wait"},
             "approval": {"mode": "interrupt", "show_denial_reason": True},
             "continuation": continuation,
-            "telemetry": {"is_enabled": is_recorded()},
+            "telemetry": {"is_enabled": is_telemetry_recorded()},
         }
 
     def _uses_journal(self, config: GatewayConfig) -> bool:

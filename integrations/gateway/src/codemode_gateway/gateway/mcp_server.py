@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping, is_object
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.observe.request_telemetry import call_ended, record_failure, request_span
+from codemode.observe.request_telemetry import record_call_end, record_failure, request_span
 from codemode.trace.events import Event, NestedToolCallEvent
 from codemode.trace.failures import log_failure
 
@@ -234,7 +234,7 @@ def create_tracing_middleware(server: Server[Any]) -> Any:
             return await call_next(ctx)
         meta_trace, header_trace = read_traces(ctx)
         name, attributes = _describe_span(ctx, server)
-        with request_span(name, attributes, said=meta_trace, brought=header_trace) as span:
+        with request_span(name, attributes, request_carrier=meta_trace, transport_carrier=header_trace) as span:
             try:
                 return await call_next(ctx)
             except MCPError as error:
@@ -385,7 +385,7 @@ def _log_call(
     if response is not None:
         entry["calls"] = len(response.get("toolTrace") or ())
         entry["codes"] = codes
-    if (trace := call_ended(outer_id, outcome, seconds, codes)) is not None:
+    if (trace := record_call_end(outer_id, outcome, seconds, codes)) is not None:
         entry["trace"] = trace
     _log.info("%s", json.dumps(entry, ensure_ascii=True))
 

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping, mapping_or_empty
-from codemode.trace.visible_text import clipped, visible
+from codemode.trace.visible_text import clip_text, visible
 
 from ..gateway.principals import CallOrigin, use_current_reservation
 from ..page_urls import PageURLError, get_page_host
@@ -51,7 +51,7 @@ def worded(server: str, method: str, params: Mapping[str, Any]) -> types.InputRe
 
 def told_by(server: str, text: str) -> str:
     """Return a text of a server that can be taken for no one else's: each line begins with its name."""
-    lines = visible(clipped(text, MAX_MESSAGE_CHARACTERS), keep="\n").split("\n")
+    lines = visible(clip_text(text, MAX_MESSAGE_CHARACTERS), keep="\n").split("\n")
     return "\n".join(f"[{visible(server)}] {line}" for line in lines)
 
 
@@ -396,7 +396,7 @@ class Questions:
 
     def _said(self, error: MCPError | ValidationError) -> str:
         text = "its answer is not valid" if isinstance(error, ValidationError) else error.message
-        return clipped(self._hide(text), _MAX_ERROR_CHARACTERS)
+        return clip_text(self._hide(text), _MAX_ERROR_CHARACTERS)
 
 
 class _Turn:

@@ -15,7 +15,7 @@ import mcp_types as types
 
 from codemode.data.json_shape import weigh
 from codemode.data.json_values import nests_deeper_than
-from codemode.trace.visible_text import clipped, counted, one_line
+from codemode.trace.visible_text import clip_text, format_count, one_line
 
 from ..upstreams.connection import LEVELS, lowest
 
@@ -134,7 +134,7 @@ class _Message:
         return {
             "level": self.level,
             "logger": logger,
-            "data": clipped(data, MAX_CHARACTERS) if isinstance(data, str) else data,
+            "data": clip_text(data, MAX_CHARACTERS) if isinstance(data, str) else data,
         }
 
 
@@ -206,9 +206,8 @@ class _Hearer:
 
     def _note(self, server: str, count: int) -> dict[str, Any]:
         level = "warning" if self.hears("warning") else self.level
-        said = (
-            f"{counted(count, 'message')} of this server {'was' if count == 1 else 'were'} left out: too many at once"
-        )
+        verb = "was" if count == 1 else "were"
+        said = f"{format_count(count, 'message')} of this server {verb} left out: too many at once"
         return {"level": level, "logger": server, "data": said}
 
     async def _tell_one(self, params: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.trace.visible_text import clipped, one_line
+from codemode.trace.visible_text import clip_text, one_line
 
 from ..config.model import ServerConfig
 from ..gateway.principals import CallOrigin
@@ -351,7 +351,7 @@ class Passed:
 
     def said(self, error: MCPError, server: str) -> MCPError:
         """Return what a client is told of a server's error: it names the server and holds no secrets."""
-        text = clipped(self._hide(error.message), _MAX_ERROR_CHARACTERS)
+        text = clip_text(self._hide(error.message), _MAX_ERROR_CHARACTERS)
         return MCPError(error.code, f"{server}: {text}")
 
     # --- parts ---

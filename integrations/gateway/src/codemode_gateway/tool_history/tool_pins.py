@@ -17,7 +17,7 @@ import mcp_types as types
 from codemode.data.json_values import canonical_json
 from codemode.data.narrowing import is_object
 from codemode.host.threads import LARGE_CHARACTERS, off_loop, run_check
-from codemode.trace.visible_text import clipped, visible
+from codemode.trace.visible_text import clip_text, visible
 
 from .. import state_files
 from ..approvals.remembered_answers import compute_definition_digest
@@ -296,7 +296,7 @@ def _notes(config: ServerConfig, different: Mapping[str, bool]) -> list[str]:
     for was_there, words in ((True, "have changed"), (False, "are new")):
         names = [tool for tool, is_old in different.items() if is_old is was_there]
         if names:
-            shown = ", ".join(f'"{visible(clipped(one, _MAX_NAME_CHARACTERS))}"' for one in names[:_MAX_NAMED])
+            shown = ", ".join(f'"{visible(clip_text(one, _MAX_NAME_CHARACTERS))}"' for one in names[:_MAX_NAMED])
             more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
             notes.append(f"{shown}{more} {words} since they were first used{is_away}")
     return notes
@@ -321,7 +321,7 @@ def _said(tools: Sequence[types.Tool]) -> _Rows:
             exclude_none=True,
             include={"title", "description", "input_schema", "output_schema", "annotations"},
         )
-        text = clipped(said, max(0, min(MAX_TEXT_CHARACTERS, room)) + 1)
+        text = clip_text(said, max(0, min(MAX_TEXT_CHARACTERS, room)) + 1)
         room -= len(text)
         rows[tool.name] = digest_of(tool), text.encode("utf-8", "replace").decode()
     return rows

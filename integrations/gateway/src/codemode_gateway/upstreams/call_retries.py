@@ -32,7 +32,7 @@ from codemode.data.json_shape import run_bounded, weigh
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.observe.request_telemetry import inner_call, passed_on
+from codemode.observe.request_telemetry import measure_inner_call, propagation_headers
 from codemode.tools.tool_result import ToolResult, result_of_server, unwrapped
 from codemode.trace.visible_text import visible
 
@@ -454,7 +454,7 @@ class Calls:
             raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
         call = Call(name, tool, dict(arguments or {}), context, origin_of(context), may_repeat)
         async with self._slots.slot(call.caller):
-            with inner_call(self._config.name):
+            with measure_inner_call(self._config.name):
                 try:
                     raw = await self._answer(call)
                 except CodeModeAuthenticationError:
@@ -549,7 +549,7 @@ class Calls:
         answers: dict[str, Any] = {}
         for _ in range(MAX_ROUNDS):
             params: dict[str, Any] = {"name": call.name, "arguments": call.arguments, **answers}
-            trace = passed_on() or ({} if call.origin is None else dict(call.origin.trace))
+            trace = propagation_headers() or ({} if call.origin is None else dict(call.origin.trace))
             if trace:
                 params["_meta"] = dict(trace)
             opts = stamped(connection, "tools/call", params, self._asking.capabilities)

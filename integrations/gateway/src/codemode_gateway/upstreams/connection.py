@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from codemode.data.json_shape import holds_more_values_than
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError
-from codemode.trace.failures import members_of
+from codemode.trace.failures import group_members
 from codemode.trace.visible_text import one_line
 
 from .connection_errors import Lost, NotStartedError, UpstreamFailure
@@ -454,7 +454,7 @@ async def _agreed(session: ClientSession, era: Era | None) -> Era:
 def _leaves(error: BaseException | None) -> list[BaseException]:
     if error is None:
         return []
-    members = members_of(error)
+    members = group_members(error)
     return [leaf for one in members for leaf in _leaves(one)] if members else [error]
 
 

@@ -10,7 +10,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, 
 
 from codemode.data.json_values import check_values, decode_json
 from codemode.data.narrowing import is_array, is_mapping
-from codemode.trace.visible_text import clipped
+from codemode.trace.visible_text import clip_text
 
 MAX_VALUES = 300_000
 """Of one answer. While so many are made of its text, and whenever they are looked through for circles, all stands."""
@@ -159,7 +159,7 @@ def shorten(value: Any, max_characters: int = _MAX_SHOWN_CHARACTERS) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
         text = type(value).__name__
-    return clipped(text, max_characters)
+    return clip_text(text, max_characters)
 
 
 def _is_asked(head: bytes) -> bool:

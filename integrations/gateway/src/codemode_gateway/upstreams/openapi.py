@@ -60,12 +60,12 @@ async def _streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]:
 async def _opened(config: ServerConfig, client: Any) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Load the document and choose its operations. Raises `NotStartedError`."""
     from codemode.openapi import load_spec, openapi_tools
-    from codemode.openapi.spec import names_list
+    from codemode.openapi.spec import format_names
 
     try:
         spec = await load_spec(config.document or "", client=client if config.base_url else None)
         if config.base_url is None:
-            servers = names_list(spec.servers) or "none"
+            servers = format_names(spec.servers) or "none"
             why = f"it has no baseUrl; its document names these servers: {servers}. Write the one you trust as baseUrl"
             raise NotStartedError(why, "it has no baseUrl")
         most_ms = int(config.timeout_ms * _WAITED_SHARE)

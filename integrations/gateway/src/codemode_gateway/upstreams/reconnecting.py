@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from mcp.client.session import ClientSession
 
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
-from codemode.observe.request_telemetry import server_started
+from codemode.observe.request_telemetry import record_server_start
 from codemode.trace.visible_text import visible
 
 from ..config.model import ServerConfig
@@ -255,7 +255,7 @@ class Link:
         _log.warning("server %r cannot be used: %s", self._config.name, self.problem)
 
     def _tell_start(self, *, is_ready: bool) -> None:
-        server_started(self._config.name, is_ready=is_ready, is_again=self._has_started)
+        record_server_start(self._config.name, is_ready=is_ready, is_restart=self._has_started)
         self._has_started = True
 
     def _count_failure(self, failure: UpstreamFailure) -> None:

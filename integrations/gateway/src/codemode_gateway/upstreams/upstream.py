@@ -20,7 +20,7 @@ from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.tools.server_lists import log_left_out
 from codemode.tools.tool import Tool
 from codemode.tools.tool_result import ToolResult
-from codemode.trace.visible_text import clipped
+from codemode.trace.visible_text import clip_text
 
 from ..config.model import ServerConfig
 from ..config.patterns import describe_unmatched_patterns, get_patterns, matches
@@ -446,7 +446,7 @@ class Upstream:
             raise self._unlisted(error.error.message) from None
 
     def _unlisted(self, why: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
-        reason = clipped(self._link.hidden(f"its tools cannot be listed: {why}"), _MAX_REASON_CHARACTERS)
+        reason = clip_text(self._link.hidden(f"its tools cannot be listed: {why}"), _MAX_REASON_CHARACTERS)
         self._not_listed = reason
         return self._link.error(reason, failure)
 

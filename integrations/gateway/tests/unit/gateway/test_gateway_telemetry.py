@@ -257,36 +257,36 @@ def test_who_records_nothing_passes_on_the_trace_of_the_client(
 
 
 def current_trace() -> str | None:
-    parent = request_telemetry.passed_on().get("traceparent")
+    parent = request_telemetry.propagation_headers().get("traceparent")
     return None if parent is None else parent.split("-")[1]
 
 
 @pytest.mark.parametrize("headers", [{}, {"traceparent": PARENT}])
 def test_a_parent_is_what_the_message_says_else_what_its_request_brings(recorded: Recorded, headers: dict[str, str]):
     said = f"00-{'1' * 32}-{'2' * 16}-01"
-    with request_telemetry.request_span("one", {}, said={"traceparent": said}, brought=headers):
-        assert request_telemetry.passed_on()["traceparent"].startswith(f"00-{'1' * 32}-")
-    with request_telemetry.request_span("two", {}, said={}, brought=headers):
+    with request_telemetry.request_span("one", {}, request_carrier={"traceparent": said}, transport_carrier=headers):
+        assert request_telemetry.propagation_headers()["traceparent"].startswith(f"00-{'1' * 32}-")
+    with request_telemetry.request_span("two", {}, request_carrier={}, transport_carrier=headers):
         assert (current_trace() == TRACE) == bool(headers)
-    with request_telemetry.request_span("around", {}, said={}, brought={}):
+    with request_telemetry.request_span("around", {}, request_carrier={}, transport_carrier={}):
         around = current_trace()
-        with request_telemetry.request_span("three", {}, said={}, brought={"traceparent": PARENT}):
+        with request_telemetry.request_span("three", {}, request_carrier={}, transport_carrier={"traceparent": PARENT}):
             assert current_trace() == around
-        with request_telemetry.in_no_trace():
+        with request_telemetry.detach_trace():
             assert current_trace() is None
 
 
 def test_nothing_is_recorded_where_opentelemetry_is_not_installed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(request_telemetry, "_loaded", lambda _name: None)
+    monkeypatch.setattr(request_telemetry, "_get_loaded_module", lambda _name: None)
     with (
-        request_telemetry.request_span("x", {}, said={"traceparent": PARENT}, brought={}) as span,
-        request_telemetry.inner_call("x"),
-        request_telemetry.approvals_waiting("store", 1),
-        request_telemetry.in_no_trace(),
+        request_telemetry.request_span("x", {}, request_carrier={"traceparent": PARENT}, transport_carrier={}) as span,
+        request_telemetry.measure_inner_call("x"),
+        request_telemetry.count_waiting_approvals("store", 1),
+        request_telemetry.detach_trace(),
     ):
         request_telemetry.record_failure(span, "x")
-        request_telemetry.call_ended("x", "x", 1.0, [])
-        assert request_telemetry.passed_on() == {}
+        request_telemetry.record_call_end("x", "x", 1.0, [])
+        assert request_telemetry.propagation_headers() == {}
         assert current_trace() is None
 
 
@@ -296,8 +296,11 @@ def test_what_is_being_imported_at_this_moment_records_nothing_yet(monkeypatch: 
         begun.__spec__ = ModuleSpec(begun.__name__, None)
         vars(begun.__spec__)["_initializing"] = True
         monkeypatch.setitem(sys.modules, begun.__name__, begun)
-    assert not request_telemetry.is_recorded()
-    with request_telemetry.request_span("x", {}, said={}, brought={}), request_telemetry.inner_call("x"):
+    assert not request_telemetry.is_telemetry_recorded()
+    with (
+        request_telemetry.request_span("x", {}, request_carrier={}, transport_carrier={}),
+        request_telemetry.measure_inner_call("x"),
+    ):
         assert current_trace() is None
 
 
