@@ -126,9 +126,8 @@ def _select_operations(
         for option, option_value in patterns_by_option.items()
     }
     for option, option_value in patterns_by_option.items():
-        if isinstance(option_value, str) or not all(
-            isinstance(operation_or_pattern, str) for operation_or_pattern in patterns[option]
-        ):  # pyright: ignore[reportUnnecessaryIsInstance]
+        are_texts = all(isinstance(pattern, str) for pattern in patterns[option])  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(option_value, str) or not are_texts:
             raise WrongTypeError(f"{option} must be a list of patterns, such as {option}=['issues/*']")
     matched_patterns: set[str] = set()
 
@@ -143,18 +142,9 @@ def _select_operations(
         matched_patterns.update(matching)
         return bool(matching)
 
-    included = [
-        operation_or_pattern
-        for operation_or_pattern in operations
-        if not patterns["include"] or fits("include", operation_or_pattern)
-    ]
-    selected = [operation_or_pattern for operation_or_pattern in included if not fits("exclude", operation_or_pattern)]
-    unmatched = [
-        operation_or_pattern
-        for option_value in patterns.values()
-        for operation_or_pattern in option_value
-        if operation_or_pattern not in matched_patterns
-    ]
+    included = [operation for operation in operations if not patterns["include"] or fits("include", operation)]
+    selected = [operation for operation in included if not fits("exclude", operation)]
+    unmatched = [pattern for chosen in patterns.values() for pattern in chosen if pattern not in matched_patterns]
     return selected, [f"the pattern {one_line(pattern, 100)!r} fits no operation" for pattern in unmatched]
 
 
