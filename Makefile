@@ -179,7 +179,8 @@ dist: $(STAMP)
 	$(BIN)/python -m pip install --quiet --group dist
 	for project in . $(wildcard integrations/*/pyproject.toml); do \
 	  $(BIN)/python -m build --quiet --outdir dist $${project%/pyproject.toml} || exit 1; done
-	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/python integrations/gateway/mcpb/build.py dist
 	$(BIN)/python -m pip download --quiet --only-binary :all: --dest build/wheels \
 	  "$$(echo dist/codemode_toolkit-*.whl)[fetch,postgres,sealed,telemetry]" \
 	  "$$(echo dist/codemode_langchain-*.whl)[agents]" dist/codemode_console-*.whl \

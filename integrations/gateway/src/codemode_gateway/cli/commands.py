@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -312,6 +313,13 @@ _SUBCOMMAND_FUNCTIONS = {
     "programs": ("programs", "run"),
 }
 _SERVE_OPTIONS = ("http", "tool_name", "output", "pass_through")
+
+
+def start() -> int:
+    """Run `codemode-gateway`, which is `codemode mcp` for clients that start one command of the package."""
+    from codemode.cli import main as run_command
+
+    return run_command(["mcp", *sys.argv[1:]])
 
 
 def main(arguments: Sequence[str]) -> int:
