@@ -1,7 +1,4 @@
-"""MCP in both directions: the servers of a configuration, and a gateway that makes one tool of them.
-
-What is named here is imported when it is asked for.
-"""
+"""Connect to MCP servers of a configuration, and serve them as one MCP tool. Names are imported on first use."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ __all__ = [
     "watch_config",
 ]
 
-# Where each of them lives; the imports above tell type checkers the same.
+# The module of each name; the imports above are for type checkers.
 _LATE = {
     "config.patterns": "matches",
     "config.locations": "state_folder",

@@ -1,4 +1,4 @@
-"""TLS and redirects of requests that the gateway sends."""
+"""TLS context and redirects for requests of the gateway."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx2
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """Return what a client of httpx2 makes for itself, from the environment as it is at the first call."""
+    """Return the default TLS context of httpx2, created once from the environment."""
     return httpx2.create_ssl_context()
 
 
@@ -22,7 +22,7 @@ _MAX_URL_CHARACTERS = 200
 
 
 class RefusedRedirectError(Exception):
-    """A redirect is not followed. The message names its target, the reason, and what to do."""
+    """A redirect that is not followed. The message has its target, the reason and what to do."""
 
 
 async def send_following_redirects(
@@ -30,9 +30,10 @@ async def send_following_redirects(
     request: httpx2.Request,
     on_redirect: Callable[[httpx2.URL, httpx2.URL], object] = lambda _from, _to: None,
 ) -> httpx2.Response:
-    """Send a request to where its server redirects it to, and return the last response.
+    """Send a request, follow its redirects, and return the last response.
 
-    Raises `RefusedRedirectError` as `follow_redirect` does, and for redirects without end.
+    ``on_redirect`` gets the old and the new URL. Raises `RefusedRedirectError` as `follow_redirect` does, and for more
+    than `MAX_REDIRECTS` redirects.
     """
     for _ in range(MAX_REDIRECTS + 1):
         response = await send(request)
@@ -46,14 +47,14 @@ async def send_following_redirects(
         await response.aclose()
         on_redirect(request.url, following.url)
         request = following
-    raise RefusedRedirectError(f"it redirects more than {MAX_REDIRECTS} times, at last to {describe_url(request.url)}")
+    raise RefusedRedirectError(f"it redirects more than {MAX_REDIRECTS} times, last to {describe_url(request.url)}")
 
 
 def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request | None:
-    """Return the same request for where a response redirects it to; None where it does not.
+    """Return the request to the target of a redirect, or None if the response is not a redirect.
 
-    What stays within the origin is followed with method, headers and body, as is the step from http to https of the
-    same host, which proxies answer with 301 and 302 too. Raises `RefusedRedirectError` for any other.
+    Redirects within the origin, and from http to https on the same host (also with 301 and 302), keep method, headers
+    and body. Raises `RefusedRedirectError` for any other.
     """
     if not response.has_redirect_location:
         return None
@@ -61,7 +62,7 @@ def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx
     try:
         target = url.join(response.headers["location"])
     except httpx2.InvalidURL:
-        raise RefusedRedirectError("it redirects to what is no URL") from None
+        raise RefusedRedirectError("it redirects to an invalid URL") from None
     where = describe_url(target)
     if not is_trusted_redirect(url, target) or (target.userinfo and target.userinfo != url.userinfo):
         raise RefusedRedirectError(_describe_refusal(url, target, where))
@@ -72,21 +73,21 @@ def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx
     )
     if not is_kept:
         raise RefusedRedirectError(
-            f"it redirects to {where} with the status {status}, after which a request has no body: write that URL as"
-            " url of the server's entry"
+            f"it redirects to {where} with the status {status}, which drops the request body: use that URL as url"
+            " of the server's entry"
         )
     return copy_request_to(request, target)
 
 
 def is_trusted_redirect(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Tell whether what may be sent to ``url`` may go to ``target``: its origin, or from http to https its host."""
+    """Return whether ``target`` has the origin of ``url``, or is the same host with https instead of http."""
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
     return (url.scheme, target.scheme) == ("http", "https") and url.host == target.host
 
 
 def copy_request_to(request: httpx2.Request, target: httpx2.URL) -> httpx2.Request:
-    """Return the request with its headers and its body, for another URL."""
+    """Return a copy of the request, with headers and body, for another URL."""
     headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
     return httpx2.Request(
         request.method, target, headers=headers, content=request.content, extensions=request.extensions
@@ -94,7 +95,7 @@ def copy_request_to(request: httpx2.Request, target: httpx2.URL) -> httpx2.Reque
 
 
 def describe_url(url: httpx2.URL) -> str:
-    """Return a URL without what may be a credential in it, shortened."""
+    """Return a URL shortened, without user information, query and fragment."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_URL_CHARACTERS]
 
 
@@ -102,10 +103,10 @@ def _describe_refusal(url: httpx2.URL, target: httpx2.URL, where: str) -> str:
     if url.host == target.host and url.scheme == "https" and target.scheme == "http":
         secured = describe_url(target.copy_with(scheme="https", port=url.port))
         return (
-            f"it redirects from https to {where}: nothing is sent there. A proxy in front of it may not say that it is"
-            f" called by https; try {secured} as url of the server's entry"
+            f"it redirects from https to {where}: nothing is sent there. A proxy in front of it may not forward the"
+            f" scheme https; try {secured} as url of the server's entry"
         )
     return (
-        f"it redirects to {where}, another origin: nothing is sent there. If the server has moved, write that URL as"
+        f"it redirects to {where}, another origin: nothing is sent there. If the server has moved, use that URL as"
         " url of its entry"
     )

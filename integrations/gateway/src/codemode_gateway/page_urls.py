@@ -1,4 +1,4 @@
-"""Check the URL of a page that a person is asked to open, and name its host."""
+"""Check the URL of a page that a person is asked to open, and return its host."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 class PageURLError(ValueError):
-    """A URL that no person is asked to open; the text says why."""
+    """A URL that must not be opened; the message says why."""
 
 
 def get_page_host(url: object) -> str:
     """Return the host that a browser opens for ``url``, in lower case and as punycode.
 
-    Raises `PageURLError` for everything that a reader and a browser may take for different hosts: backslashes, user
-    information, white space, control characters, escapes or odd numbers in the host.
+    Security: raises `PageURLError` if a reader and a browser could see different hosts: backslashes, user information,
+    white space, control characters, escapes or unusual numbers in the host.
     """
     if not isinstance(url, str) or len(url) > MAX_URL_CHARACTERS:
         raise PageURLError(f"must be a text of at most {MAX_URL_CHARACTERS:,} characters")
     if not url.isprintable() or " " in url or "\\" in url:
-        raise PageURLError("must have no blanks, control characters or backslashes")
+        raise PageURLError("must have no spaces, control characters or backslashes")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -40,9 +40,9 @@ def get_page_host(url: object) -> str:
         raise PageURLError("must have no user name or password in front of the host")
     if "[" not in parts.netloc:
         return _normalize_host_name(host)
-    # Python before 3.11.8 reads the address out of `evil.example[::1]` too.
+    # Python before 3.11.8 accepts `evil.example[::1]`.
     if _BRACKETED_HOST.fullmatch(parts.netloc) is None:
-        raise PageURLError("must have a host that every browser reads alike")
+        raise PageURLError("must have a host that all browsers interpret alike")
     return f"[{_normalize_ipv6(host)}]"
 
 
@@ -59,7 +59,7 @@ def _normalize_ipv6(host: str) -> str:
     try:
         address = ipaddress.IPv6Address(host)
     except ValueError:
-        raise PageURLError("must have a host that every browser reads alike") from None
+        raise PageURLError("must have a host that all browsers interpret alike") from None
     if address.scope_id is not None:
         raise PageURLError("must have an IPv6 address without a zone")
     return address.compressed
@@ -69,9 +69,9 @@ def _normalize_host_name(host: str) -> str:
     try:
         name = host if host.isascii() else idna.encode(host, uts46=True).decode("ascii")
     except idna.IDNAError:
-        raise PageURLError("must have a host that every browser reads alike") from None
+        raise PageURLError("must have a host that all browsers interpret alike") from None
     if _HOST_PATTERN.fullmatch(name) is None:
-        raise PageURLError("must have a host that every browser reads alike")
+        raise PageURLError("must have a host that all browsers interpret alike")
     # A browser reads a host whose last label is a number as an IPv4 address, in octal and hexadecimal too.
     if _NUMBER.fullmatch(name.rstrip(".").rpartition(".")[2]):
         try:

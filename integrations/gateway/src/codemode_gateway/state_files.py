@@ -1,4 +1,4 @@
-"""Files and SQLite tables of the gateway's state, which only the user may read."""
+"""Private files and SQLite tables of the gateway's state, and removal of unused ones."""
 
 from __future__ import annotations
 
@@ -19,51 +19,48 @@ _HAS_OWNERS = hasattr(os, "getuid")
 
 
 def find_privacy_problem(found: os.stat_result) -> str | None:
-    """Return why a file may be somebody else's doing, or known to them, with the way out; None where it is not."""
+    """Return why other users may have written or read a file, and what to do; None if they cannot."""
     if not stat.S_ISREG(found.st_mode):
-        return "it is no regular file: remove it"
+        return "it is not a regular file: remove it"
     if _HAS_OWNERS and found.st_uid != os.getuid():
         return "it belongs to another user: remove it"
     if _HAS_OWNERS and found.st_mode & 0o077:
-        return "others than its owner may use it: set its mode to 600"
+        return "other users may access it: set its mode to 600"
     return None
 
 
 def find_folder_privacy_problem(found: os.stat_result) -> str | None:
-    """Return why others may put files into a folder, with the way out; None where they may not."""
+    """Return why other users may create files in a folder, and what to do; None if they cannot."""
     if _HAS_OWNERS and found.st_uid not in (os.getuid(), 0):
-        return "its folder belongs to another user: name one of your own (XDG_STATE_HOME)"
+        return "its folder belongs to another user: use one of your own (XDG_STATE_HOME)"
     if _HAS_OWNERS and found.st_mode & 0o022:
-        return "others may write to its folder: set the mode of that to 700"
+        return "other users may write to its folder: set the folder's mode to 700"
     return None
 
 
 UNUSED_SECONDS = 90 * 86_400.0
-"""So long nobody has used what is removed: users who are gone, and configurations that nobody has any more."""
+"""State that is unused for this time is removed: of former users, and of deleted configurations."""
 _CLEANUP_INTERVAL_SECONDS = 86_400.0
 _log = logging.getLogger("codemode.mcp")
 _last_cleanups: dict[Path, float] = {}
 
 
 def is_unused(found: os.stat_result, seconds: float = UNUSED_SECONDS) -> bool:
-    """Tell whether nobody has used a file for so long."""
+    """Return whether a file is unused for ``seconds``."""
     return time.time() - found.st_mtime > seconds
 
 
 def note_use(path: Path) -> None:
-    """Keep for the others of the folder that this file was used now. A file of others stays as it is.
-
-    Once a day is enough: each time is a write.
-    """
+    """Update the modification time of a used file, at most once a day. Ignores files of other users."""
     with suppress(OSError):
         if is_unused(path.lstat(), _CLEANUP_INTERVAL_SECONDS):
             os.utime(path)
 
 
 def schedule_cleanup(folder: Path, remove: Callable[[Path], None]) -> None:
-    """Have ``remove`` look through the folder in a thread, once a day in each process that adds to it.
+    """Call ``remove(folder)`` in a thread, at most once a day in each process, so that the folder stays small.
 
-    What adds to a folder so keeps it from growing for ever. Nobody waits for it, and what cannot be removed stays.
+    Errors are logged.
     """
     now = time.monotonic()
     if now - _last_cleanups.get(folder, -_CLEANUP_INTERVAL_SECONDS) < _CLEANUP_INTERVAL_SECONDS:
@@ -84,19 +81,19 @@ _MAX_BYTES = 512 << 20
 
 
 class PrivateTables:
-    """A file of tables, made when it is first written. Without a ``path`` they are in memory, for this object alone."""
+    """SQLite tables in a private file, created at the first write. Without ``path`` they are in memory."""
 
     def __init__(self, path: Path | None, *statements: str) -> None:
         self._path = path
         self._statements = statements
         self._lock = forkable_lock()
         self._memory = sqlite3.connect(":memory:", check_same_thread=False) if path is None else None
-        if self._memory is not None:  # Python 3.13 and later warn of a connection that nobody closed
+        if self._memory is not None:  # Python 3.13 and later warn about unclosed connections
             weakref.finalize(self, self._memory.close).atexit = False
 
     @property
     def stamp(self) -> object:
-        """Another value whenever anybody has written to the file."""
+        """A value that changes whenever the file is written."""
         try:
             found = None if self._path is None else self._path.stat()
         except OSError:
@@ -105,10 +102,10 @@ class PrivateTables:
 
     @contextmanager
     def open(self, *, writes: bool = False) -> Generator[sqlite3.Connection]:
-        """Give the tables in one transaction; without ``writes`` a file that is not there is as good as empty.
+        """Open the tables in one transaction. Without ``writes`` a missing file counts as empty.
 
-        Raises `OSError` for a file that cannot be used, or that others may use, or in whose folder they may write: a
-        journal of theirs beside the file would be played into it.
+        Raises `OSError` if the file is unusable or if other users may access it or write to its folder.
+        Security: SQLite would apply a journal file that another user puts there.
         """
         try:
             if self._memory is not None:
@@ -133,7 +130,7 @@ def _connect(path: Path, *, writes: bool) -> sqlite3.Connection:
         if not writes:
             return sqlite3.connect(":memory:")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):  # and never through a link
+        with suppress(FileExistsError):  # O_EXCL does not follow links
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         found = path.lstat()
     problem = find_privacy_problem(found) or find_folder_privacy_problem(path.parent.stat())
@@ -145,26 +142,26 @@ def _connect(path: Path, *, writes: bool) -> sqlite3.Connection:
 
 
 PRINCIPALS_TABLE = "CREATE TABLE IF NOT EXISTS principals (name TEXT PRIMARY KEY, day INTEGER NOT NULL) WITHOUT ROWID"
-"""One of the statements of a file whose other tables have a column ``principal``."""
+"""Creates the table of principals, for files whose other tables have a column ``principal``."""
 _DAY_SECONDS = 86_400
 _INACTIVE_PRINCIPALS = "SELECT name FROM principals WHERE day < ?"
 
 
 def today() -> int:
-    """Return the day, as a number."""
+    """Return the current day as a number since 1970."""
     return int(time.time()) // _DAY_SECONDS
 
 
 def is_use_noted(file: sqlite3.Connection, principal: str) -> bool:
-    """Tell whether it is kept already that a principal is there today."""
+    """Return whether today's use by a principal is already noted."""
     found = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, today()))
     return found.fetchone() is not None
 
 
 def note_table_use(file: sqlite3.Connection, principal: str, *tables: str) -> None:
-    """Keep that a principal is there today, and remove from the ``tables`` what is of those gone for 90 days.
+    """Note a principal's use today, and delete rows in ``tables`` of principals unused for 90 days.
 
-    In the caller's transaction, once a day. Who came before anybody kept that counts as here today.
+    Call it once a day, within a transaction. Principals without a note count as used today.
     """
     for table in tables:
         file.execute(f"INSERT OR IGNORE INTO principals SELECT DISTINCT principal, ? FROM {table}", (today(),))

@@ -61,7 +61,7 @@ def test_a_person_says_what_became_of_a_call_and_the_program_goes_on(
                 assert messages == []
                 for _ in range(2):
                     assert (await call(client, resume=cut_off["waiting"]["id"]))["result"] == result
-            assert "Has this call happened?" in messages[0]
+            assert "Did this call happen?" in messages[0]
             assert (len(messages), shop.done.count("lose"), shop.done.count("stock")) == (1, runs, 1)
 
     within(scenario())

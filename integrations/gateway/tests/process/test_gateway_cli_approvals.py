@@ -186,7 +186,7 @@ def test_one_call_is_edited_and_allowed_for_later_and_the_other_waits_on(
     edited = {"order": "c", "note": "less"}
     settled = ("--input", json.dumps(edited), "--reason", "a typo", "--always")
     at = person("approvals", "approve", waiting.calls[0], *settled)
-    at.read_until("and later calls of shop.refund too, always, while the tool stays as it is? [y/N] ")
+    at.read_until("and later calls of shop.refund, always, until the tool changes? [y/N] ")
     assert '"order": "c"' in at.shown
     assert waiting.remembered() == []
     at.type("yes\n")

@@ -150,7 +150,7 @@ def test_what_is_signed_with_a_key_that_a_replica_has_not_waits_for_one_that_has
         kept = asyncio.run(told(one.url, **notes("kept")))["waiting"]["id"]
         one.end(signal.SIGKILL)
         asyncio.run(approve(database, kept))
-        assert "signed with a key that this gateway has not" in asyncio.run(why_not(database, kept))
+        assert "signed with a key that this gateway does not have" in asyncio.run(why_not(database, kept))
         two.end(signal.SIGKILL)
         assert calls(tmp_path) == 1
         three = start(ahead)
@@ -168,10 +168,8 @@ def test_what_was_paused_before_the_second_step_is_told_after_the_third_what_wou
         asyncio.run(approve(database, kept))
         assert "codemode.keys" in asyncio.run(why_not(database, kept))
         (said,) = asyncio.run(told(three.url, resume=kept))["diagnostics"]
-        assert said["message"].endswith(
-            "codemode.keys, and a key that was taken out of them has to stand there again, before the last one"
-        )
-        assert "waiting alone does not help" in said["hint"]
+        assert said["message"].endswith("need the same codemode.keys; put a removed key back before the last one")
+        assert "waiting does not help" in said["hint"]
         assert not re.search("set_continuation|continuation=|CODEMODE_SIGNING_KEY", str(said))
         three.end(signal.SIGKILL)  # what it refused again and again is left alone for longer each time
         assert asyncio.run(ended(start(second).url, kept))["result"] == "kept"

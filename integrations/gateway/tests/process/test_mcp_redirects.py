@@ -93,11 +93,11 @@ def test_another_origin_gets_nothing_and_is_named():
 
 def test_a_redirect_that_would_lose_the_request_or_never_ends_is_named():
     for status, location, reason in (
-        (301, "/mcp/", "/mcp/ with the status 301, after which a request has no body"),
+        (301, "/mcp/", "/mcp/ with the status 301, which drops the request body"),
         (302, "/login", "/login with the status 302"),
         (303, "/mcp/", "with the status 303"),
         (307, "/mcp", "redirects more than 5 times"),
-        (307, "http://x:abc/", "to what is no URL"),
+        (307, "http://x:abc/", "to an invalid URL"),
     ):
         with odd_http(hook=moves(status, location)) as server:
             with pytest.raises(CodeModeToolError) as refused:

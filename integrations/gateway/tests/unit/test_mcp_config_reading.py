@@ -247,7 +247,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ({"timeout": -1}, "bad.timeout: this must be a number above 0"),
     ({"autoApprove": True}, "bad.autoApprove: this must be an array"),
     ({"type": "websocket"}, "bad.type: websockets are not supported"),
-    ({"type": "carrier-pigeon"}, "bad.type: this is no transport; write stdio, http or sse"),
+    ({"type": "carrier-pigeon"}, "bad.type: this is not a transport; use stdio, http or sse"),
     ({"type": 7}, "bad.type: this must be a string"),
     ({"type": "http"}, "bad: a server of this type needs a url"),
     ({"url": "http://h"}, "bad: this has a command and a url"),
@@ -290,7 +290,7 @@ def test_a_server_that_is_no_object(entry: Any):
 @each_row("name", ["", " ", "a\nb", "x" * 500, "\x1b[31m", "a\u202eb", "a\u3164"])
 def test_a_name_that_cannot_be_shown(name: str):
     told = problems({"mcpServers": {name: {"command": "x"}}})[0]
-    assert "a name of a server has 1 to 128 characters" in told
+    assert "a server name has 1 to 128 visible characters" in told
     assert is_visible(told)
     assert len(told) < 400
 
@@ -307,7 +307,7 @@ MISTAKES_AT_THE_TOP: list[tuple[Any, str]] = [
     ({"keys": "${SHORT:-short-and-secret}"}, "codemode.keys: a key has at least 32 characters"),
     (
         {"keys": [KEY, "change-me-" * 4]},
-        "codemode.keys[1]: this stands for a key, and everybody can guess it; make one with",
+        "codemode.keys[1]: this is a placeholder that can be guessed; make a key with",
     ),
     ({"keys": "32 random bytes, the same on every host"}, "codemode.keys: this stands for a key"),
     ({"keys": 32 * "0"}, "codemode.keys: this stands for a key"),
@@ -337,7 +337,7 @@ def test_a_mistake_at_the_top_is_an_error(top: Any, says: str):
         (b"\n\n", "line 3, column 1: the file is empty"),
         (b"[]", "must be an object"),
         (b'"text"', "must be an object"),
-        (b'{"mcpServers": {"a": {"command": "x"} "b"', "line 1, column 39: here must be a comma"),
+        (b'{"mcpServers": {"a": {"command": "x"} "b"', "line 1, column 39: expected a comma"),
         (b'{"mcpServers": {"a": {},\n "a": {}}}', 'line 2, column 2: the key "a" stands here again (first on line 1)'),
         (b'{"mcpServers":\n\xff\xff}', "line 2: this file is not UTF-8"),
         ('{"mcpServers": {}}'.encode("utf-16"), "this file is UTF-16; save it as UTF-8"),
@@ -377,13 +377,13 @@ def test_a_byte_order_mark_is_no_mistake(reading: Reading):
 
 
 NONE_LEFT: list[tuple[Any, str]] = [
-    ({}, "mcpServers: this key is missing, and with it all servers; add one with"),
+    ({}, "mcpServers: this key, which has the servers, is missing; add one with"),
     ({"mcpServer": {}}, 'the file has "mcpServer"; did you mean mcpServers?'),
     ({"mcpservers": {}}, 'the file has "mcpservers"; did you mean mcpServers?'),
-    ({"git": {"command": "x"}}, '"git" and all other servers belong into it, as in {"mcpServers": {"git": ...}}'),
+    ({"git": {"command": "x"}}, 'move "git" and all other servers into it, as in {"mcpServers": {"git": ...}}'),
     ({"mcpServers": {}}, "mcpServers: there is no server; add one"),
     ({"servers": {}}, "servers: there is no server; add one"),
-    ({"mcpServers": {"a": {"command": "x", "disabled": True}}}, "the file turns all of them off"),
+    ({"mcpServers": {"a": {"command": "x", "disabled": True}}}, "the file disables all of them"),
     ({"mcpServers": {"a": {}}}, "mcpServers: no server is left"),
 ]
 

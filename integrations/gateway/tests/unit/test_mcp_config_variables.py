@@ -69,7 +69,7 @@ def test_each_form(text: str, expected: str):
         ("${config:a.b}", "is not known here"),
         ("${}", "is not known here"),
         ("${A-x}", "is not known here"),
-        ("${NOT_SET:-${A}}", "a default that holds no variable"),
+        ("${NOT_SET:-${A}}", "a default that has no variable"),
         ("${workspaceFolder:two}", "is not known here"),
     ],
 )

@@ -197,7 +197,7 @@ def test_the_loop_is_free_while_a_file_is_read(tmp_path: Path):
         await asyncio.wait_for(looks.wait(), BOUND)
         task.cancel()
         await asyncio.wait([task], timeout=BOUND)
-        assert "no regular file" in str(told[0])
+        assert "not a regular file" in str(told[0])
 
     run(body, tmp_path)
 

@@ -1,4 +1,4 @@
-"""Runs programs whose calls wait for people, and asks those people in the best way that the client has."""
+"""Run programs, and ask people about pending calls through the client or the store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from .questions import (
 )
 from .remembered_answers import RememberedAnswers
 
-# Nothing that a model writes decides: answers come from the client's person, or from the store.
+# Security: a decision comes from the client's user or from the store, never from text that the model wrote.
 
 ToolReply = RunResponse | types.InputRequiredResult
 _ASK_TIMEOUT_SECONDS = 600.0
@@ -68,25 +68,25 @@ _log = logging.getLogger("codemode.mcp")
 
 
 def read_client_capabilities(ctx: Any, *, is_asked_in_console: bool = False) -> ClientCapabilities:
-    """Return what is known of the client of a request, ``ctx`` being the SDK's ``ServerRequestContext``."""
+    """Return how the client of a request can be asked. ``ctx`` is the SDK's ``ServerRequestContext``."""
     capabilities = ctx.session.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
     url = elicitation is not None and elicitation.url is not None
-    # Before there were two modes a client said nothing about them.
+    # Clients of protocol versions without modes declare neither; they support forms.
     form = elicitation is not None and (elicitation.form is not None or not url)
     is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-    # A pipe is one client's; over HTTP nothing but a session tells one client of a user from the others.
+    # A pipe has one client. Over HTTP only a session identifies one client of a user.
     has_session = not is_modern or getattr(ctx, "request", None) is None
     return ClientCapabilities(is_modern, form, url, ctx.session.can_send_request, is_asked_in_console, has_session)
 
 
 class ApprovalFlow:
-    """Runs and resumes programs of one principal, and asks people about calls that wait.
+    """Runs and resumes the programs of one principal, and asks people about pending calls.
 
-    ``store`` gives the store, which is opened when something is first kept. ``url`` gives the page on which people
-    decide about a record, without credentials, for models read it; None: they type ``command`` and more. ``servers``
-    say how long a call waits there. ``goes_on``, the gateway's `Resuming.start`, is awaited once something waits there;
-    without it this goes on by itself with the runs of its principal, until `aclose`. ``runs`` are those that go on.
+    ``store`` returns the store; it is called when the first pause is stored. ``page_url`` returns the page for
+    decisions about a record id, without credentials, because models read it; without a page people type ``command``.
+    ``servers`` set how long a call waits in the store. ``start_resuming`` is the gateway's `StoredRunResumer.start`,
+    awaited when a run is in the store; without it this object resumes the runs of its principal until `aclose`.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ class ApprovalFlow:
         origin: CallOrigin | None = None,
         is_asked_in_console: bool = False,
     ) -> ToolReply:
-        """Serve one call of the tool: begin a program, go on with one, or tell what became of one (``resume``).
+        """Serve one call of the tool: start a program, continue a retried call, or return a stored run (``resume``).
 
-        ``ctx`` is the SDK's context of the request. ``by_console``: the operator says that this client is not asked.
+        ``ctx`` is the SDK's context of the request. ``is_asked_in_console``: do not ask through this client.
         """
         call_origin = origin or CallOrigin(self.principal, secrets.token_hex(16), ctx.session)
         client_call = ClientCall(
@@ -150,13 +150,13 @@ class ApprovalFlow:
             return not_resumed_response(UNKNOWN_KEY_MESSAGE if error.details.get("unknown_key") else error.message)
 
     async def aclose(self) -> None:
-        """Go on with nothing more by itself, and wait a while for what runs."""
+        """Stop resuming stored runs, and wait a few seconds for those in progress."""
         await self._local_resumer.aclose()
 
     async def _start_or_resume(self, client_call: ClientCall, params: types.CallToolRequestParams) -> ToolReply:
         code, resume = client_call.arguments.get("code"), client_call.arguments.get("resume")
         if resume is not None and (code or not isinstance(resume, str)):
-            message = "code and resume exclude each other" if code else "resume must be a string"
+            message = "use code or resume, not both" if code else "resume must be a string"
             return bad_request_response(message, "/resume")
         client_call.code = code if isinstance(code, str) else ""
         if params.request_state is not None:
@@ -165,7 +165,7 @@ class ApprovalFlow:
             record = await self._pending_store.find_record(resume)
             return unknown_run_response() if record is None else await self._follow_record(client_call, record)
         if client_call.code and self._run_tool.may_ask:
-            await self._start_resuming()  # with what was decided before this gateway began, too
+            await self._start_resuming()  # also resumes runs decided before this gateway started
             if (open_record := await self._pending_store.find_open_run(client_call.code)) is not None:
                 return await self._follow_record(client_call, open_record)
             if await self._pending_store.is_full():
@@ -183,7 +183,7 @@ class ApprovalFlow:
     ) -> ToolReply:
         state = await self._sealed_state.unseal(request_state, client_call.arguments)
         client_call.restore(state)
-        # What was not asked in this call is not answered by it, nor by a client that is not to be asked.
+        # Security: accept only answers to questions of this call, from a client that may be asked.
         responses = {
             key: response
             for key, response in responses.items()
@@ -200,7 +200,7 @@ class ApprovalFlow:
         return await self._follow_record(client_call, record, responses)
 
     async def _ask_until_finished(self, client_call: ClientCall, outcome: Any) -> ToolReply:
-        """Ask about what waits until nothing does, or until the question has left this call."""
+        """Ask about pending calls until the run ends, or until the questions go to a retry or to the store."""
         while isinstance(outcome, Interrupt):
             questions = self._questions.build(outcome, client_call.notes)
             not_askable = [
@@ -228,7 +228,7 @@ class ApprovalFlow:
             with count_waiting_approvals("session", len(questions)):
                 responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
         except asyncio.CancelledError:
-            if not _is_cancelled_by_client(client_call):  # it has left: people may still decide
+            if not _is_cancelled_by_client(client_call):  # the client disconnected: people can still decide
                 await self._save_for_departed_client(client_call, interrupt, questions)
             raise
         if len(responses) < len(questions):
@@ -237,7 +237,7 @@ class ApprovalFlow:
         return await self._apply_answers(client_call, interrupt, responses)
 
     async def _apply_answers(self, client_call: ClientCall, interrupt: Interrupt, responses: Mapping[str, Any]) -> Any:
-        """Go on with what was answered. What was answered to no use, or not at all, waits as before."""
+        """Resume with the answers. Calls without a usable answer stay pending."""
         client_call.is_new = False
         answers = await self._questions.read_answers(
             client_call, self._questions.build(interrupt, client_call.notes), responses
@@ -255,9 +255,9 @@ class ApprovalFlow:
             return interrupt
 
     async def _resume_with_answers(self, client_call: ClientCall, interrupt: Interrupt, answers: BatchAnswers) -> Any:
-        """Go on with answers. Where no worker is free that is left to the store, which goes on once there is one.
+        """Resume with answers. If no worker is free, store the run; the resumer continues it later.
 
-        So is what is cut off because the client has left: what was approved may have been under way.
+        A run interrupted by a disconnected client is stored too: an approved call may have started.
         """
         try:
             outcome = await self.runs.resume_with_answers(interrupt, answers.resolutions, client_call.origin)
@@ -277,7 +277,7 @@ class ApprovalFlow:
             await self._pending_store.decide(answers.resolutions)
         except (StoreUnavailableError, AnswerRefusedError):
             raise
-        except StoreError:  # somebody was faster: what they said stands
+        except StoreError:  # another decision came first and counts
             await self._questions.forget(answers)
 
     async def _ask_by_retry(self, client_call: ClientCall, pause: Pause, questions: list[Question]) -> ToolReply:
@@ -297,14 +297,14 @@ class ApprovalFlow:
     async def _ask_in_store(
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
     ) -> ToolReply:
-        # The same program may have been sent more than once before any of them waited: one of them is enough.
+        # The same program may have been sent twice before either was stored; store one.
         record_id = await self._save_pause(client_call, interrupt, questions, is_new=client_call.is_new)
         return await self._wait_for_decision(client_call, record_id, {question.server for question in questions})
 
     async def _follow_record(
         self, client_call: ClientCall, record: Record, responses: Mapping[str, Any] | None = None
     ) -> ToolReply:
-        """Go on with a run that is in the store: ask about it where the client can, and wait for what it comes to."""
+        """Ask about a stored run if the client supports it, and wait for its outcome."""
         client_call.code = record.source or client_call.code
         await self._start_resuming()
         while True:
@@ -352,7 +352,7 @@ class ApprovalFlow:
         return answers
 
     async def _save_interrupted(self, client_call: ClientCall, response: RunResponse, recovery: object) -> RunResponse:
-        """Keep what was cut off, so that it can go on once people have said what happened."""
+        """Store an interrupted run, so that it can resume once people say what happened."""
         if not isinstance(recovery, Interrupt) or not (recovery.requests or _has_started_calls(response)):
             return response
         questions = self._questions.build(recovery)
@@ -374,25 +374,25 @@ class ApprovalFlow:
     async def _save_for_departed_client(
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
     ) -> None:
-        """Keep a run whose client is gone: of what cannot be kept, the log alone is left to tell."""
+        """Store the run of a disconnected client; a failure can only be logged."""
 
         async def save() -> None:
             try:
                 await self._save_pause(client_call, interrupt, questions)
-            except Exception:  # noqa: BLE001 - whatever it is, the client can no longer be told
+            except Exception:  # noqa: BLE001 - the client is gone, so every error is logged
                 call_names = (
                     ", ".join(dict.fromkeys(f"{question.server}.{question.tool}" for question in questions))
                     or "its calls"
                 )
                 displayed_names = one_line(call_names, _MAX_NAMES_CHARACTERS)
                 _log.exception(
-                    "a client left, and its program cannot be kept: nobody is asked about %s", displayed_names
+                    "a client disconnected, and its program cannot be stored: no decision on %s", displayed_names
                 )
 
         await to_its_end(save())
 
     async def _wait_for_decision(self, client_call: ClientCall, record_id: str, servers: set[str]) -> ToolReply:
-        """Wait as long as the servers say, and answer what there is then. Meanwhile the client may show the page."""
+        """Wait for the servers' approval wait time, then return the state of the run. The client may show the page."""
         page_url = self._page_url(record_id)
         if page_url and client_call.client.can_open_pages and client_call.client.is_modern and not client_call.has_page:
             client_call.has_page = True
@@ -419,12 +419,12 @@ class ApprovalFlow:
 
 
 def _has_started_calls(response: RunResponse) -> bool:
-    """Tell whether calls were cut off that are made again by themselves."""
+    """Return whether the run was interrupted during calls that the journal repeats without asking."""
     calls = getattr(response.exception, "calls", ())
     return any(call.get("status") == "unknown" and call.get("is_started") for call in calls)
 
 
 def _is_cancelled_by_client(client_call: ClientCall) -> bool:
-    """Tell whether the client has taken its call back, and not left."""
+    """Return whether the client cancelled its call, rather than disconnected."""
     cancel_requested = getattr(getattr(client_call.ctx.session, "_request_outbound", None), "cancel_requested", None)
     return cancel_requested is not None and cancel_requested.is_set()

@@ -1,4 +1,4 @@
-"""One client call across its retries: its sealed state, and the questions that are asked at once."""
+"""Ask a client's user about pending calls, parse the answers, and seal the state between retries."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from .questions import (
 from .remembered_answers import RememberedAnswers, Scope, ToolIdentity
 
 AskChannel = Literal["retry", "session", "store"]
-"""By `InputRequiredResult` and a second call; within the session; by the store, where people decide elsewhere."""
+"""Through `InputRequiredResult` and a retried call; within the session; or in the store, decided elsewhere."""
 
 FIRST_PAUSE_IN_STORE = 8
-"""From this pause of one call on people decide elsewhere: clients end a chain of retries after about ten rounds."""
+"""From this pause of a call on, people decide in the store: clients stop retrying after about ten rounds."""
 
 
 @dataclass(frozen=True)
 class ClientCapabilities:
-    """What is known of a client. ``is_modern`` is protocol 2026-07-28; ``form`` and ``url`` are how it can be asked.
+    """How a client can be asked. ``is_modern``: it speaks protocol 2026-07-28.
 
-    ``has_channel``: a request can be sent to it now. ``by_console``: the operator says that it is not to be asked.
-    ``has_session``: what holds for its session ends with it; a request that stands for itself over HTTP has none.
+    ``can_receive_requests``: the gateway can send it a request now. ``is_asked_in_console``: the operator configured
+    that people decide in the console instead. ``has_session``: False for a stateless request over HTTP.
     """
 
     is_modern: bool
@@ -71,7 +71,7 @@ class ClientCapabilities:
 
 
 def choose_ask_channel(client: ClientCapabilities, pause: int, *, needs: Literal["form", "url"] = "form") -> AskChannel:
-    """Return how a person is asked in the n-th ``pause`` of one call, counted from 1."""
+    """Return how to ask a person in the ``pause``-th pause of a call, from 1."""
     is_supported = client.can_show_forms if needs == "form" else client.can_open_pages
     if client.is_asked_in_console or not is_supported or pause >= FIRST_PAUSE_IN_STORE:
         return "store"
@@ -81,17 +81,17 @@ def choose_ask_channel(client: ClientCapabilities, pause: int, *, needs: Literal
 
 
 Pause = Interrupt | Record
-"""What waits: in the hands of the call, or in the store."""
+"""A paused run: held by the call, or in the store."""
 NotesById = Mapping[str, Mapping[str, Any]]
-"""What is known of requests beside their pause, by id: ``definition``, ``problem``, ``tries``."""
+"""Notes about requests that their pause does not have, by id: ``definition``, ``problem``, ``tries``."""
 
 
 @dataclass
 class ClientCall:
-    """One request of a client, and the call that it belongs to. ``pause`` counts the questions of the call, from 1.
+    """One request of a client, with the state of its call across retries. ``pause`` counts the pauses, from 1.
 
-    ``code`` is what was sent, for people to read a line of. ``has_page``: the client was shown where people decide.
-    ``is_new``: the program has begun in this request, and nobody was asked yet.
+    ``code`` is the program, whose lines questions quote. ``has_page``: the client got the page for decisions.
+    ``is_new``: the program started in this request, and no question was asked yet.
     """
 
     ctx: Any
@@ -105,43 +105,43 @@ class ClientCall:
     is_new: bool = False
 
     def to_state(self, pause_state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the next request of this call needs to know."""
+        """Return the state that the next request of this call needs."""
         return {"pause": self.pause, "said": self.notes, "page": self.has_page, **pause_state}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of the request before."""
+        """Restore the state of the previous request."""
         pause = state.get("pause")
         self.pause = pause + 1 if type(pause) is int else 1
         self.has_page = state.get("page") is True
         self.notes = {key: dict(mapping_or_empty(notes)) for key, notes in mapping_or_empty(state.get("said")).items()}
 
     def note(self, interrupt_id: str, **details: Any) -> None:
-        """Keep what is known of one request."""
+        """Add notes about a pending request."""
         self.notes.setdefault(interrupt_id, {}).update(details)
 
     def prune_notes(self, interrupt_ids: Iterable[str]) -> None:
-        """Forget what was said of requests that wait no longer."""
+        """Drop the notes about requests that are no longer pending."""
         open_ids = set(interrupt_ids)
         self.notes = {key: notes for key, notes in self.notes.items() if key in open_ids}
 
 
-# What comes back is hostile: nothing of it is read before its signature is known to be right, and that one does not fit
-# another principal, another program or other keys.
+# Security: a returned state is hostile. Its signature, which is bound to the principal, the program and the keys, is
+# verified before anything else is read.
 
 MAX_STATE_CHARACTERS = 256 << 10
-"""A longer one stays in the store, and only its name goes to the client."""
+"""A longer state stays in the store, and the client gets only the record id."""
 _MAX_WEIGHT = 1 << 20
 
 
 class SealedState:
-    """Seals what a call goes on from, and opens it, for one principal, with the keys of continuations."""
+    """Seals and opens the state of a call for one principal, with the continuation keys."""
 
     def __init__(self, options: ContinuationOptions, principal: Principal) -> None:
         self._options = replace(options, seal=True, compress=True)
         self._principal = principal
 
     async def seal(self, state: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
-        """Return the text of a state, for a call with these arguments."""
+        """Return a state as sealed text, bound to the arguments of the call."""
 
         def pack_state() -> str:
             packed = pack([json.dumps(state)], self._options, now_ms(), self._binding(arguments))
@@ -150,26 +150,26 @@ class SealedState:
         return await run_check(weigh(state, _MAX_WEIGHT), pack_state)
 
     async def unseal(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state in a text. Raises `CodeModeProtocolError` for one that this gateway did not make for this.
+        """Return the state in a sealed text.
 
-        This principal, this program, and these keys.
+        Raises `CodeModeProtocolError` unless it was sealed for this principal, this program and these keys.
         """
         if len(text) > MAX_STATE_CHARACTERS:
-            raise CodeModeProtocolError("the request state is longer than any of this gateway")
+            raise CodeModeProtocolError("the request state is too long")
         return await run_check(len(text), lambda: self._unseal(text, arguments))
 
     def _unseal(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             packed = decode_json(text)
         except ValueError as error:
-            raise CodeModeProtocolError("the request state is none of this gateway") from error
-        # One state is one text: whatever was changed in it is refused.
+            raise CodeModeProtocolError("the request state is not from this gateway") from error
+        # Security: each state has exactly one text, so any change is refused.
         if not is_object(packed) or _to_text(packed) != text:
-            raise CodeModeProtocolError("the request state is none of this gateway")
+            raise CodeModeProtocolError("the request state is not from this gateway")
         texts, _ = unpack(packed, self._options, now_ms(), self._binding(arguments))
         state = decode_json("".join(texts))
         if not is_object(state):
-            raise CodeModeProtocolError("the request state is none of this gateway")
+            raise CodeModeProtocolError("the request state is not from this gateway")
         return state
 
     def _binding(self, arguments: Mapping[str, Any]) -> str:
@@ -189,14 +189,14 @@ _log = logging.getLogger("codemode.mcp")
 
 
 def can_be_asked(question: Question, *, url: bool) -> bool:
-    """Tell whether anybody can be asked this: a page to sign in on needs a client that opens pages."""
+    """Return whether a person can be asked. A sign-in page needs a client that opens URLs."""
     if question.kind == "sign-in":
         return url and is_page_url(question.payload.get("url"))
     return question.kind in ("approval", "unknown")
 
 
 def create_elicitation(question: Question, client_call: ClientCall) -> types.ElicitRequest:
-    """Return what asks one question."""
+    """Return the elicitation request for a question."""
     if question.kind != "sign-in":
         schema = create_form_schema(question, has_session=client_call.client.has_session)
         form = types.ElicitRequestFormParams(
@@ -205,26 +205,26 @@ def create_elicitation(question: Question, client_call: ClientCall) -> types.Eli
         return types.ElicitRequest(params=form)
     url = string_or_empty(question.payload.get("url"))
     if question.payload.get("askedByServer"):
-        # A page of the server's choice: the gateway does not vouch for it, and no client may accept for a person.
+        # Security: the server chose this page. The message says so, and the gateway does not recommend it.
         message = told_by(
-            question.server, f"wants this page to be opened before it takes the call: {get_page_host(url)}"
+            question.server, f"asks you to open this page before it accepts the call: {get_page_host(url)}"
         )
     else:
-        message = f"Sign in to {question.server} at {get_page_host(url)}, and then say that it is done."
+        message = f"Sign in to {question.server} at {get_page_host(url)}, then confirm here."
     return types.ElicitRequest(
         params=types.ElicitRequestURLParams(message=message, url=url, elicitation_id=question.interrupt_id)
     )
 
 
 def create_page_elicitation(url: str, record_id: str) -> types.ElicitRequest:
-    """Return what shows a person the page on which to decide about a run."""
-    message = "A program waits for somebody to decide about its calls, on this page."
+    """Return the elicitation request that opens the page for decisions about a run."""
+    message = "A program waits for your decision about its calls. Decide on this page."
     return types.ElicitRequest(params=types.ElicitRequestURLParams(message=message, url=url, elicitation_id=record_id))
 
 
 @asynccontextmanager
 async def show_page_in_session(client_call: ClientCall, url: str | None, record_id: str) -> AsyncGenerator[None]:
-    """Let the client show the page while the block runs, where it can. Whatever it answers decides nothing."""
+    """Ask the client to show the page while the block runs, if supported. Its answer decides nothing."""
     if (
         not url
         or not client_call.client.can_open_pages
@@ -240,9 +240,9 @@ async def show_page_in_session(client_call: ClientCall, url: str | None, record_
 
 
 async def ask_in_session(client_call: ClientCall, questions: Sequence[Question], seconds: float) -> dict[str, Any]:
-    """Ask all of it at once, and return the responses by request id, without those that nobody could be asked.
+    """Ask all questions at once, and return the responses by request id, without unanswerable questions.
 
-    A client that takes longer, or answers what is no answer, has declined; one that has left could not be asked.
+    A client that times out or sends an invalid answer has declined; a disconnected client could not be asked.
     """
     results = await asyncio.gather(*(_ask_one(client_call, item, seconds) for item in questions))
     results_by_id = dict(zip((item.interrupt_id for item in questions), results, strict=True))
@@ -293,19 +293,19 @@ async def _send_elicitation(
 
 
 MAX_TRIES = 3
-"""How often an edit may be wrong before the call is denied."""
+"""How many invalid edits deny the call."""
 
 _MAX_ANSWER_CHARACTERS = 1 << 20
 _MAX_REASON_CHARACTERS = 1_000
 _MISSING = object()
 
 InputCheck = Callable[[Any], str | None]
-"""Says what is wrong with an edited input, None for nothing."""
+"""Returns what is wrong with an edited input, or None."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What goes to the program's host. ``scope``: the answer holds for later calls of the tool too."""
+    """A decision about a call. With ``scope`` it holds for later calls of the tool too."""
 
     resolution: dict[str, Any]
     scope: Scope | None = None
@@ -313,23 +313,23 @@ class Decision:
 
 @dataclass(frozen=True)
 class AskAgain:
-    """A person meant to answer, and what they wrote cannot be used."""
+    """An answer that cannot be used: the person is asked again."""
 
     problem: str
 
 
 ParsedAnswer = Decision | AskAgain | None
-"""None: nobody has said anything that counts, and nothing is decided."""
+"""None: there is no valid answer, and nothing is decided."""
 
 
 def parse_answer(question: Question, response: Any, check: InputCheck) -> ParsedAnswer:
-    """Read what a client says its person has answered; ``response`` is whatever came in its place."""
+    """Parse the answer of a client's user. ``response`` is untrusted."""
     if question.kind == "sign-in":
         return Decision({"action": _get_action(response)})
     if question.kind == "unknown":
         return _parse_outcome(question, response)
     if question.kind != "approval":
-        return Decision({"action": "decline"})  # nobody here knows how to ask it
+        return Decision({"action": "decline"})  # an unknown kind of question
     if _get_action(response) != "accept":
         return _deny("it was declined")
     return _parse_approval(question, response.content, check)
@@ -357,7 +357,7 @@ def _parse_approval(question: Question, content: Any, check: InputCheck) -> Pars
     if not isinstance(edited_text, str) or len(edited_text) > _MAX_ANSWER_CHARACTERS:
         return _deny("the answer was malformed")
     if len(question.input_text) > MAX_INPUT_CHARACTERS:
-        return _deny("an input of which only a part was shown was edited")
+        return _deny("an input that was shown only in part was edited")
     return _parse_edited_input(question, edited_text, resolution, scope, check)
 
 
@@ -367,7 +367,7 @@ def _parse_edited_input(
     try:
         value = decode_json(edited_text)
     except ValueError as error:
-        return _ask_again_or_deny(question, f"the input is no JSON: {error}")
+        return _ask_again_or_deny(question, f"the input is not JSON: {error}")
     if same_json(value, question.input):
         return Decision(resolution, scope)
     if question.tries >= MAX_TRIES:
@@ -394,7 +394,7 @@ def _parse_outcome(question: Question, response: Any) -> ParsedAnswer:
     try:
         return Decision({"value": decode_json(value) if value else None})
     except ValueError as error:
-        return _ask_again_or_deny(question, f"what it gave is no JSON: {error}")
+        return _ask_again_or_deny(question, f"the result is not JSON: {error}")
 
 
 def _ask_again_or_deny(question: Question, problem: str) -> ParsedAnswer:
@@ -409,7 +409,7 @@ def _deny(reason: str) -> Decision:
 
 @dataclass
 class BatchAnswers:
-    """What people have said of one bundle. ``left``: somebody was asked what became of a call, and did not say."""
+    """The answers to a batch of questions. ``has_unanswered_outcome``: an outcome was asked for and not given."""
 
     resolutions: dict[str, Any] = field(default_factory=dict[str, Any])
     remembered: list[ToolIdentity] = field(default_factory=list[ToolIdentity])
@@ -417,7 +417,7 @@ class BatchAnswers:
 
 
 class ApprovalQuestions:
-    """Makes questions of what waits and reads what is answered, for one principal."""
+    """Builds questions about pending calls and reads the answers, for one principal."""
 
     def __init__(self, runs: PrincipalRuns, remembered: RememberedAnswers, principal: Principal) -> None:
         self._runs = runs
@@ -425,7 +425,7 @@ class ApprovalQuestions:
         self._principal = principal
 
     def build(self, pause: Pause, notes_by_id: NotesById | None = None) -> list[Question]:
-        """Return what is to be asked, with what is known of each from the requests ``before``."""
+        """Return the questions of a pause, with the notes from previous requests."""
         notes = notes_by_id or {}
         if isinstance(pause, Record):
             stored_requests = [
@@ -441,13 +441,13 @@ class ApprovalQuestions:
         ]
 
     def get_server_ids(self, record: Record) -> set[str]:
-        """Return the servers about whose calls a run asks, or has asked."""
+        """Return the ids of the servers whose calls a run asks or asked about."""
         return {self._get_server_id(request.tool_name.partition(".")[0]) for request in record.requests}
 
     async def read_answers(
         self, client_call: ClientCall, questions: list[Question], responses: Mapping[str, Any]
     ) -> BatchAnswers:
-        """Read the responses to these questions, and remember what holds for longer. Those without one are left out."""
+        """Parse the responses to these questions, and remember answers with a scope. Skip unanswered questions."""
         answers = BatchAnswers()
         for question in questions:
             response = responses.get(question.interrupt_id)
@@ -465,7 +465,7 @@ class ApprovalQuestions:
         return answers
 
     async def forget(self, answers: BatchAnswers) -> None:
-        """Take back what was remembered of answers that were refused."""
+        """Forget the remembered answers among refused ones."""
         for tool in answers.remembered:
             await self._remembered.forget(self._principal, tool)
 
@@ -475,7 +475,7 @@ class ApprovalQuestions:
         if decision.scope is None or question.definition_digest is None:
             return
         if decision.scope == "session" and not client_call.client.has_session:
-            return  # it would hold for all clients of this user, for as long as the gateway runs
+            return  # it would hold for all clients of this user until the gateway stops
         tool = ToolIdentity(question.server, question.tool, question.definition_digest)
         if not await self._remembered.allows(self._principal, tool):
             await self._remembered.remember(self._principal, tool, decision.scope)
@@ -512,7 +512,7 @@ class ApprovalQuestions:
         return None if tool is None else tool.definition_digest
 
     def _find_input_problem(self, question: Question, edited: Any) -> str | None:
-        """Say what is wrong with an edit, as far as the tools are known here; the resume looks again."""
+        """Return what is wrong with an edited input, if its tool is listed; the resume validates again."""
         tool = self._runs.catalog.get(question.tool_name)
         if tool is None:
             return None
@@ -523,7 +523,7 @@ class ApprovalQuestions:
         return None
 
     def note_refused_edits(self, client_call: ClientCall, answers: BatchAnswers, error: CodeModeProtocolError) -> bool:
-        """Say of each edit that it was refused; False where none was made, or the fault is another."""
+        """Note the refusal for each edited input. Return False if there is none, or the error has another cause."""
         edited_ids = [key for key, resolution in answers.resolutions.items() if "input" in resolution]
         if error.details.get("superseded") or error.details.get("not_resumable"):
             return False

@@ -1,4 +1,4 @@
-"""Keep paused programs in the store, resume the decided ones, and keep answers for later calls."""
+"""Store paused programs, resume decided ones, and save approvals for later calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .remembered_answers import RememberedAnswer, RememberedAnswers, Scope, Tool
 
 
 def build_tool_payload(questions: Iterable[Question], session: str | None) -> dict[str, Any]:
-    """Return what a record keeps of the tools of its calls. ``session`` is that of `Remembered.session_of`, if any."""
+    """Return the tools of a record's calls as stored. ``session`` is the session's digest, if any."""
     identified = [question for question in questions if question.definition_digest is not None]
     return {
         "definitions": {question.interrupt_id: question.definition_digest for question in identified},
@@ -44,12 +44,12 @@ def build_tool_payload(questions: Iterable[Question], session: str | None) -> di
 
 
 def get_definition_digest(record: Record, interrupt_id: str) -> Any:
-    """Return the digest of the tool of a call; None where it was not known."""
+    """Return the stored definition digest of a call's tool, or None."""
     return mapping_or_empty(mapping_or_empty(record.payload).get("definitions")).get(interrupt_id)
 
 
 def get_tool_identity(record: Record, request: StoredRequest) -> ToolIdentity | None:
-    """Return the tool of a call of a record as it was when it was kept; None where that is not known."""
+    """Return a call's tool as it was when the record was stored, or None."""
     servers = mapping_or_empty(mapping_or_empty(record.payload).get("servers"))
     definition, server = get_definition_digest(record, request.interrupt_id), servers.get(request.interrupt_id)
     if not isinstance(definition, str) or not isinstance(server, str):
@@ -58,7 +58,7 @@ def get_tool_identity(record: Record, request: StoredRequest) -> ToolIdentity | 
 
 
 def get_session_digest(record: Record) -> str | None:
-    """Return what names the session of whoever has sent the program, where that is known."""
+    """Return the digest of the session that sent the program, or None."""
     digest = mapping_or_empty(record.payload).get("session")
     return digest if isinstance(digest, str) else None
 
@@ -70,9 +70,9 @@ _MAX_RUNS_PER_PROGRAM = 20
 
 
 class PendingStore:
-    """The pauses of one principal in the store, of which ``most`` may wait. ``store`` is opened when first needed.
+    """The stored pauses of one principal, at most ``max_waiting``. ``store`` opens the store when first needed.
 
-    ``session`` names theirs to those who answer for it elsewhere.
+    ``session`` is the digest of the principal's session, for answers given outside the gateway.
     """
 
     def __init__(
@@ -90,13 +90,11 @@ class PendingStore:
         self._tool = tool
         self._session = session
         self._max_waiting = max_waiting
-        self._remaining_slots = (
-            0  # for how many more pauses there certainly is room; the store is asked again when it is used up
-        )
+        self._remaining_slots = 0  # a lower bound; the store counts again at 0
 
     @property
     def store(self) -> InterruptStore:
-        """The store itself."""
+        """The open store."""
         return self._store()
 
     async def save(
@@ -108,10 +106,10 @@ class PendingStore:
         has_session: bool = True,
         is_new: bool = False,
     ) -> str:
-        """Keep a pause for people; return the id of its record. Raises `StoreUnavailableError`, `StoreError`.
+        """Store a pause and return the id of its record. Raises `StoreUnavailableError`, `StoreError`.
 
-        ``has_session``: an answer can hold for the session of whoever has sent it. ``is_new``: nobody was asked about
-        it yet. Then that of the same program which waits already is as good.
+        ``has_session``: an answer can hold for the sender's session. ``is_new``: no question was asked yet, so a
+        waiting record of the same program is reused.
         """
         question_list = list(questions)
         self._remaining_slots -= 1
@@ -133,7 +131,7 @@ class PendingStore:
         )
 
     async def find_record(self, record_id: Any) -> Record | None:
-        """Return a record of this principal; None where there is none."""
+        """Return a record of this principal, or None."""
         if not isinstance(record_id, str) or not record_id.isalnum() or not record_id.isascii():
             return None
         try:
@@ -143,9 +141,9 @@ class PendingStore:
         return found if found.app == self._app else None
 
     async def find_open_run(self, code: str) -> Record | None:
-        """Return the run of the same program that has not ended, the newest; None where there is none."""
+        """Return the newest run of the same program that has not ended, or None."""
         labels = {"program": self._tool.program_digest(code)}
-        # Before every run: a look on the loop spares the way through a thread, where the store has such a look.
+        # Called before every run. The store may answer on the event loop, without a thread.
         has_none_open: Any = getattr(self.store, "can_rule_out_open_records", None)
         if has_none_open is not None and has_none_open(tenant=self._tenant, app=self._app, labels=labels):
             return None
@@ -153,25 +151,25 @@ class PendingStore:
         return next((record for record in page.records if record.state in _OPEN_STATES), None)
 
     async def is_full(self) -> bool:
-        """Tell whether as many of their programs wait in the store as may.
+        """Return whether the principal has the maximum of waiting programs.
 
-        Asked before a program runs: what runs already is kept all the same, so that nothing it has done is lost.
+        Checked before a program starts. A started program is always stored, so that none of its work is lost.
         """
         if self._remaining_slots <= 0:
-            count: Any = getattr(self.store, "count_open", None)  # a store of the host's own may lack it
+            count: Any = getattr(self.store, "count_open", None)  # a custom store may lack it
             if count is None:
                 return False
             open_count = await count(tenant=self._tenant, app=self._app, most=self._max_waiting)
-            # Other gateways keep pauses of theirs too: half of the room, so that this one looks again in time.
+            # Other gateways store pauses too: use half of the free slots before counting again.
             self._remaining_slots = 0 if open_count >= self._max_waiting else (self._max_waiting - open_count + 1) // 2
         return self._remaining_slots <= 0
 
     async def decide(self, resolutions: Mapping[str, Any]) -> None:
-        """Record what a person has answered to their client. Raises `StoreError`."""
+        """Store the decisions that a person made in the client. Raises `StoreError`."""
         await self.store.decide(resolutions, actor=self._tenant, tenant=self._tenant)
 
     async def get_final_response(self, record: Record) -> RunResponse | None:
-        """Return what a record has come to; None while it has not ended."""
+        """Return the response of an ended record, or None."""
         if record.state in _OPEN_STATES:
             return None
         try:
@@ -181,19 +179,19 @@ class PendingStore:
         except StoreUnavailableError:
             raise
         except RecordExpiredError:
-            return run_ended_response("nobody has decided in time")
+            return run_ended_response("no decision in time")
         except StoreError as error:
             return run_ended_response(error.message)
-        except Exception as error:  # noqa: BLE001 - whatever the run ended with is its end
+        except Exception as error:  # noqa: BLE001 - every error is the run's outcome
             return run_ended_response(getattr(error, "message", type(error).__name__))
         return RunResponse(value) if is_object(value) else run_ended_response("its outcome cannot be read")
 
     async def wait_for_end(
         self, record_id: str, wait_ms: float, version: int | None = None
     ) -> Record | RunResponse | None:
-        """Wait for the end of a record and return its response, or the record as it is once the time is over.
+        """Wait up to ``wait_ms`` for the end of a record. Return its response, else the record; None if there is none.
 
-        With ``version`` it waits no longer than for a later pause that asks. None: there is no such record.
+        With ``version`` also return the record once a later pause has new questions.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
@@ -213,7 +211,7 @@ class PendingStore:
 
 
 def get_waiting_requests(record: Record) -> list[StoredRequest]:
-    """Return the requests of a record about which a person may decide."""
+    """Return the requests of a record that wait for a decision."""
     return [request for request in record.requests if request.state == "waiting"]
 
 
@@ -222,11 +220,11 @@ def _to_label(texts: Iterable[str]) -> str:
 
 
 ReportSteps = Callable[[str | None], AbstractContextManager[None]]
-"""Gives what is entered while a program runs for the request of this id, whose client may want to hear of its steps."""
+"""Returns a context in which a program runs for a request id and reports its steps to the client."""
 
 
 class PrincipalRuns:
-    """The runs of one principal: how each goes on, and what forms for its questions are made of."""
+    """Resumes the runs of one principal, and has the tools from which forms are built."""
 
     def __init__(self, run_tool: RunTool, principal: Principal, report_steps: ReportSteps) -> None:
         self._report_steps = report_steps
@@ -236,18 +234,18 @@ class PrincipalRuns:
 
     @property
     def catalog(self) -> Any:
-        """The tools as they were last listed: a store takes the forms of what is asked from here."""
+        """The tools as last listed. The store builds forms from them."""
         return self._run_tool.catalog
 
     def program_digest(self, code: str) -> str:
-        """Return what tells programs apart: by their text, and by the servers that they name."""
+        """Return a digest of a program's text and of the servers that it names."""
         canonical = canonical_json([code, self._run_tool.homes.find_in_code(code)])
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def resume_with_answers(
         self, interrupt: Interrupt, resolutions: Mapping[str, Any], origin: CallOrigin | None = None
     ) -> RunResponse | Interrupt:
-        """Go on with answers. Raises `CodeModeProtocolError` for what cannot go on, in words for who has a gateway."""
+        """Resume with answers. Raises `CodeModeProtocolError`, worded for gateway users, if that is impossible."""
         call_origin = origin or CallOrigin(principal=self._principal, outer_id=interrupt.outer_tool_call_id)
         call = CallContext(context=call_origin, conversation_id=self._principal.id)
         try:
@@ -256,11 +254,11 @@ class PrincipalRuns:
         except CodeModeProtocolError as error:
             if not error.details.get("unknown_key"):
                 raise
-            # The record, the log and the model have it from here: none of them knows options of Python.
+            # The core's message names Python options, which gateway users do not have.
             raise CodeModeProtocolError(UNKNOWN_KEY_MESSAGE, details=error.details) from None
 
     async def resume(self, interrupt: Interrupt, resolutions: Mapping[str, Any]) -> Any:
-        """Do so for a `Resumer`: what was cut off in doubt asks anew, and what could not begin is tried again."""
+        """Resume for a `Resumer`. An unknown outcome is asked about again; a run that could not start is retried."""
         result = await self.resume_with_answers(interrupt, resolutions)
         if isinstance(result, RunResponse) and result.recovery is not None and result.recovery.requests:
             result = cast("Interrupt", result.recovery)
@@ -277,10 +275,10 @@ class PrincipalRuns:
 
 
 class StoredRunResumer:
-    """Goes on with what people decide in the store, from `start` to `aclose`.
+    """Resumes decided runs from the store, between `start` and `aclose`.
 
-    ``runs_of`` gives the runs of a principal, for as long as one of them goes on. ``store`` is opened by
-    `start`. ``tenant`` is whose runs go on.
+    ``open_runs`` opens the runs of a principal while one of them resumes. `start` opens ``store``. ``tenant`` limits
+    the runs to those of one principal.
     """
 
     def __init__(
@@ -299,14 +297,14 @@ class StoredRunResumer:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Begin, unless that was done; once it is closed nothing begins any more."""
+        """Start resuming, once. Does nothing after `aclose`."""
         if self._resumer is None and not self._is_closed:
             self._resumer = Resumer(self._store(), tenant=self._tenant, app=self._app, resume=self.resume)
-            with detach_trace():  # whoever comes first has one, and what goes on later belongs to no request
+            with detach_trace():  # later work does not belong to the trace of the first request
                 await self._resumer.__aenter__()
 
     async def aclose(self, grace_seconds: float = 5.0) -> None:
-        """Claim nothing more, and wait a while for what runs; the rest is cut off, and goes on at the next host."""
+        """Claim no more runs, and wait up to ``grace_seconds`` for active ones; another host resumes the rest."""
         self._is_closed = True
         resumer, self._resumer = self._resumer, None
         if resumer is not None:
@@ -314,7 +312,7 @@ class StoredRunResumer:
                 await asyncio.wait_for(resumer.__aexit__(), grace_seconds)
 
     async def resume(self, lease: Lease, *, resolutions: Mapping[str, Any]) -> Any:
-        """Go on with one run, as a `Resumer` wants it."""
+        """Resume one run, as `Resumer` requires."""
         async with self._open_runs(Principal(lease.record.tenant)) as runs:
             return await runs.resume(lease.interrupt, resolutions)
 
@@ -322,13 +320,12 @@ class StoredRunResumer:
 StoredRunResumer.resume.takes_lease = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
 
 
-# Answers that hold for later calls: for which calls they are possible, what is stored, and what the audit records, also
-# when one is taken back. A gateway reads the stored answers at its next call.
+# Approvals for later calls. A gateway reads the stored ones at its next call.
 
 SCOPE_DESCRIPTIONS: Mapping[Scope, str] = MappingProxyType(
-    {"session": "until the client leaves", "always": "always, while the tool stays as it is"}
+    {"session": "in this session", "always": "always, until the tool changes"}
 )
-"""For how long such an approval may hold, in words."""
+"""How long such an approval holds."""
 ALLOWED_AUDIT_KIND = "later_calls_allowed"
 FORGOTTEN_AUDIT_KIND = "later_calls_forgotten"
 _MAX_NAME_CHARACTERS = 200
@@ -336,7 +333,7 @@ _MAX_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class StandingApproval:
-    """The tools of which later calls are allowed too, to the principal of one record."""
+    """Tools whose later calls are allowed too, for the principal of one record."""
 
     tools: tuple[ToolIdentity, ...]
     session: str
@@ -344,9 +341,9 @@ class StandingApproval:
 
     @classmethod
     def from_requests(cls, record: Record, requests: Iterable[StoredRequest], scope: Scope) -> StandingApproval:
-        """Return those of the tools of these calls.
+        """Return the approval for the tools of these calls.
 
-        Raises `ValueError` where it is not known which ones they were, or where there is no such session.
+        Raises `ValueError` if a tool's definition was not stored, or if there is no session to hold for.
         """
         session = get_session_digest(record)
         tools: dict[ToolIdentity, None] = {}
@@ -354,19 +351,19 @@ class StandingApproval:
             tool = get_tool_identity(record, request)
             if request.kind != APPROVAL_KIND or record.app != APP_NAME or tool is None:
                 raise ValueError(
-                    f"call {visible(request.interrupt_id)} can be answered for itself alone: nothing is kept of how its"
-                    " tool was when the call was made"
+                    f"call {visible(request.interrupt_id)} can only be answered once: the definition of its tool was"
+                    " not stored with it"
                 )
             tools[tool] = None
         if scope == "session" and session is None:
-            raise ValueError("whoever has sent this program has no session for which an answer could hold")
+            raise ValueError("the client that sent this program has no session, so no answer can hold for one")
         return cls(tuple(tools), session or "", scope)
 
     @property
     def description(self) -> str:
-        """Say which calls they are, for whoever is request."""
+        """The later calls, in words for the person who decides."""
         tool_names = ", ".join(one_line(f"{tool.server}.{tool.tool}", _MAX_NAME_CHARACTERS) for tool in self.tools)
-        return f"later calls of {tool_names} too, {SCOPE_DESCRIPTIONS[self.scope]}"
+        return f"later calls of {tool_names}, {SCOPE_DESCRIPTIONS[self.scope]}"
 
     async def save(
         self,
@@ -377,13 +374,13 @@ class StandingApproval:
         actor: str,
         address: str | None = None,
     ) -> None:
-        """Write it into the audit, and let the gateways of this state folder know. To be done once it was decided.
+        """Record the approval in the audit, and save it for the gateways of this state folder.
 
-        Raises `OSError`, and the errors of `InterruptStore.note`.
+        Call it after the decision was stored. Raises `OSError`, and the errors of `InterruptStore.note`.
         """
         for tool in self.tools:
             details = {"server": _short_name(tool.server), "tool": _short_name(tool.tool), "holds": self.scope}
-            # Told first: nothing is allowed of which the audit does not know.
+            # The audit comes first: it has every allowed call.
             await store.note(
                 ALLOWED_AUDIT_KIND,
                 actor=actor,
@@ -398,7 +395,7 @@ class StandingApproval:
 
 
 async def note_forgotten(answer: RememberedAnswer, store: InterruptStore, *, actor: str) -> None:
-    """Write into the audit that an answer which always held was taken back. Raises what `InterruptStore.note` does."""
+    """Record in the audit that a remembered answer was revoked. Raises the errors of `InterruptStore.note`."""
     details = {"server": _short_name(answer.server), "tool": _short_name(answer.tool)}
     await store.note(FORGOTTEN_AUDIT_KIND, actor=actor, tenant=answer.principal, details=details)
 

@@ -21,11 +21,11 @@ QuestionKind = Literal["approval", "unknown", "sign-in", "other"]
 
 SIGN_IN_KIND = "connection-auth"
 SAVE_TOOL_NAME = "saved.$save"
-"""What programs call to have a program saved: each call is asked about."""
+"""The call that saves a program; it is asked about each time."""
 ONCE, SESSION, ALWAYS, DENY = "once", "session", "always", "deny"
 HAPPENED, FAILED, RUN_AGAIN = "happened", "failed", "run_again"
 MAX_INPUT_CHARACTERS = 16_000
-"""Of the input that a form offers to edit. A longer one is shown in part, and runs as it is or not at all."""
+"""The longest input that a form lets people edit. A longer one is shown in part and cannot be edited."""
 
 _MAX_SHOWN_CHARACTERS = 4_000
 _MAX_NAME_CHARACTERS = 200
@@ -38,14 +38,14 @@ _QUESTION_KINDS: Mapping[str, QuestionKind] = {
 }
 _DECISION_DESCRIPTIONS: Mapping[str, str] = {
     ONCE: "this call",
-    SESSION: "also later calls of this tool, until the client leaves",
-    ALWAYS: "also those of later sessions, while the tool stays as it is",
-    DENY: "it does not run",
+    SESSION: "also later calls of this tool in this session",
+    ALWAYS: "also calls of later sessions, until the tool changes",
+    DENY: "do not run it",
 }
 _OUTCOME_FIELD: Mapping[str, Any] = {
     "type": "string",
-    "title": "What became of it",
-    "description": "happened: it was done; failed: it was not, and the program is told so; run_again: run it once more",
+    "title": "Outcome",
+    "description": "happened: it took effect; failed: it did not, the program gets an error; run_again: run it again",
     "enum": [HAPPENED, FAILED, RUN_AGAIN],
 }
 _REASON_FIELD: Mapping[str, Any] = {"type": "string", "title": "Reason", "description": "Why, for the record"}
@@ -53,11 +53,11 @@ _REASON_FIELD: Mapping[str, Any] = {"type": "string", "title": "Reason", "descri
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One call that waits. ``server`` and ``tool`` are their names at the host, ``line`` is of the program.
+    """One pending call, to ask a person about. ``server`` and ``tool`` are their names at the host.
 
-    ``program`` is the saved program that makes it, with its line.
-    ``definition`` is the digest of the tool as it was then, where that is known. ``problem`` is what was wrong with the
-    last answer, the ``tries``-th.
+    ``line`` is the line of the program, from 1; ``program`` names the saved program that makes the call, with its line.
+    ``definition_digest`` identifies the tool's definition at the time of the call, if known. ``problem`` says what was
+    wrong with the last answer, after ``tries`` unusable answers.
     """
 
     interrupt_id: str
@@ -75,20 +75,20 @@ class Question:
 
     @property
     def input_text(self) -> str:
-        """The input as JSON that a person can read: nothing in it is invisible, or moves what stands around it."""
+        """The input as JSON, with invisible characters and those that move other text escaped."""
         json_text = json.dumps(self.input, ensure_ascii=False)
         return json_text if is_visible(json_text) else "".join(map(_escape_invisible, json_text))
 
 
 def to_question_kind(kind: Any) -> QuestionKind:
-    """Return of which kind a pause is, by the ``kind`` of its payload."""
+    """Return the kind of question for the ``kind`` of a pause's payload."""
     return _QUESTION_KINDS.get(kind, "other") if isinstance(kind, str) else "other"
 
 
 def create_form_schema(question: Question, *, has_session: bool = True) -> dict[str, Any]:
-    """Return the schema of the form: flat, as the protocol wants it. Without a session none is offered."""
+    """Return the form's schema, flat as MCP requires. Without a session it does not offer ``session``."""
     if question.kind == "unknown":
-        value = {"type": "string", "title": "What it gave", "description": "JSON; where it happened"}
+        value = {"type": "string", "title": "Result", "description": "JSON, if it happened"}
         properties = {"decision": _OUTCOME_FIELD, "value": value, "reason": _REASON_FIELD}
     else:
         properties = {
@@ -100,7 +100,7 @@ def create_form_schema(question: Question, *, has_session: bool = True) -> dict[
 
 
 def create_question_message(question: Question, code: str) -> str:
-    """Return what a person reads, the program's own text last: each thing on one line that nothing in it can leave."""
+    """Return the message for a person, one line for each value, the program's own text last."""
     text = question.input_text
     fields = {
         "Problem": question.problem and one_line(question.problem, _MAX_PROBLEM_CHARACTERS),
@@ -113,7 +113,7 @@ def create_question_message(question: Question, code: str) -> str:
         "Saved program": question.program and one_line(question.program, _MAX_NAME_CHARACTERS),
         f"Line {question.line} of the program": _read_program_line(code, question.line),
     }
-    head = "A program was cut off. Has this call happened?" if question.kind == "unknown" else "Run this call?"
+    head = "A program was interrupted. Did this call happen?" if question.kind == "unknown" else "Run this call?"
     return "\n".join([head, *(f"{label}: {text}" for label, text in fields.items() if text)])
 
 
@@ -131,7 +131,7 @@ def _input_field(question: Question) -> dict[str, Any]:
     text = question.input_text
     if len(text) > MAX_INPUT_CHARACTERS:
         return {}
-    description = "JSON. What stands here is what runs; it may be edited."
+    description = "JSON. The call runs with this text; you may edit it."
     return {"input": {"type": "string", "title": "Input", "description": description, "default": text}}
 
 
@@ -149,12 +149,10 @@ def _escape_invisible(character: str) -> str:
 WAITING, UNKNOWN_OUTCOME = "WAITING_FOR_APPROVAL", "OUTCOME_UNKNOWN"
 MAX_LISTED_CALLS = 50
 UNKNOWN_KEY_MESSAGE = (
-    "it was signed with a key that this gateway has not: gateways that share a store need the same codemode.keys, and a"
-    " key that was taken out of them has to stand there again, before the last one"
+    "it was signed with a key that this gateway does not have: gateways that share a store need the same codemode.keys;"
+    " put a removed key back before the last one"
 )
-_SIDE_EFFECTS_HINT = (
-    "What the program had called by then may be done: find out, or ask the user, before you run it again."
-)
+_SIDE_EFFECTS_HINT = "Its earlier calls may have taken effect: check, or ask the user, before you run it again."
 _MAX_REASON_CHARACTERS = 400
 
 
@@ -167,9 +165,9 @@ def waiting_response(
     *,
     command: str = GATEWAY_COMMAND,
 ) -> RunResponse:
-    """Return what says that a run waits for people, and how its outcome is had.
+    """Return the response for a run that waits for people, with a hint how to get its outcome.
 
-    ``stuck``: why it cannot go on now. ``command``: what a subcommand goes behind in the user's terminal.
+    ``not_resumable``: why the run cannot resume now. ``command``: the gateway's command in the user's terminal.
     """
     questions = list(questions)
     unknown_outcomes = [question for question in questions if question.kind == "unknown"]
@@ -179,28 +177,28 @@ def waiting_response(
         problem = diagnostic(
             "error",
             UNKNOWN_OUTCOME,
-            f"cut off, and may have happened: {tool_names}",
-            hint=f"A person must say. {_decision_hint(record_id, questions, url, command)} {resume_hint}",
+            f"interrupted, and may have happened: {tool_names}",
+            hint=f"A person decides. {_decision_hint(record_id, questions, url, command)} {resume_hint}",
         )
     elif questions:
         tool_names = ", ".join(_full_tool_name(question) for question in questions[:5])
         action = "sign in for" if all(question.kind == "sign-in" for question in questions) else "approve"
-        message = f"the program waits for somebody to {action} {tool_names}"
+        message = f"the program waits for a person to {action} {tool_names}"
         problem = diagnostic(
             "warning", WAITING, message, hint=f"{_decision_hint(record_id, questions, url, command)} {resume_hint}"
         )
     elif not_resumable:
-        message = f"the program cannot go on at present: {one_line(not_resumable, _MAX_REASON_CHARACTERS)}"
+        message = f"the program cannot resume now: {one_line(not_resumable, _MAX_REASON_CHARACTERS)}"
         problem = diagnostic("warning", WAITING, message, hint=_not_resumable_hint(record_id, url))
     else:
-        problem = diagnostic("warning", WAITING, "the program goes on, and has not ended yet", hint=resume_hint)
+        problem = diagnostic("warning", WAITING, "the program is still running", hint=resume_hint)
     response = refusal_response([problem])
     response["waiting"] = waiting_field(record_id, questions, expires_at_ms, url)
     return response
 
 
 def waiting_field(record_id: str, questions: Iterable[Question], expires_at_ms: int, url: str | None) -> dict[str, Any]:
-    """Return the field ``waiting``: never an input, and nothing by which anything could be approved."""
+    """Return the field ``waiting``. Security: it has no inputs, and nothing that approves a call."""
     calls = [_to_waiting_call(question) for question in questions]
     expires_at = datetime.fromtimestamp(expires_at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     fields: dict[str, Any] = {"id": record_id, "calls": calls[:MAX_LISTED_CALLS], "expiresAt": expires_at}
@@ -208,7 +206,7 @@ def waiting_field(record_id: str, questions: Iterable[Question], expires_at_ms: 
 
 
 def _decision_hint(record_id: str, questions: Sequence[Question], url: str | None, command: str) -> str:
-    """Return where the user decides: the page, or the command, which asks at a terminal, and only there."""
+    """Return where the user decides: on the page, or with the command, which asks only at a terminal."""
     if url:
         return f"Tell the user to open {url}."
     if all(question.kind == "sign-in" for question in questions):
@@ -220,51 +218,51 @@ def _decision_hint(record_id: str, questions: Sequence[Question], url: str | Non
 
 
 def _not_resumable_hint(record_id: str, url: str | None) -> str:
-    """Return what is to be told of a run that was decided about, and that no gateway can go on with now."""
+    """Return the hint for a decided run that no gateway can resume now."""
     ending = f"is closed at {url}" if url else "has expired"
     return (
-        "Tell the user: waiting alone does not help. It goes on by itself once the gateway's operator has mended that;"
-        f' {{"resume": "{record_id}"}} then gives its outcome. The program can be sent again once this run {ending}.'
+        "Tell the user: waiting does not help. The run resumes once the gateway's operator has fixed this;"
+        f' {{"resume": "{record_id}"}} then gives its outcome. Send the program again only once this run {ending}.'
     )
 
 
 def unknown_run_response() -> RunResponse:
-    """Return the answer to an id that is none of this principal's."""
-    hint = f"Send the whole `id` of `waiting`. If that was it, the run is over. {_SIDE_EFFECTS_HINT}"
+    """Return the response for an id of no run of this principal."""
+    hint = f"Send the whole `id` of `waiting`. If you did, the run is over. {_SIDE_EFFECTS_HINT}"
     return refusal_response([diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)])
 
 
 def not_resumed_response(reason: str) -> RunResponse:
-    """Return the answer to what cannot go on."""
-    hint = f"Nothing has run now. {_SIDE_EFFECTS_HINT}"
-    message = f"this call does not go on: {reason}"
+    """Return the response for a call that cannot resume."""
+    hint = f"Nothing ran. {_SIDE_EFFECTS_HINT}"
+    message = f"this call cannot resume: {reason}"
     return refusal_response([diagnostic("error", "CONTINUATION_REFUSED", message, hint=hint)])
 
 
 def run_ended_response(reason: str) -> RunResponse:
-    """Return the answer for a run that came to its end without its program."""
+    """Return the response for a run that ended before its program did."""
     hint = f"Tell the user. {_SIDE_EFFECTS_HINT}"
     return refusal_response([diagnostic("error", "RUN_ENDED", f"the run has ended: {reason}", hint=hint)])
 
 
 def bad_request_response(message: str, path: str) -> RunResponse:
-    """Return the answer to a request that cannot be understood."""
+    """Return the response for an invalid request."""
     hint = 'Send {"code": "<an ES module>"}, or {"resume": "<the id of a run that waits>"}.'
     return refusal_response([diagnostic("error", "BAD_REQUEST", message, hint=hint, path=path)])
 
 
 def too_many_waiting_response(limit: int, command: str = GATEWAY_COMMAND) -> RunResponse:
-    """Return the answer to a program that might ask a person, of a user for whom too many wait already."""
-    message = f"{limit} programs of this user wait for a person already, and no more are kept: nothing has run"
+    """Return the response for a program that may ask a person, when too many of the user's programs wait."""
+    message = f"{limit} programs of this user already wait for a person, which is the limit: nothing ran"
     places = f"in the gateway's console, or with `{command} approvals list` in a terminal"
-    hint = f"Tell the user to decide about some of them, or to end them, {places}. Then send the program again."
+    hint = f"Tell the user to decide or end some of them {places}. Then send the program again."
     return refusal_response([diagnostic("error", "TOO_MANY_WAITING", message, hint=hint)])
 
 
 def store_unavailable_response() -> RunResponse:
-    """Return the answer where nobody can be asked, for what waits cannot be kept."""
-    message = "the gateway's store cannot be used, in which programs and what they ask people are kept"
-    hint = f"Tell the user that the store of the gateway cannot be used: its log says why. {_SIDE_EFFECTS_HINT}"
+    """Return the response when the store, which holds waiting programs, is unavailable."""
+    message = "the gateway cannot use its store of waiting programs"
+    hint = f"Tell the user that the gateway cannot use its store; its log says why. {_SIDE_EFFECTS_HINT}"
     return refusal_response([diagnostic("error", "STORE_UNAVAILABLE", message, hint=hint)])
 
 

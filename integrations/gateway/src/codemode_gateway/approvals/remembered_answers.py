@@ -1,7 +1,6 @@
-"""Answers that hold for more than one call: for a session, or always for one tool as it was when it was shown.
+"""Remember approvals for a session, or always for one definition of a tool.
 
-One place for all principals of a gateway. What always holds is kept in one file of the state folder, which other
-gateways and the command line share: a look at it is made for each call, so that what was revoked asks again at once.
+The file is shared with other gateways and the command line. It is read for each call, so a revocation counts at once.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _SESSIONS_TABLE = (
 _REMEMBER = "INSERT OR REPLACE INTO remembered VALUES (?, ?, ?, ?, ?)"
 _REMEMBER_IN_SESSION = "INSERT OR REPLACE INTO remembered_in_sessions VALUES (?, ?, ?, ?, ?)"
 _SESSION_ANSWER_MS = 30 * 24 * 3_600_000
-"""For so long what holds for a session is kept in the file: longer than any lasts whose gateway was killed."""
+"""How long the file keeps an answer for a session whose gateway was killed."""
 
 _FORGET_SESSION = "DELETE FROM remembered_in_sessions WHERE session = ?"
 _log = logging.getLogger("codemode.mcp")
@@ -54,7 +53,7 @@ _log = logging.getLogger("codemode.mcp")
 
 @dataclass(frozen=True)
 class ToolIdentity:
-    """One tool as it was shown: ``definition`` is the digest of its name, description, schemas and annotations."""
+    """A tool as displayed. ``definition_digest`` covers its name, description, schemas and annotations."""
 
     server: str
     tool: str
@@ -63,7 +62,7 @@ class ToolIdentity:
 
 @dataclass(frozen=True)
 class RememberedAnswer:
-    """One answer that always holds, for the tool as it was at ``at_ms``, in Unix time."""
+    """An approval that always holds, for the tool's definition at ``at_ms`` (Unix time)."""
 
     principal: str
     server: str
@@ -73,11 +72,11 @@ class RememberedAnswer:
 
 
 class RememberedAnswers:
-    """What is remembered of the answers of all principals. ``folder`` None keeps all of it in memory alone.
+    """The remembered answers of all principals. Without ``folder`` they are only in memory.
 
-    Where its file cannot be read everything is asked; where it cannot be written an answer holds for its session. The
-    file is on a disk that may be slow, and others may hold its lock for seconds: what is awaited here looks at it in a
-    thread; `always`, `revoke` and `answered_elsewhere` are for those who have no event loop.
+    If the file cannot be read, every call is asked about; if it cannot be written, an answer holds for its session.
+    Async methods read the file in a thread, because the disk may be slow and the lock taken. `list_always`, `revoke`
+    and `record_outside_answer` are for callers without an event loop.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -87,7 +86,7 @@ class RememberedAnswers:
         self._displayed_tools: OrderedDict[str, ToolIdentity] = OrderedDict()
 
     async def allows(self, principal: Principal, tool: ToolIdentity) -> bool:
-        """Tell whether calls of this very tool were allowed for longer than one call."""
+        """Return whether an answer allows later calls of exactly this tool."""
         if (principal, tool) in self._session_answers:
             return True
         if self._file is None:
@@ -95,14 +94,14 @@ class RememberedAnswers:
         return tool.definition_digest in await off_loop(partial(self._read_definition_digests, principal, tool))
 
     def compute_session_digest(self, principal: Principal) -> str:
-        """Return what names a session of this gateway to those who answer elsewhere; it tells nobody its id."""
+        """Return a digest that identifies a session outside the gateway without revealing its id."""
         identity = canonical_json([self._gateway_id, principal.id, principal.session])
         return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
 
     def record_outside_answer(self, principal_id: str, session: str, tool: ToolIdentity, scope: Scope) -> None:
-        """Keep an answer that was given beside a gateway, for its session (see `session_of`) or always.
+        """Save an answer that was given outside the gateway, for a session digest or always.
 
-        Raises `OSError` where it cannot be kept.
+        Raises `OSError` if it cannot be saved.
         """
         if scope == "always":
             self._write(_REMEMBER, principal_id, tool.server, tool.tool, tool.definition_digest, now_ms())
@@ -111,7 +110,7 @@ class RememberedAnswers:
             self._write(_REMEMBER_IN_SESSION, session, tool.server, tool.tool, tool.definition_digest, now_ms())
 
     async def remember(self, principal: Principal, tool: ToolIdentity, scope: Scope) -> None:
-        """Keep an answer: for as long as this session lasts, or always."""
+        """Save an answer for this session, or always."""
         if scope == "always" and await self._save_always(principal, tool):
             return
         self._session_answers[principal, tool] = None
@@ -119,22 +118,22 @@ class RememberedAnswers:
             self._session_answers.popitem(last=False)
 
     async def forget(self, principal: Principal, tool: ToolIdentity) -> None:
-        """Take back what was remembered of one tool. Raises `OSError`."""
+        """Forget the answers about one tool. Raises `OSError`."""
         self._session_answers.pop((principal, tool), None)
         if self._file is not None:
             await off_loop(partial(self.revoke, principal.id, tool.server, tool.tool))
 
     async def end_session(self, principal: Principal) -> None:
-        """Forget what holds for a session that is over."""
+        """Forget the answers of an ended session."""
         for key in [key for key in self._session_answers if key[0] == principal]:
             del self._session_answers[key]
         if self._file is not None:
             forget_rows = partial(self._query, _FORGET_SESSION, self.compute_session_digest(principal))
-            with suppress(OSError):  # nobody has that session any more
+            with suppress(OSError):  # a leftover answer is harmless: the session has ended
                 await off_loop(forget_rows)
 
     def list_always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
-        """Return the answers that always hold, of one principal or of all. Raises `OSError` for an unreadable file."""
+        """Return the answers that always hold, of one principal or of all. Raises `OSError` if unreadable."""
         statement = (
             "SELECT principal, server, tool, definition, at_ms FROM remembered"
             " WHERE principal = COALESCE(?, principal) ORDER BY principal, server, tool"
@@ -142,21 +141,21 @@ class RememberedAnswers:
         return tuple(RememberedAnswer(*row) for row in self._query(statement, principal_id))
 
     def revoke(self, principal_id: str, server: str, tool: str | None = None) -> int:
-        """Forget what always holds of one tool, or of all tools of a server; return how many answers that were.
+        """Revoke the answers that always hold for one tool, or for all tools of a server. Return their number.
 
-        Gateways that run ask again at once. What holds for their sessions stays. Raises `OSError`.
+        Running gateways ask again at once. Answers for sessions stay. Raises `OSError`.
         """
         statement = "DELETE FROM remembered WHERE principal = ? AND server = ? AND tool = COALESCE(?, tool) RETURNING 1"
         return len(self._query(statement, principal_id, server, tool))
 
     def note_displayed_tool(self, tool_call_id: str, tool: ToolIdentity) -> None:
-        """Keep for a while which definition of a tool it is that a call waits for."""
+        """Save temporarily which tool definition a pending call was displayed with."""
         self._displayed_tools[tool_call_id] = tool
         while len(self._displayed_tools) > _MAX_DISPLAYED_TOOLS:
             self._displayed_tools.popitem(last=False)
 
     def get_displayed_tool(self, tool_call_id: str) -> ToolIdentity | None:
-        """Return the tool of a call about which a person is asked, as it was then; None where that is not known."""
+        """Return the tool as displayed with a pending call, or None."""
         return self._displayed_tools.get(tool_call_id)
 
     def _read_definition_digests(self, principal: Principal, tool: ToolIdentity) -> list[str]:
@@ -170,7 +169,7 @@ class RememberedAnswers:
                 statement, principal.id, *server_and_tool, self.compute_session_digest(principal), *server_and_tool
             )
         except OSError:
-            _log.warning("what always holds cannot be read, and is asked", exc_info=True)
+            _log.warning("remembered answers cannot be read; people are asked again", exc_info=True)
             return []
         return [row[0] for row in rows]
 
@@ -181,7 +180,7 @@ class RememberedAnswers:
             values = principal.id, tool.server, tool.tool, tool.definition_digest, now_ms()
             await off_loop(partial(self._write, _REMEMBER, *values))
         except OSError:
-            _log.warning("an answer that is to hold always cannot be kept: it holds for this session", exc_info=True)
+            _log.warning("an answer for all sessions cannot be saved; it holds for this session", exc_info=True)
             return False
         return True
 
@@ -198,9 +197,9 @@ class RememberedAnswers:
 
 
 def compute_definition_digest(tool: types.Tool, config: ServerConfig | None = None) -> str:
-    """Return the digest of what a server says of a tool; with ``config``, of the tool of that very server.
+    """Return the digest of a tool's definition; with ``config``, of the tool at exactly that server.
 
-    A server of the same name in another configuration, or with another folder, database or account, is another one.
+    A server of the same name with another command, folder, URL or account gives another digest.
     """
     definition = tool.model_dump(
         mode="json",
@@ -215,7 +214,7 @@ def compute_definition_digest(tool: types.Tool, config: ServerConfig | None = No
 
 
 def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfig, types.Tool], NeedsApproval]:
-    """Return the hook ``approval`` of `UpstreamHooks`: the policy, less what the principal of a call has answered."""
+    """Return the hook ``approval`` of `UpstreamHooks`: the policy, minus remembered answers of the principal."""
 
     def approval(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
         if not needs_approval(config, tool):
@@ -224,7 +223,7 @@ def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfi
 
         async def check_call(_input: Any, context: Any) -> bool:
             nonlocal identity
-            if identity is None:  # of thousands of tools few are called, and a schema may be large
+            if identity is None:  # computed at the first call: few tools are called, and schemas may be large
                 digest = await off_loop(partial(compute_definition_digest, tool, config))
                 identity = ToolIdentity(config.name, tool.name, digest)
             origin = origin_of(context)

@@ -1,4 +1,4 @@
-"""The keys of the `codemode` section, and the validators of their values."""
+"""The keys of the section `codemode`, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_text(value: Any, path: str) -> str:
     if len(value) > MAX_TEXT_CHARACTERS:
         raise ConfigFieldError(path, f"this text is longer than {MAX_TEXT_CHARACTERS:,} characters")
     if "\0" in value or SURROGATE_PATTERN.search(value):
-        raise ConfigFieldError(path, "this text holds a NUL, or half of a character")
+        raise ConfigFieldError(path, "this text has a NUL or half a surrogate pair")
     return value
 
 
@@ -65,7 +65,7 @@ def integer_check(minimum: int, maximum: int) -> FieldCheck:
 def choice_check(names: tuple[str, ...]) -> FieldCheck:
     def check(value: Any, path: str) -> str:
         if not isinstance(value, str) or value not in names:
-            # What was written is not repeated: it may be a value that slipped in from another place.
+            # Security: the value is not quoted; it may be a secret in the wrong place.
             suggestion = suggest_name(value, names) if isinstance(value, str) else ""
             raise ConfigFieldError(path, f"this must be {format_choices(names)}{suggestion}")
         return value
@@ -94,7 +94,7 @@ def check_array(value: Any, path: str) -> list[Any]:
 
 
 def check_texts(value: Any, path: str) -> tuple[str, ...]:
-    """Return the strings of an array; numbers and booleans, which a server gets as text anyhow, as such."""
+    """Return the strings of an array, with numbers and booleans as text."""
     return tuple(to_text(item, f"{path}[{index}]") for index, item in enumerate(check_array(value, path)))
 
 
@@ -109,7 +109,7 @@ def to_text(value: Any, path: str) -> str:
 
 
 def check_fields(checks: Mapping[str, FieldCheck], value: Any, path: str) -> dict[str, Any]:
-    """Return the object with each of its keys checked. Raises `MistakeError` with the full path of an unknown one."""
+    """Return the object with all values checked. Raises `ConfigFieldError` with the path of an unknown key."""
     fields = check_object(value, path)
     for key in fields:
         if key not in checks:
@@ -128,7 +128,7 @@ def describe_type(value: Any) -> str:
 
 
 SQLITE_URL_PREFIX = "sqlite:///"
-"""How the URL of a store in a file begins."""
+"""The prefix of the URL of a store in a file."""
 
 _SETTINGS_FIELDS = {
     "store": "store",
@@ -150,9 +150,9 @@ _SETTINGS_FIELDS = {
 def create_settings(
     section: Mapping[str, Any], variable_secrets: set[str], state_folder: Path, resolve_path: Callable[[str], Path]
 ) -> GatewaySettings:
-    """Return the settings; ``filled_in`` are secrets that variables brought in, ``at`` gives the path that is meant."""
+    """Return the settings. ``variable_secrets`` are secrets from variables; ``resolve_path`` resolves paths."""
     fields = {field: section[key] for key, field in _SETTINGS_FIELDS.items() if key in section}
-    if fields.get("store", "").startswith(SQLITE_URL_PREFIX):  # a client starts the gateway in any folder
+    if fields.get("store", "").startswith(SQLITE_URL_PREFIX):  # the current folder depends on the client
         fields["store"] = f"{SQLITE_URL_PREFIX}{resolve_path(fields['store'].removeprefix(SQLITE_URL_PREFIX))}"
     auth: Mapping[str, Any] = section.get("auth", {})
     console = auth.get("console")
@@ -167,11 +167,11 @@ _check_policy = choice_check(APPROVAL_POLICIES)
 _TOOL_NAME_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STORE_URL_PREFIXES = (SQLITE_URL_PREFIX, "postgresql://", "postgres://")
 _MIN_KEY_CHARACTERS = 32
-"""Whoever guesses a key approves calls: 128 random bits have 22 characters at least, and as many as this as digits."""
+"""Who guesses a key can approve calls. 128 random bits have 32 hexadecimal digits."""
 
 
 def _check_approval(value: Any, path: str) -> dict[str, str]:
-    """Return policies by pattern, in the order of the file; a single policy is that of ``*``."""
+    """Return policies by pattern, in file order; a single policy applies to ``*``."""
     if isinstance(value, str):
         return {"*": _check_policy(value, path)}
     if not isinstance(value, Mapping):
@@ -201,16 +201,16 @@ def _check_store(value: Any, path: str) -> str:
 def _check_keys(value: Any, path: str) -> tuple[str, ...]:
     keys = (check_non_empty_text(value, path),) if isinstance(value, str) else check_names(value, path)
     if not keys:
-        raise ConfigFieldError(path, "this must hold a key; without `keys` the gateway makes one of its own")
+        raise ConfigFieldError(path, "this needs a key; without `keys` the gateway creates one")
     for index, key in enumerate(keys):
-        # Not how many it has, and nothing of it: it may be in use somewhere.
+        # Security: the message has neither the key nor its length; it may be in use.
         key_path = path if isinstance(value, str) else f"{path}[{index}]"
         if len(key) < _MIN_KEY_CHARACTERS:
             message = f"a key has at least {_MIN_KEY_CHARACTERS} characters; make one with {HOW_TO_MAKE}"
             raise ConfigFieldError(key_path, message)
         key_bytes = key.encode("utf-8", "surrogatepass")
         if is_placeholder(key_bytes) or is_of_our_documents(key_bytes):
-            message = f"this stands for a key, and everybody can guess it; make one with {HOW_TO_MAKE}"
+            message = f"this is a placeholder that can be guessed; make a key with {HOW_TO_MAKE}"
             raise ConfigFieldError(key_path, message)
     return keys
 
@@ -221,7 +221,7 @@ def _check_clients(value: Any, path: str) -> dict[str, dict[str, Any]]:
 
 
 def _check_limits(value: Any, path: str) -> dict[str, Any]:
-    # Only a configuration that names limits pays for the import.
+    # Late import: few configurations have limits.
     from codemode.surfaces.modules.options import WIRE_NAMES, RunLimits
 
     limits = check_fields(dict.fromkeys(WIRE_NAMES.values(), integer_check(1, 2**53)), value, path)
@@ -256,7 +256,7 @@ SHARED_CHECKS: Mapping[str, FieldCheck] = {
     "approvalWaitMs": integer_check(0, MAX_DURATION_MS),
     "secrets": check_names,
 }
-"""Keys of a server, which the top may say too, for all servers that do not."""
+"""Keys of a server that the section may also set, as defaults for all servers."""
 
 SIGN_IN_CHECKS: Mapping[str, FieldCheck] = {
     **dict.fromkeys(("clientId", "clientSecret", "clientName", "clientMetadataUrl", "issuer"), check_non_empty_text),
@@ -267,7 +267,7 @@ SIGN_IN_CHECKS: Mapping[str, FieldCheck] = {
     "callbackPort": integer_check(0, 65_535),
     "storage": choice_check(("auto", "keyring", "files")),
 }
-"""Keys of ``auth`` of a server: how the gateway signs in there."""
+"""Keys of ``auth`` of a server: how the gateway signs in to it."""
 
 AUTH_CHECKS: Mapping[str, FieldCheck] = {
     "tokens": check_object,
@@ -276,14 +276,14 @@ AUTH_CHECKS: Mapping[str, FieldCheck] = {
     **dict.fromkeys(("scopes", "audience", "origins", "hosts", "proxies"), _check_scopes),
     **dict.fromkeys(("jwt", "introspection"), check_object),
 }
-"""Keys of ``auth`` at the top: how clients sign in to the gateway over HTTP, which checks what they hold."""
+"""Keys of ``auth`` in the section: how clients sign in to the gateway over HTTP."""
 
 CLIENT_CHECKS: Mapping[str, FieldCheck] = {
     "toolName": _check_tool_name,
     "descriptionCharacters": integer_check(200, 1_000_000),
     "asks": choice_check(("declared", "console")),
 }
-"""Keys of a client under ``clients``, by the name that it gives itself or ``*``."""
+"""Keys of a client in ``clients``, by the client's name or ``*``."""
 
 SERVER_CHECKS: Mapping[str, FieldCheck] = {
     **SHARED_CHECKS,
@@ -307,13 +307,13 @@ SECTION_CHECKS: Mapping[str, FieldCheck] = {
 }
 
 _SECTION_ONLY_KEYS = ("approval", "approvalWaitMs", "sharing", "pin", "outputValidation", "passThrough", "toolName")
-"""Keys of ours that no client has: where one stands outside ``codemode``, somebody believes that it counts."""
+"""Gateway keys that no client has: outside ``codemode`` they have no effect, which is probably a mistake."""
 
 
 def find_misplaced_keys(fields: Mapping[str, Any], path: str) -> list[str]:
-    """Return what to tell of keys that are ours and do not stand under ``codemode``."""
+    """Return warnings about gateway keys outside the section ``codemode``."""
     messages = [
-        f'{join_path(path, key)}: this counts under the key "codemode" alone; move it there'
+        f'{join_path(path, key)}: this only counts in "codemode"; move it there'
         for key in _SECTION_ONLY_KEYS
         if key in fields
     ]

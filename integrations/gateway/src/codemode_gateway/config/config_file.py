@@ -1,4 +1,4 @@
-"""Read configuration files: JSON with comments, TOML, and errors with their place."""
+"""Read configuration files in JSON with comments or TOML; errors name file, line and column."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .model import ConfigError
 
 
 class ConfigFieldError(ValueError):
-    """A mistake at ``path`` of the file. Its message quotes names of keys, never values: they may be secrets.
+    """A mistake at ``path`` of the file. The message has names of keys, never values: they may be secrets.
 
-    ``lacks_value`` says that the file is right, and only what it names is not there: a variable, a file.
+    ``lacks_value``: the file is right, but a variable or a file that it names is missing.
     """
 
     def __init__(self, path: str, message: str, *, lacks_value: bool = False) -> None:
@@ -33,14 +33,14 @@ class ConfigFieldError(ValueError):
 
 
 def join_path(path: str, key: str) -> str:
-    """Return the path of ``key`` in the object at ``path``, as a reader writes it."""
+    """Return the path of ``key`` in the object at ``path``, such as ``a.b`` or ``a["b c"]``."""
     if len(key) <= 100 and is_visible(key) and key.replace("-", "_").isidentifier():
         return f"{path}.{key}" if path else key
     return f"{path}[{quote_name(key)}]"
 
 
 def quote_name(name: str) -> str:
-    """Return a name in quotes, all of it seen, and bounded: names come from files that anybody may have written."""
+    """Return a name in quotes, shortened and with invisible characters escaped: files may be hostile."""
     shortened = name if len(name) <= 100 else f"{name[:100]}…"
     return (
         '"'
@@ -53,7 +53,7 @@ def quote_name(name: str) -> str:
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return the question that follows a message about an unknown ``name``; nothing where no name resembles it."""
+    """Return "; did you mean ...?" for an unknown ``name``, or nothing if no known name resembles it."""
     known = list(known)
     matches = [candidate for candidate in known if candidate.lower() == name.lower()] or nearest_names(
         name[:100], known
@@ -80,7 +80,7 @@ _MAX_NUMBER_CHARACTERS = 400
 
 
 class JsonError(ValueError):
-    """What is no JSON at one place; ``line`` and ``column`` count from 1, columns in characters."""
+    """Invalid JSON at ``line`` and ``column``, which count from 1; columns are characters."""
 
     def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(f"line {line}, column {column}: {message}")
@@ -91,7 +91,7 @@ class JsonError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonMember:
-    """One key of an object, with the place where its name begins, and its value."""
+    """One member of an object: its key, the position of the key in the text, and its value."""
 
     key: str
     start: int
@@ -100,7 +100,7 @@ class JsonMember:
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value from ``start`` to ``end`` of the text. Of object and array, ``end`` is behind the closing bracket."""
+    """A value at ``start`` to ``end`` of the text; objects and arrays include their brackets."""
 
     start: int
     end: int
@@ -110,19 +110,19 @@ class JsonNode:
     items: tuple[JsonNode, ...] = ()
 
     def to_python(self) -> Any:
-        """Return it as Python has it; of keys that stand twice, the last."""
+        """Return the value as Python objects. Of duplicate keys the last counts."""
         if self.kind == "object":
             return {child.key: child.node.to_python() for child in self.members}
         return [child.to_python() for child in self.items] if self.kind == "array" else self.value
 
     def get(self, key: str) -> JsonNode | None:
-        """Return the value of ``key``, the last where it stands twice."""
+        """Return the value of ``key``, the last one if it is duplicate."""
         return next((member.node for member in reversed(self.members) if member.key == key), None)
 
 
 @dataclass(frozen=True)
 class ParsedJson:
-    """A text that was read, and what of it is JSON and can not be meant: keys that stand twice, half characters."""
+    """A parsed text. ``warnings``: valid JSON that is a mistake, such as duplicate keys or half surrogate pairs."""
 
     text: str
     root: JsonNode
@@ -130,7 +130,7 @@ class ParsedJson:
 
 
 def parse_jsonc(text: str) -> ParsedJson:
-    """Read ``text``. Raises `JsonError` where it is no JSON with comments."""
+    """Parse JSON with comments. Raises `JsonError`."""
     return _JsoncParser(text).parse()
 
 
@@ -179,8 +179,8 @@ class _JsoncParser:
         if not opening:
             return "the file ends where a value is missing; is it cut off?"
         if opening == "'":
-            return "strings stand in double quotes"
-        return "here must be a value: a string in double quotes, a number, true, false, null, an object or an array"
+            return "strings need double quotes"
+        return "expected a value: a string in double quotes, a number, true, false, null, an object or an array"
 
     def _create_scalar(self, found: re.Match[str], kind: str, value: Any) -> JsonNode:
         self.position = found.end()
@@ -204,7 +204,7 @@ class _JsoncParser:
             message = 'this string has an escape that JSON does not know; a backslash itself is written "\\\\"'
             raise self._create_error(message) from None
         if SURROGATE_PATTERN.search(value):
-            self.warnings.append(self._create_error("this string has an escape of half a character"))
+            self.warnings.append(self._create_error("this string has an escape of half a surrogate pair"))
         return self._create_scalar(found, "string", value)
 
     def _parse_array(self) -> JsonNode:
@@ -232,11 +232,11 @@ class _JsoncParser:
 
     def _parse_member(self) -> JsonMember:
         if self.text[self.position] != '"':
-            raise self._create_error("here must be a key in double quotes, or the end of the object")
+            raise self._create_error("expected a key in double quotes, or the end of the object")
         key = self._parse_string()
         self._skip_space()
         if self.text[self.position : self.position + 1] != ":":
-            raise self._create_error("a colon is missing behind this key")
+            raise self._create_error("a colon is missing after this key")
         self.position += 1
         self._skip_space()
         return JsonMember(key.value, key.start, self._parse_value())
@@ -244,7 +244,7 @@ class _JsoncParser:
     def _is_closed(self, closing: str, start: int) -> bool:
         self._skip_space()
         if self.position == len(self.text):
-            raise self._create_error(f'the file ends before "{closing}" closes what begins here', start)
+            raise self._create_error(f'the file ends before the "{closing}" for this bracket', start)
         if self.text[self.position] != closing:
             return False
         self.position += 1
@@ -257,8 +257,8 @@ class _JsoncParser:
             self.position += 1
         elif following != closing:
             if not following:
-                raise self._create_error(f'the file ends before "{closing}" closes what begins here', start)
-            raise self._create_error(f'here must be a comma or "{closing}"; is a comma missing before?')
+                raise self._create_error(f'the file ends before the "{closing}" for this bracket', start)
+            raise self._create_error(f'expected a comma or "{closing}"; is a comma missing before?')
 
     def _skip_space(self) -> None:
         found = SPACE_PATTERN.match(self.text, self.position)
@@ -279,21 +279,21 @@ MAX_BYTES = 4 * 1024 * 1024
 
 _READ_ERRORS = {
     errno.ENOENT: "there is no such file; make one with `codemode mcp init`, or name another with --config",
-    errno.ENOTDIR: "a part of this path is a file, no folder",
+    errno.ENOTDIR: "a part of this path is a file, not a folder",
     errno.EISDIR: "this is a folder; name a file in it",
     errno.EACCES: "this file may not be read; change its permissions",
-    errno.ENAMETOOLONG: "this path is too long to be one",
-    errno.ELOOP: "the symbolic links of this path lead in a circle",
+    errno.ENAMETOOLONG: "this path is too long",
+    errno.ELOOP: "the symbolic links of this path form a loop",
 }
 
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
-    """Return the text of the file. Raises `ConfigError` where it cannot be read, is too large or is not UTF-8."""
+    """Return the text of a file. Raises `ConfigError` if it is unreadable, too large or not UTF-8."""
     return decode_text(read_content(path, max_bytes), path)
 
 
 def read_content(path: Path, max_bytes: int) -> bytes:
-    """Return the bytes of the file. Raises `ConfigError` where it cannot be read or is too large."""
+    """Return the bytes of a file. Raises `ConfigError` if it is unreadable or larger than ``max_bytes``."""
     try:
         is_other = path.exists() and not path.is_file()
         content = b"" if is_other else _read_bytes(path, max_bytes + 1)
@@ -301,7 +301,7 @@ def read_content(path: Path, max_bytes: int) -> bytes:
         reason = _READ_ERRORS.get(getattr(problem, "errno", None) or 0, "this file cannot be read")
         raise ConfigError(f"{path}: {reason}") from None
     if is_other:
-        raise ConfigError(f"{path}: {_READ_ERRORS[errno.EISDIR] if path.is_dir() else 'this is no regular file'}")
+        raise ConfigError(f"{path}: {_READ_ERRORS[errno.EISDIR] if path.is_dir() else 'this is not a regular file'}")
     if len(content) > max_bytes:
         raise ConfigError(f"{path}: this file is larger than {max_bytes:,} bytes; is it a configuration?")
     return content
@@ -313,7 +313,7 @@ def _read_bytes(path: Path, most: int) -> bytes:
 
 
 def is_present(path: Path) -> bool:
-    """Return whether there is something at ``path`` that this process may see."""
+    """Return whether a file exists at ``path``, as far as this process can see."""
     with suppress(OSError, ValueError):
         return path.exists()
     return False
@@ -330,7 +330,7 @@ def decode_text(content: bytes, path: Path) -> str:
 
 
 def parse_config_text(text: str, path: Path) -> Mapping[str, Any]:
-    """Return the object that the text says, TOML where the file's name ends so, else JSON with comments."""
+    """Parse a configuration: TOML if the file name ends in .toml, else JSON with comments."""
     if path.suffix.lower() == ".toml":
         return _parse_toml(text, path)
     try:
@@ -345,13 +345,13 @@ def parse_config_text(text: str, path: Path) -> Mapping[str, Any]:
 
 
 def _parse_toml(text: str, path: Path) -> Mapping[str, Any]:
-    import tomllib  # late: one client alone writes it
+    import tomllib  # late import: only Codex uses TOML
 
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        # The reader's own words may repeat a part of a value; the place is enough.
+        # Security: the parser's message may quote a value, so only the position is used.
         place = str(problem).rpartition("(at ")[2].rstrip(")")
-        raise ConfigError(f"{path}, {place or 'somewhere'}: this is no TOML, or says something twice") from None
+        raise ConfigError(f"{path}, {place or 'somewhere'}: this is not TOML, or has a duplicate key") from None
     except (RecursionError, ValueError):
         raise ConfigError(f"{path}: this TOML is nested too deep, or has a number that is too large") from None

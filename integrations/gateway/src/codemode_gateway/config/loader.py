@@ -1,4 +1,4 @@
-"""Load the configuration, and watch it for changes."""
+"""Load the configuration file, and watch it for changes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .substitution import Substitution, Variables
 MAX_SERVERS = 1_000
 
 SERVER_CONTAINER_KEYS = ("mcpServers", "servers", "mcp_servers", "mcp.servers", "context_servers")
-"""Where clients keep their servers: most of them, VS Code, Codex, VS Code's settings, Zed."""
+"""Keys of servers in client files: most clients, VS Code, Codex, VS Code's settings, Zed."""
 
 _CONNECTION_KEYS = frozenset({"command", "cmd", "url", "serverUrl", "httpUrl"})
-"""What tells a server from other objects, each of these says how it is reached."""
+"""Keys that identify an object as a server."""
 
 
 def load_config(
@@ -36,11 +36,11 @@ def load_config(
     inputs: Mapping[str, str] | None = None,
     state_folder: str | Path | None = None,
 ) -> GatewayConfig:
-    """Return the configuration that the file at ``source`` holds, or ``source`` itself where that is a mapping.
+    """Return the configuration in the file at ``source``, or in ``source`` itself if it is a mapping.
 
-    ``environ`` (by default that of the process) and ``inputs`` give variables their values. A mistake of one server is
-    a `ConfigProblem` and leaves out that server. Raises `ConfigError` where the file cannot be read, is no JSON with
-    comments (or TOML), or our own settings at its top are wrong.
+    ``environ`` (default: that of the process) and ``inputs`` give variables their values. A mistake in one server is a
+    `ConfigProblem` and disables that server. Raises `ConfigError` if the file is unreadable, is neither JSON with
+    comments nor TOML, or if the section ``codemode`` is invalid.
     """
     path = None if isinstance(source, Mapping) else Path(source).absolute()
     document = config_file.parse_config_text(config_file.read_text(path), path) if path else source
@@ -52,7 +52,7 @@ def load_config(
         state = Path(state_folder).expanduser() if state_folder else locations.state_folder(variables_source)
         return _build_config(document, path, variables, state)
     except RecursionError:
-        raise ConfigError(f"{path or 'the configuration'}: objects and arrays are nested too deep") from None
+        raise ConfigError(f"{path or 'the configuration'}: objects and arrays are nested too deeply") from None
     except ConfigFieldError as mistake:
         raise ConfigError(f"{path}: {mistake}" if path else str(mistake)) from None
 
@@ -74,7 +74,7 @@ def _build_config(whole: Mapping[str, Any], path: Path | None, variables: Variab
         except ConfigFieldError as mistake:
             result.problems.append(ConfigProblem(name, mistake.path, mistake.message, mistake.lacks_value))
         result.extra_files |= substitution.files
-    if len(result.servers) == 1:  # what is said for all servers is said for this one
+    if len(result.servers) == 1:  # common patterns concern this server only
         result.servers[0] = replace(result.servers[0], common_patterns=frozenset())
     if not result.servers:
         result.problems.append(_create_no_servers_problem(whole, result))
@@ -84,13 +84,13 @@ def _build_config(whole: Mapping[str, Any], path: Path | None, variables: Variab
 
 
 def _reject_self_start(server: ServerConfig, place: str, path: Path | None) -> ServerConfig:
-    """Return the server. Raises `MistakeError` for a gateway that would start itself again and again."""
+    """Return the server. Raises `ConfigFieldError` if the gateway would start itself endlessly."""
     if is_gateway_command(server.command, server.args):
         config_argument = get_config_argument(server.args)
         if config_argument is None or (
             path is not None and Path(server.cwd or ".", config_argument).resolve() == path.resolve()
         ):
-            raise ConfigFieldError(place, "this starts the gateway itself; take it out of its own configuration")
+            raise ConfigFieldError(place, "this starts the gateway itself; remove it from the gateway's configuration")
     return server
 
 
@@ -115,10 +115,10 @@ def _read_section(
 
 
 def find_server_containers(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what holds servers in a client's file, with its place: a key of `CONTAINERS`, or one of other clients.
+    """Yield the path and the value of each object with servers in a client's file.
 
-    These are ``mcp`` alone (opencode), where it holds servers, and ``mcpServers`` in another object or behind a dot, as
-    in ``amp.mcpServers``.
+    The paths are `SERVER_CONTAINER_KEYS`, ``mcp`` with servers directly in it (opencode), and ``mcpServers`` in another
+    object or after a dot, as in ``amp.mcpServers``.
     """
     for key in SERVER_CONTAINER_KEYS:
         first, _, rest = key.partition(".")
@@ -139,7 +139,7 @@ def _has_servers(value: Any) -> bool:
 
 
 def _list_container(container_path: str, container: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield name, path and object of each server of a container; those of an array have their names in them."""
+    """Yield name, path and object of each server in a container, which is an object or an array."""
     if isinstance(container, list) and container:
         for index, item in enumerate(cast("list[Any]", container)):
             path = f"{container_path}[{index}]"
@@ -153,7 +153,7 @@ def _list_container(container_path: str, container: Any) -> Iterator[tuple[str, 
 
 
 def _list_entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
-    """Yield name, path and object of each server. A name in two places is used once, and told."""
+    """Yield name, path and object of each server. A duplicate name is used once and is a problem."""
     seen = dict[str, str]()
     for place, value in find_server_containers(whole):
         for name, path, item in _list_container(place, value):
@@ -167,7 +167,7 @@ def _list_entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> It
 
 
 def _read_input_declarations(whole: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Return the defaults, or the descriptions, of the inputs that VS Code has a file declare."""
+    """Return ``key`` (default or description) of each VS Code input that the file declares."""
     found = dict[str, str]()
     for source in (whole, mapping_or_empty(whole.get("mcp"))):
         for declaration in map(mapping_or_empty, list_or_empty(source.get("inputs"))):
@@ -180,10 +180,10 @@ def _read_input_declarations(whole: Mapping[str, Any], key: str) -> dict[str, st
 def _create_no_servers_problem(whole: Mapping[str, Any], result: _LoadResult) -> ConfigProblem:
     container_key = next((key for key, _ in find_server_containers(whole)), None)
     if result.problems:
-        return ConfigProblem(None, container_key or SERVER_CONTAINER_KEYS[0], "no server is left; mend those above")
+        return ConfigProblem(None, container_key or SERVER_CONTAINER_KEYS[0], "no server is left; fix those above")
     if result.disabled:
         return ConfigProblem(
-            None, container_key or SERVER_CONTAINER_KEYS[0], "no server is left: the file turns all of them off"
+            None, container_key or SERVER_CONTAINER_KEYS[0], "no server is left: the file disables all of them"
         )
     if container_key:
         return ConfigProblem(
@@ -199,16 +199,16 @@ def _create_no_servers_problem(whole: Mapping[str, Any], result: _LoadResult) ->
         hint = f"the file has {quote_name(similar_key)}{suggest_name(similar_key, SERVER_CONTAINER_KEYS)}"
     elif server_key:
         name = quote_name(server_key)
-        hint = f'{name} and all other servers belong into it, as in {{"mcpServers": {{{name}: ...}}}}'
+        hint = f'move {name} and all other servers into it, as in {{"mcpServers": {{{name}: ...}}}}'
     elif other_key:
         hint = f"the file has servers under {quote_name(other_key)}; call that key {SERVER_CONTAINER_KEYS[0]}"
-    return ConfigProblem(None, SERVER_CONTAINER_KEYS[0], f"this key is missing, and with it all servers; {hint}")
+    return ConfigProblem(None, SERVER_CONTAINER_KEYS[0], f"this key, which has the servers, is missing; {hint}")
 
 
 WATCH_INTERVAL_SECONDS = 1.0
 
 _UNCHANGED_READS_UNTIL_STABLE = 4
-"""A file may be written twice within what its file system can tell apart: so often the same is read again."""
+"""Unchanged reads before a file counts as stable: file times may not tell two quick writes apart."""
 
 
 def _ignore_error(_problem: ConfigError) -> None: ...
@@ -223,12 +223,12 @@ async def watch_config(
     pause: Callable[[], Awaitable[Any]] | None = None,
     **load_options: Any,
 ) -> AsyncIterator[GatewayConfig]:
-    """Yield the configuration of the file at ``path`` whenever it has come to say something else. Never ends.
+    """Yield the configuration of the file at ``path`` whenever it changes. Never ends.
 
-    ``since`` is what is known of it; without, what it says at the first look. The file is looked at every ``interval``
-    seconds, or whenever what ``pause`` returns is done, and so are the files of variables that it names; ``how`` goes
-    to `load_config`. What was written counts once two looks have found the same. A file that is broken or gone is
-    ``told``, once, and the old configuration goes on.
+    ``since`` is the known configuration (default: the file's at the first read). The file, and the files that it names,
+    are read every ``interval`` seconds, or after each ``pause()``. ``load_options`` go to `load_config`. A change
+    counts once two reads were equal. For a broken or missing file ``on_error`` is called once, and the old
+    configuration stays.
     """
     file, wait = _WatchedFiles(Path(path)), pause or partial(asyncio.sleep, interval)
     current: GatewayConfig | ConfigError | None = since
@@ -275,7 +275,7 @@ class _WatchedFiles:
         self._extra_files: dict[Path, _WatchedFile] = {}
 
     def set_extra_files(self, config: GatewayConfig | ConfigError | None) -> None:
-        """Look from now on at the files that this configuration names too."""
+        """Also watch the files that this configuration names."""
         if isinstance(config, GatewayConfig):
             self._extra_files = {path: self._extra_files.get(path) or _WatchedFile(path) for path in config.extra_files}
 
@@ -288,7 +288,7 @@ class _WatchedFiles:
 
 
 class _WatchedFile:
-    """What a file holds at each look. ``is_stable``: the last two looks have found the same."""
+    """Reads a file repeatedly. ``is_stable``: the last two reads were equal."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -298,7 +298,7 @@ class _WatchedFile:
         self.is_stable = False
 
     def read(self) -> str:
-        """Return the content, or, where there is none, why."""
+        """Return "+" and the content, or "-" and the reason why there is none."""
         mark = self._get_file_state()
         self._unchanged_reads = self._unchanged_reads + 1 if mark == self._file_state else 0
         self._file_state = mark

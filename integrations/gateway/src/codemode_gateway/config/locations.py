@@ -1,4 +1,4 @@
-"""The user's folders, and the command that starts the gateway."""
+"""The user's folders, paths in configurations, and the command that starts the gateway."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".codex"})
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
-    """Return the user's home folder, as ``environ`` has it."""
+    """Return the user's home folder according to ``environ``."""
     found = environ.get("HOME") or environ.get("USERPROFILE")
     return Path(found) if found else Path.home()
 
 
 def state_folder(environ: Mapping[str, str] | None = None, *, platform: str = sys.platform) -> Path:
-    """Return the folder where the gateway keeps store, caches, keys and tokens of this user; it may not be there yet.
+    """Return the folder of the gateway's store, caches, keys and tokens; it may not exist yet.
 
-    ``XDG_STATE_HOME`` counts on each platform where it is an absolute path.
+    An absolute ``XDG_STATE_HOME`` counts on every platform.
     """
     variables = os.environ if environ is None else environ
     if Path(xdg_folder := variables.get("XDG_STATE_HOME", "")).is_absolute():
@@ -34,7 +34,7 @@ def state_folder(environ: Mapping[str, str] | None = None, *, platform: str = sy
 
 
 def base_folder(path: Path | None) -> Path:
-    """Return where relative paths of the configuration at ``path`` start: the project, for an editor's own folder."""
+    """Return the base of relative paths in the file at ``path``: its folder, or the project of an editor folder."""
     if path is None:
         return Path.cwd()
     folder = path.absolute().parent
@@ -42,13 +42,13 @@ def base_folder(path: Path | None) -> Path:
 
 
 def workspace_folder(path: Path | None) -> Path:
-    """Return what ``${workspaceFolder}`` is: the project of the file, else where the gateway was started."""
+    """Return the value of ``${workspaceFolder}``: the project of the file, else the current folder."""
     is_of_project = path is not None and (path.name == ".mcp.json" or path.absolute().parent.name in _EDITOR_FOLDERS)
     return base_folder(path) if is_of_project else Path.cwd()
 
 
 def resolve_path(folder: Path, written_path: str, environ: Mapping[str, str]) -> Path:
-    """Return the path that is ``written`` in a configuration whose paths start at ``folder``."""
+    """Return the path for ``written_path`` in a configuration with the base folder ``folder``."""
     if written_path == "~" or written_path.startswith(("~/", "~\\")):
         return home_folder(environ) / written_path[2:]
     return folder / written_path
@@ -56,23 +56,23 @@ def resolve_path(folder: Path, written_path: str, environ: Mapping[str, str]) ->
 
 PROGRAM_NAME = "codemode"
 GATEWAY_COMMAND = f"{PROGRAM_NAME} mcp"
-"""What its subcommands go behind, where nothing else is known of who types them."""
+"""The command before a subcommand, by default."""
 
 
 def login_command(server: str, command: str = GATEWAY_COMMAND) -> str:
-    """Return what signs in to a server, typed in a shell."""
+    """Return the shell command that signs in to a server."""
     return f"{command} login {shlex.quote(server)}"
 
 
 def is_gateway_command(command: str | None, args: Sequence[str]) -> bool:
-    """Return whether a command starts this gateway: ``codemode mcp ...``, however codemode is found."""
+    """Return whether a command starts this gateway: ``codemode mcp ...``, also through a path or a module."""
     words = [Path((command or "").replace("\\", "/")).stem, *args]
     program_indexes = [index for index, word in enumerate(words) if Path(word.replace("\\", "/")).stem == PROGRAM_NAME]
     return any("mcp" in words[index + 1 :] for index in program_indexes)
 
 
 def get_config_argument(args: Sequence[str]) -> str | None:
-    """Return the configuration that a command of the gateway names, None where it takes the one of its user."""
+    """Return the ``--config`` of a gateway command, or None for the default."""
     for index, argument in enumerate(args):
         if argument == "--config" and index + 1 < len(args):
             return args[index + 1]

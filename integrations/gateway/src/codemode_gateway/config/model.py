@@ -1,4 +1,4 @@
-"""What a configuration says, checked: its servers, the gateway's own settings, what is wrong. Reads nothing."""
+"""The checked configuration: servers, the gateway's settings, and problems."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ APPROVAL_POLICIES: tuple[ApprovalPolicy, ...] = ("never", "declared", "writes", 
 
 
 class ConfigError(ValueError):
-    """A configuration with which nothing can start; the message names the place and the way out."""
+    """An unusable configuration. The message says where it is wrong and what to do."""
 
 
 @dataclass(frozen=True)
 class ConfigProblem:
-    """A mistake that disables one ``server``, or, where that is None, is about the whole file.
+    """A mistake that disables one ``server``, or concerns the whole file if that is None.
 
-    ``lacks_value``: what is written is right, and what it names is not there, such as a variable's value.
+    ``lacks_value``: the file is right, but something that it names is missing, such as a variable's value.
     """
 
     server: str | None
@@ -41,14 +41,13 @@ class ConfigProblem:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """One server as it is to be connected: variables are filled in, so no value of it is for logs or programs.
+    """One server, with variables filled in. Security: its values are not for logs or programs.
 
-    ``approval`` is the policy of the server, ``tool_approvals`` that of tools by pattern, ``auto_approve`` patterns of
-    tools that are never asked about. ``allow`` and ``deny`` are patterns of tools (``*`` stands for any text); an empty
-    ``allow`` is all. ``common_patterns`` are those of all four that the top of the file says for all of its servers.
-    ``document`` is where the OpenAPI document of an API is that is used as a server: a URL or a path. Its operations
-    that ``include`` has patterns of (all, where it is empty) are called at ``base_url``.
-    ``secrets`` are texts that nobody but the server may read. Times are in milliseconds.
+    ``approval`` is the server's policy; ``tool_approvals`` are policies by tool pattern; ``auto_approve`` are patterns
+    of tools that never need approval. ``allow`` and ``deny`` are tool patterns (``*`` matches any text); an empty
+    ``allow`` allows all. ``common_patterns`` are patterns among these four that the file sets for all servers.
+    ``document`` is the URL or path of the OpenAPI document of an API; its operations that match ``include`` (all, if
+    empty) are called at ``base_url``. ``secrets`` are texts that only the server may see. Times are in milliseconds.
     """
 
     name: str
@@ -84,13 +83,13 @@ class ServerConfig:
 
     @property
     def calls_per_program(self) -> int:
-        """How many calls one program, or one user of several, may have under way there; three quarters by default."""
+        """The maximum of concurrent calls of one program, or of one of several users. Default: three quarters."""
         share = self.max_concurrency_per_program
         return self.max_concurrency - self.max_concurrency // 4 if share is None else min(share, self.max_concurrency)
 
     @property
     def identity(self) -> str:
-        """What tells servers apart that have one name: where each is, and all that it is given. Holds secrets."""
+        """Distinguishes servers of the same name by address and all inputs. Contains secrets."""
         where = [self.transport, self.command, self.args, self.cwd, self.url]
         where += [self.document, self.base_url, self.include] if self.document is not None else []
         return json.dumps([*where, sorted(self.env.items()), sorted(self.headers.items())])
@@ -101,12 +100,12 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """The gateway's own settings. ``store`` is a URL (``sqlite:///...``, ``postgresql://...``) or None for the default.
+    """The gateway's settings. ``store`` is a URL (``sqlite:///...``, ``postgresql://...``) or None for the default.
 
-    ``state_folder`` may be given as text. ``keys`` sign and seal pauses; without any, the gateway makes one and keeps
-    it beside its store. ``journal`` and ``learn`` None are decided by how the gateway is served. With ``library`` each
-    user's programs can be saved in the store, and called. ``max_waiting`` programs of one user may wait in the store
-    before another one is refused. ``limits`` and ``clients`` are the objects of the file, checked.
+    ``state_folder`` may be a string. ``keys`` sign and seal pauses; without keys the gateway creates one next to its
+    store. None for ``journal`` and ``learn`` means a default for the transport. ``library`` lets programs save programs
+    in the store and call them. ``max_waiting`` limits the waiting programs of one user. ``limits`` and ``clients`` are
+    the checked objects of the file.
     """
 
     store: str | None = None
@@ -126,7 +125,7 @@ class GatewaySettings:
     secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Take a folder that is given as text."""
+        """Convert a folder that is a string."""
         if isinstance(cast("object", self.state_folder), str):
             object.__setattr__(self, "state_folder", Path(cast("str", self.state_folder)).expanduser())
 
@@ -136,10 +135,10 @@ class GatewaySettings:
 
 @dataclass(frozen=True)
 class GatewayConfig:
-    """A whole configuration. ``servers`` are those that can be used, ``disabled`` the names that its file turns off.
+    """A whole configuration. ``servers`` are the usable ones, ``disabled`` the names that the file disables.
 
-    ``beside`` are the files, beside that at ``path``, that say a part of it. ``notes`` say what is no
-    mistake and hardly meant.
+    ``extra_files`` are further files with parts of the configuration, such as .env files. ``notes`` are warnings about
+    settings that are valid but probably wrong.
     """
 
     servers: tuple[ServerConfig, ...] = ()
@@ -152,11 +151,11 @@ class GatewayConfig:
 
     @cached_property
     def has_session_servers(self) -> bool:
-        """Whether some server is connected for each session of its own."""
+        """Whether a server is connected once for each session."""
         return any(server.sharing == "session" for server in self.servers)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """All texts that nobody may read, the longest first."""
+        """All secrets, the longest first."""
         found = {*self.settings.secrets, *(text for server in self.servers for text in server.secrets)}
         return tuple(sorted(found, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""Match names of tools with patterns, and decide with them which calls need an approval."""
+"""Match tool names with patterns, and decide which calls need approval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_COMPARED_CHARACTERS = 100
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether ``name`` is what ``pattern`` says. Takes time in proportion to both, whatever they hold."""
+    """Return whether ``name`` matches ``pattern``, in linear time. ``*`` matches any text."""
     first, *rest = pattern.split("*")
     if not rest:
         return name == pattern
@@ -47,7 +47,7 @@ def find_unmatched_patterns(patterns: Iterable[str], names: Collection[str]) -> 
 
 
 def get_patterns(config: ServerConfig) -> dict[str, tuple[str, ...]]:
-    """Return the patterns of a server by the keys of the configuration that hold them."""
+    """Return the patterns of a server by their configuration keys."""
     return {
         "approval": tuple(config.tool_approvals),
         "autoApprove": config.auto_approve,
@@ -59,7 +59,7 @@ def get_patterns(config: ServerConfig) -> dict[str, tuple[str, ...]]:
 def describe_unmatched_patterns(
     patterns: dict[str, tuple[str, ...]], names: Collection[str], scope: str = ""
 ) -> list[str]:
-    """Return what to say of patterns that match no tool, with the nearest names; ``names`` are a set."""
+    """Return warnings about patterns that match no tool, with similar names. ``names`` is a set."""
     notes: list[str] = []
     omitted_count = 0
     for key, key_patterns in patterns.items():
@@ -76,12 +76,11 @@ def describe_unmatched_patterns(
     return [*notes, f"{omitted_count} more patterns match no tool{scope}"] if omitted_count else notes
 
 
-# What a server declares is a claim that nobody has verified: where it says nothing that would spare the question, and
-# where it contradicts itself, the question is asked.
+# Security: a server's annotations are unverified claims. If they are missing or contradictory, the call needs approval.
 
 
 def needs_approval(config: ServerConfig, tool: types.Tool) -> bool:
-    """Tell whether a person is asked about calls of this tool, unless an answer to an earlier one is remembered."""
+    """Return whether calls of this tool need approval, apart from remembered answers."""
     match get_approval_policy(config, tool.name):
         case "never":
             return False
@@ -94,9 +93,9 @@ def needs_approval(config: ServerConfig, tool: types.Tool) -> bool:
 
 
 def get_approval_policy(config: ServerConfig, tool_name: str) -> ApprovalPolicy:
-    """Return the policy of one tool: what names it, then the longest pattern, then automatic approval, then the server.
+    """Return the policy of a tool: its exact name, then the longest pattern, then auto approval, then the server.
 
-    What the operator says of a tool holds against a list of automatic approvals that came with a client's file.
+    The operator's patterns override the automatic approvals of a client's file.
     """
     named = [pattern for pattern in config.tool_approvals if matches(pattern, tool_name)]
     if named:
@@ -112,5 +111,5 @@ def _is_read_only(tool: types.Tool) -> bool:
 
 
 def _is_non_destructive(tool: types.Tool) -> bool:
-    # By the protocol a tool that writes and says no more is destructive.
+    # MCP: a tool without destructiveHint is destructive.
     return tool.annotations is not None and tool.annotations.destructive_hint is False

@@ -1,4 +1,4 @@
-"""Remove secrets from texts and values, in each encoding in which they may appear."""
+"""Remove secrets from texts, JSON values and logs, in plain and encoded forms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from codemode.data.narrowing import is_array, is_mapping
 from codemode.host.forks import forkable_rlock
 from codemode.host.threads import Errands
 
-# One character each: of URLs (the bytes of its UTF-8), of JSON and of Python's literals, of HTML.
+# One escaped character of a URL (as UTF-8 bytes), of JSON or a Python literal, or of HTML.
 _CONTINUATION_BYTE = "%[89ABab][0-9A-Fa-f]"
 _ESCAPE = re.compile(
     rf"%[0-7][0-9A-Fa-f]|%[CDcd][0-9A-Fa-f]{_CONTINUATION_BYTE}|%[Ee][0-9A-Fa-f](?:{_CONTINUATION_BYTE}){{2}}|%[Ff][0-7](?:{_CONTINUATION_BYTE}){{3}}"
@@ -32,23 +32,23 @@ _MAX_DECODINGS = 3
 
 
 class DecodedView:
-    """A text with its escapes resolved. ``place`` tells where a place of it is in the text that it was made of."""
+    """A text with its escapes decoded, which maps positions back to the original text."""
 
     def __init__(self, text: str, before: DecodedView | None = None, ends: list[int] | None = None) -> None:
         self.text = text
         self._source = before
-        self._escape_ends = ends or []  # places in this text behind each character that was an escape
-        self._removed_counts: list[int] = []  # by how many characters the text before is longer up to there
+        self._escape_ends = ends or []  # the end of each decoded escape in this text
+        self._removed_counts: list[int] = []  # characters that decoding removed up to there
 
     def to_source_position(self, position: int) -> int:
-        """Return the place in the first text; one between two characters stays between them."""
+        """Return the position in the original text."""
         if self._source is None:
             return position
         index = bisect_right(self._escape_ends, position) - 1
         return self._source.to_source_position(position + (self._removed_counts[index] if index >= 0 else 0))
 
     def decode(self) -> DecodedView | None:
-        """Return the next view, or None where this text has no escapes."""
+        """Return this text with its escapes decoded, or None if it has none."""
         parts: list[str] = []
         decoded = DecodedView("", self)
         removed = end = length = 0
@@ -68,7 +68,7 @@ class DecodedView:
 
 
 def list_decoded_views(text: str) -> Iterator[DecodedView]:
-    """Yield the text as it is, and with its escapes resolved once, twice and three times."""
+    """Yield the text itself, then decoded once, twice and three times."""
     view: DecodedView | None = DecodedView(text)
     for _ in range(_MAX_DECODINGS + 1):
         if view is None:
@@ -89,15 +89,15 @@ def _decode_escape(escape: str) -> str:
     return _CONTROLS.get(escape[1], escape[1])
 
 
-# So many characters of each text decide whether a place is looked at closely.
+# The length of the prefix that makes a position a candidate.
 _PREFIX_LENGTH = 4
 
 
 class SecretSearch:
-    """Finds, at each place of a text, the longest of ``texts`` that begins there.
+    """Finds the longest of ``texts`` at each position of a text.
 
-    A place costs the logarithm of the number of texts and never more: they are sorted, and the last that is not
-    behind what stands at the place begins with every text that is there.
+    A position costs O(log n) for n texts: they are sorted, and every match is a prefix of the last one that is not
+    greater than the text at the position.
     """
 
     def __init__(self, texts: Mapping[str, bool]) -> None:
@@ -112,7 +112,7 @@ class SecretSearch:
         self.has_digits = any(text.isdigit() for text in texts)
 
     def find_matches(self, text: str) -> Iterator[tuple[int, int, bool]]:
-        """Yield where something begins and ends, and its flag. Of those that begin at one place, the longest."""
+        """Yield start, end and flag of the longest match at each position."""
         for start in self._candidate_positions(text):
             match = self._match_at(text, start)
             if match is not None:
@@ -139,7 +139,7 @@ class SecretSearch:
 
 
 def _find_prefix_indexes(texts: list[str]) -> list[int]:
-    """Return for each of the sorted texts the index of the longest other that it begins with, or -1."""
+    """Return for each sorted text the index of the longest other text that is its prefix, or -1."""
     indexes: list[int] = []
     open_indexes: list[int] = []
     for index, text in enumerate(texts):
@@ -151,7 +151,7 @@ def _find_prefix_indexes(texts: list[str]) -> list[int]:
 
 
 def _common_prefix_length(first: str, second: str) -> int:
-    """Return how many characters two texts have in common from their beginning."""
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
@@ -163,7 +163,7 @@ def _common_prefix_length(first: str, second: str) -> int:
 
 
 def _build_prefix_pattern(prefixes: Iterable[str]) -> str:
-    """Return an expression for any of these texts that asks for each character once: a tree of them."""
+    """Return a regular expression for these prefixes, as a trie."""
     tree: dict[str, set[str]] = {}
     for prefix in prefixes:
         tree.setdefault(prefix[:1], set()).add(prefix[1:])
@@ -175,7 +175,7 @@ def _build_prefix_pattern(prefixes: Iterable[str]) -> str:
 
 
 MIN_SECRET_LENGTH = 4
-# From here on a text is taken out wherever it stands; shorter ones may be parts of ordinary words.
+# Shorter texts are removed only as whole words, because they occur in ordinary words.
 MIN_ANYWHERE_LENGTH = 8
 _MIN_ENCODED_LENGTH = 8
 _MIN_LINE_LENGTH = 20
@@ -183,7 +183,7 @@ _SCHEMES = ("bearer", "basic", "token", "apikey", "api-key", "key", "digest", "n
 
 
 def create_search_texts(secrets: Iterable[str]) -> dict[str, bool]:
-    """Return every text to look for; true for those that are taken out only where they stand alone."""
+    """Return the texts to search for; True for those that only count as whole words."""
     search_texts: dict[str, bool] = {}
     for secret in secrets:
         for text in _list_parts(secret):
@@ -199,19 +199,19 @@ def create_search_texts(secrets: Iterable[str]) -> dict[str, bool]:
 
 
 def is_whole_word(text: str, start: int, end: int) -> bool:
-    """Whether no letter or digit stands beside this place."""
+    """Return whether no letter, digit or underscore is next to this span."""
     before = start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_")
     return not before and not (end < len(text) and (text[end].isalnum() or text[end] == "_"))
 
 
 def _list_parts(secret: str) -> Iterator[str]:
-    """Yield the secret, and what of it a server may say without the rest: the token of a header, a line of a key."""
+    """Yield the secret, and its parts that are secret too: the token of a header, the lines of a key."""
     yield secret
     bare = secret.strip()
-    # Where its own characters look like escapes they are resolved together with those of whoever wrote it.
+    # Characters of the secret that look like escapes are decoded together with the text.
     yield from (view.text for view in list_decoded_views(bare))
     if " " in bare:
-        yield bare.replace(" ", "+")  # as forms write it
+        yield bare.replace(" ", "+")  # as in form data
         scheme, _, rest = bare.partition(" ")
         if scheme.lower() in _SCHEMES:
             yield rest.strip()
@@ -233,7 +233,7 @@ def _decode_basic_password(credentials: str) -> Iterator[str]:
 def _encode_anywhere(text: str) -> Iterator[str]:
     data = text.encode(errors="surrogatepass")
     yield from (data.hex(), data.hex().upper())
-    # In base64 a text looks in one of three ways, by what stands before it; the outermost digits belong to both.
+    # Base64 has three alignments. The first and last digits depend on the neighbouring bytes, so they are cut off.
     for before in range(3):
         digits = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
         inner = digits[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
@@ -250,7 +250,7 @@ def _encode_whole(text: str) -> Iterator[str]:
 
 
 _MAX_RECENT = 32
-"""So many are put together anew whenever one comes, by whoever brings it: on the event loop, if that is where."""
+"""The maximum of secrets whose search is rebuilt for each new one, possibly on the event loop."""
 
 
 class SearchSet(NamedTuple):
@@ -262,11 +262,11 @@ class SearchSet(NamedTuple):
 
 
 class SecretIndex:
-    """Searches for the secrets that ``known`` gives, which is called with the ``lock`` held, as is `take`.
+    """Searches for the secrets of ``list_secrets``, which is called with ``lock`` held, as is `add`.
 
-    A search is never changed. The last ones are in one of their own that is made anew for each; where that has too
-    many it stays as it is, the next ones begin another, and a thread makes one of all. Whatever ``known`` gives is in
-    one of them at any time; what it gives no more may be found for a while.
+    Searches are immutable. Recent secrets have a small search that is rebuilt for each addition; when it is full, a new
+    one starts and a thread merges the older ones. A listed secret is always in some search; a removed one may still be
+    found for a while.
     """
 
     search_set: SearchSet
@@ -275,12 +275,12 @@ class SecretIndex:
         self._lock, self._list_secrets = lock, list_secrets
         self._older_searches: tuple[SecretSearch, ...] = ()
         self._recent_search = SecretSearch({})
-        self._recent_secrets: dict[str, None] = {}  # what is in the last
+        self._recent_secrets: dict[str, None] = {}  # the secrets of the recent search
         self._is_merging = False
         self.add(list_secrets())
 
     def add(self, new: Iterable[str]) -> None:
-        """Look for these too from now on."""
+        """Search for these secrets too."""
         known = self._list_secrets()
         self._recent_secrets = {secret: None for secret in (*self._recent_secrets, *new) if secret in known}
         self._recent_search = SecretSearch(create_search_texts(self._recent_secrets))
@@ -308,35 +308,35 @@ class SecretIndex:
                     self._is_merging = False
                     return
             search = SecretSearch(create_search_texts(known))
-            with self._lock:  # what has come meanwhile is behind
+            with self._lock:  # later searches follow the merged ones
                 self._older_searches = (search, *self._older_searches[len(merged) :])
                 self._update_search_set()
 
 
-# A secret is found as it is and in the forms in which a server may give it back: with its characters escaped for URLs,
-# JSON, HTML or Python's literals, several times over; in base64, alone or within a longer text (``user:secret``); in
-# hexadecimal digits. What it takes is linear in the text, however many secrets there are.
+# Secrets are found in plain text and in encoded forms: escaped for URLs, JSON, HTML or Python literals, up to three
+# times; in base64, alone or within a longer text (``user:secret``); in hexadecimal. The time is linear in the text,
+# independent of the number of secrets.
 
 REPLACEMENT = "[secret]"
 
-# Tokens that were refreshed stay secret, as they may still be valid; a gateway that runs for a year keeps the last.
+# Refreshed tokens stay secret, because they may still be valid. The limits bound the memory of a long-running gateway.
 _MAX_ADDED = 2_000
-_MAX_PER_OWNER = 16  # owner: a server that gives new ones all the time drives out its own
+_MAX_PER_OWNER = 16  # a server that issues many tokens only displaces its own
 _CONFIGURATION_OWNER = ""
-# "client" is the name of a logger of the SDK.
+# "client" is a logger of the MCP SDK.
 _OWN_LOGGERS = {"codemode", "mcp", "client"}
 _GUARDED_LOGGERS = {*_OWN_LOGGERS, "httpx", "httpx2", "httpcore", "httpcore2", "sse_starlette", "uvicorn", "asyncio"}
 
 
 class SecretRedactor:
-    """What nobody may read. Texts of fewer than four characters are not looked for: they are everywhere.
+    """Replaces secrets in texts, values and logs. Ignores secrets of fewer than four characters.
 
-    Those of fewer than eight are taken out where they stand alone, so that words that contain them stay whole.
+    Secrets of fewer than eight characters are replaced only as whole words.
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._lock = forkable_rlock()
-        self._added: dict[str, dict[str, None]] = {}  # by owner, whoever has got one last at the end
+        self._added: dict[str, dict[str, None]] = {}  # by owner, the most recent last
         self._fixed = frozenset(texts)
         self._index = SecretIndex(self._lock, self._list_all)
 
@@ -344,9 +344,9 @@ class SecretRedactor:
         return f"<Secrets: {len(self._list_all())}>"
 
     def add(self, *texts: str, owner: str = _CONFIGURATION_OWNER) -> None:
-        """Take these out as well from now on: tokens that were just given.
+        """Also replace these texts, such as new tokens.
 
-        Of an ``owner``, some user's sign-in at some server, the last 16 are kept; of the configuration 2,000.
+        The last 16 are kept for each ``owner``, one user's sign-in at one server, and 2,000 of the configuration.
         """
         with self._lock:
             new = [text for text in texts if text not in self._fixed]
@@ -371,7 +371,7 @@ class SecretRedactor:
         return {*self._fixed, *chain.from_iterable(self._added.values())}
 
     def redact_text(self, text: str) -> str:
-        """Return the text with ``[secret]`` wherever a secret stood."""
+        """Return the text with ``[secret]`` in place of each secret."""
         searches, min_length, _ = self._index.search_set
         if not min_length or len(text) < min_length:
             return text
@@ -381,7 +381,7 @@ class SecretRedactor:
         return "".join(_replace_spans(text, spans)) if spans else text
 
     def redact(self, value: Any) -> Any:
-        """Return the same JSON with texts, keys and whole numbers so treated: a copy where there are secrets at all."""
+        """Return a JSON value with secrets replaced in texts, keys and integers. Copies it if there are secrets."""
         if not self._index.search_set.min_length:
             return value
         root: list[Any] = []
@@ -395,14 +395,14 @@ class SecretRedactor:
         return root[0]
 
     def create_log_filter(self) -> logging.Filter:
-        """Return a filter for handlers and loggers that lets every record pass, without secrets."""
+        """Return a log filter that passes every record, with its secrets replaced."""
         return _RedactingFilter(self)
 
     @contextmanager
     def redact_logs(self) -> Generator[None]:
-        """Take secrets out of what the gateway, the SDK and its HTTP client log, whoever listens.
+        """Replace secrets in the logs of the gateway, the SDK and its HTTP client, for all handlers.
 
-        A filter of a logger does not see what the loggers below it say: the records are changed as they are made.
+        A logger's filter does not see records of child loggers, so this changes the log record factory.
         """
         redacting_filter, is_open = self.create_log_filter(), True
         previous_factory = logging.getLogRecordFactory()
@@ -422,7 +422,7 @@ class SecretRedactor:
                 logging.setLogRecordFactory(previous_factory)
 
     async def redact_off_loop(self, value: Any) -> Any:
-        """Return what `value` does, in a thread where it takes long."""
+        """Return what `redact` returns, in a thread if the value is large."""
         return await run_bounded(value, lambda: self.redact(value))
 
     def _redact_mapping(
@@ -433,7 +433,7 @@ class SecretRedactor:
             name = self.redact_text(key) if isinstance(key, str) else key
             if name != key:
                 base = name
-                while name in target or name in source:  # two keys that held secrets stay two
+                while name in target or name in source:  # two keys with secrets stay distinct
                     name_counts[base] = count = name_counts.get(base, 1) + 1
                     name = f"{base} {count}"
             target[name] = self._redact_part(value, pending)
@@ -459,7 +459,7 @@ class _RedactingFilter(logging.Filter):
         self._secrets = secrets
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Word the record here, with its traceback, so that no handler finds more than that in it."""
+        """Format the record and its traceback now, so that handlers only see redacted text."""
         try:
             message = record.getMessage()
         except (TypeError, ValueError, KeyError):
@@ -478,7 +478,7 @@ class _RedactingFilter(logging.Filter):
 
 _formatter = logging.Formatter()
 
-# Longer ones take long to write, and no secret is one.
+# Longer integers are slow to format and never secrets.
 _MAX_NUMBER_BITS = 4_000
 
 

@@ -1,4 +1,4 @@
-"""What of a configuration is a secret. Pure; how secrets are removed from what leaves is `secrets`."""
+"""Find the secrets in a configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECRET_WORD = re.compile(
     r"tokens?|secrets?|passwords?|passwd|passphrase|passcode|pwd|pass|pin|credentials?|auth|authorization|authentication"
     r"|bearer|cookies?|session|jwt|pat|dsn|keys?|apikeys?|webhook|signature|sig|salt|t?otp|mfa|connectionstring|sas"
 )
-# Where a secret is kept is none: messages about files need their names.
+# The location of a secret is not secret: messages about files need it.
 _LOCATION_WORDS = frozenset({"file", "path", "dir", "folder", "home", "sock", "socket"})
 _SECRET_SUFFIXES = (
     "token",
@@ -48,7 +48,7 @@ _FLAG = re.compile(r"--?([A-Za-z][\w-]*)")
 
 
 def is_secret_variable(name: str, value: str) -> bool:
-    """Return whether a variable of eight characters or more is a secret by its name or its form."""
+    """Return whether a variable of at least eight characters is secret, by its name or format."""
     return len(value) >= MIN_VARIABLE_LENGTH and (is_secret_name(name) or is_secret_value(value))
 
 
@@ -73,7 +73,7 @@ def is_secret_value(value: str) -> bool:
 
 
 def get_url_password(url: str) -> str | None:
-    """Return the password that stands in a URL, as it is written there."""
+    """Return the password in a URL, still encoded, or None."""
     try:
         return urlsplit(url).password or None
     except ValueError:
@@ -81,7 +81,7 @@ def get_url_password(url: str) -> str | None:
 
 
 def find_header_secrets(headers: Mapping[str, str]) -> set[str]:
-    """Return all values, and of a credential behind its scheme the credential too."""
+    """Return all header values, and the credentials after an authentication scheme."""
     found = set[str]()
     for value in headers.values():
         scheme, _, rest = value.strip().partition(" ")
@@ -92,7 +92,7 @@ def find_header_secrets(headers: Mapping[str, str]) -> set[str]:
 
 
 def find_env_secrets(env: Mapping[str, str], secret_names: Iterable[str]) -> set[str]:
-    """Return the values that name or form says to be secret, and, of any length, those that are ``named``."""
+    """Return the values that are secret by name or format, and those of ``secret_names`` of any length."""
     chosen = {*secret_names}
     found = {value for name, value in env.items() if value and name in chosen}
     for name, value in env.items():
@@ -103,7 +103,7 @@ def find_env_secrets(env: Mapping[str, str], secret_names: Iterable[str]) -> set
 
 
 def find_argument_secrets(args: Sequence[str]) -> set[str]:
-    """Return what stands behind a flag or a name that says so, and what has the form of a secret."""
+    """Return values after a secret flag or name, and arguments in the format of a secret."""
     found = set[str]()
     for index, argument in enumerate(args):
         flag = _FLAG.fullmatch(args[index - 1]) if index else None
@@ -121,14 +121,14 @@ def _find_in_argument(argument: str) -> set[str]:
         return find_url_secrets(argument[argument.find("=") + 1 :] if argument.startswith("-") else argument)
     if is_secret_value(argument):
         return find_header_secrets({"": argument})
-    # A flag for headers, or for variables, names its value and has a name inside.
+    # The value of a flag for headers or variables has a name itself.
     return (
         _find_in_compound_value(argument) | _find_in_argument(named[2]) if named else _find_in_compound_value(argument)
     )
 
 
 def _find_in_compound_value(value: str) -> set[str]:
-    """Return the secrets in a text of several: the JSON of an account, the parts of a connection string, a URL."""
+    """Return the secrets within JSON credentials, a connection string or a URL."""
     if value.lstrip().startswith("{"):
         try:
             pairs = _list_pairs(json.loads(value))
@@ -146,7 +146,7 @@ def _list_pairs(value: Any) -> list[tuple[str, str]]:
 
 
 def find_url_secrets(url: str) -> set[str]:
-    """Return the password, the parameters that say so, and the parts of the path that look like keys."""
+    """Return the password, secret query parameters, and path segments that look like keys."""
     try:
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query)
@@ -160,7 +160,7 @@ def find_url_secrets(url: str) -> set[str]:
 
 
 def drop_short_texts(texts: Iterable[str]) -> set[str]:
-    """Return those that can be told from common text: a shorter one would be found in every other word."""
+    """Return the texts long enough to search for; shorter ones occur in ordinary words."""
     return {text for text in texts if len(text) >= _MIN_LENGTH}
 
 

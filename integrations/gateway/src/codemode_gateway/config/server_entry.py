@@ -1,4 +1,4 @@
-"""Read one entry of `mcpServers`."""
+"""Read one entry of `mcpServers` as a `ServerConfig`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAX_ENV_FILE_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class ServerEntry:
-    """What is being read: the object of one server, its path in the file, where its relative paths start."""
+    """The object of one server, its path in the file, and the base of its relative paths."""
 
     fields: Mapping[str, Any]
     path: str
@@ -40,7 +40,7 @@ class ServerEntry:
     substitution: Substitution
 
     def get_first(self, *keys: str) -> tuple[Any, str]:
-        """Return the value of the first of ``keys`` that is there and not null, with its path; else None."""
+        """Return the value and path of the first of ``keys`` that is present and not null; else None."""
         found = next((key for key in keys if self.fields.get(key) is not None), keys[0])
         return self.fields.get(found), join_path(self.path, found)
 
@@ -54,7 +54,7 @@ class ServerEntry:
 
 
 def flatten_command(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an entry whose ``command`` is an object, as Zed writes it, with program, arguments and variables apart."""
+    """Return an entry with Zed's ``command`` object split into command, args and env."""
     command = fields.get("command")
     if not isinstance(command, Mapping):
         return fields
@@ -67,7 +67,7 @@ def flatten_command(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_connection(entry: ServerEntry) -> dict[str, Any]:
-    """Return how the server is reached, as fields of a `ServerConfig`. Raises `MistakeError`."""
+    """Return the connection fields of a `ServerConfig`. Raises `ConfigFieldError`."""
     if entry.fields.get("openapi") is not None:
         return {"transport": "openapi", **_read_api(entry)}
     transport = _read_transport(entry)
@@ -85,8 +85,8 @@ def _read_transport(entry: ServerEntry) -> Transport:
         if name in _TRANSPORT_NAMES:
             return _TRANSPORT_NAMES[name]
         if name not in ("custom", "builtin", "platform", "inmemory"):
-            reason = "websockets are not supported" if name in ("ws", "wss", "websocket") else "this is no transport"
-            raise ConfigFieldError(path, f"{reason}; write stdio, http or sse")
+            reason = "websockets are not supported" if name in ("ws", "wss", "websocket") else "this is not a transport"
+            raise ConfigFieldError(path, f"{reason}; use stdio, http or sse")
     if has_url and has_command:
         raise ConfigFieldError(entry.path, "this has a command and a url; remove one, or say which counts with type")
     if not has_url and not has_command:
@@ -111,13 +111,13 @@ def _read_process(entry: ServerEntry) -> dict[str, Any]:
             (part, f"{path}[{index}]") for index, part in enumerate(codemode_section.check_array(command, path))
         ]
         if not command_parts:
-            raise ConfigFieldError(path, "this names no command")
+            raise ConfigFieldError(path, "the command is empty")
     program, *rest = [
         entry.substitution.substitute_text(codemode_section.to_text(part, where), where)
         for part, where in command_parts
     ]
     if not program.strip():
-        raise ConfigFieldError(command_parts[0][1], "this names no command")
+        raise ConfigFieldError(command_parts[0][1], "the command is empty")
     args, args_path = entry.get_first("args", "arguments")
     further_arguments = () if args is None else entry.substitution.substitute_texts(args, args_path)
     return {
@@ -150,13 +150,13 @@ def _read_env(entry: ServerEntry) -> dict[str, str]:
     for name, value in env.items():
         if not _VARIABLE_NAME.fullmatch(name) or "\0" in value:
             raise ConfigFieldError(
-                join_path(path, name), "a variable's name holds no '=', and neither name nor value a NUL"
+                join_path(path, name), "a variable's name has no '=', and neither name nor value has a NUL"
             )
     return env
 
 
 def _read_forwarded_env(entry: ServerEntry) -> dict[str, str]:
-    """Return the variables that Codex is told to hand on from its own environment."""
+    """Return the variables that Codex forwards from its environment."""
     listed, path = entry.get_first("env_vars")
     if listed is None:
         return {}
@@ -178,17 +178,17 @@ def _read_env_file(entry: ServerEntry) -> dict[str, str]:
     try:
         text = config_file.read_text(file, _MAX_ENV_FILE_BYTES)
     except ConfigError as problem:
-        # Its own hint speaks of configurations.
+        # The hint of `read_text` is about configurations.
         reason = "there is no such file" if not file.exists() else str(problem).partition(": ")[2]
         raise ConfigFieldError(path, f"{file}: {reason}", lacks_value=not file.exists()) from None
     return parse_env_file(text, path, str(file))
 
 
 def _read_api(entry: ServerEntry) -> dict[str, Any]:
-    """Return where an API's OpenAPI document is and where it is called. Without `baseUrl` it cannot be connected."""
+    """Return the fields of an OpenAPI server. Without `baseUrl` it cannot be connected."""
     written, (_, path) = entry.get_text("openapi") or "", entry.get_first("openapi")
     if any(entry.fields.get(key) is not None for key in (*_URL_KEYS, "command")):
-        raise ConfigFieldError(path, "an API has openapi and baseUrl, and neither url nor command; remove those")
+        raise ConfigFieldError(path, "an API has openapi and baseUrl; remove url and command")
     is_url = re.match(r"https?://", written, re.IGNORECASE)
     environ = entry.substitution.variables.environ
     document = _check_url(written, path) if is_url else str(resolve_path(entry.folder, written, environ))
@@ -229,11 +229,11 @@ def _read_headers(entry: ServerEntry) -> dict[str, str]:
         found["Authorization"] = f"Bearer {_expand_variable(entry, token, token_path)}"
     for name, value in found.items():
         if not _HEADER_NAME.fullmatch(name):
-            raise ConfigFieldError(join_path(path, name), "this is no name of a header")
+            raise ConfigFieldError(join_path(path, name), "this is not a header name")
         if not value.isascii() or any(ord(character) < 32 and character != "\t" for character in value):
-            raise ConfigFieldError(join_path(path, name), "a header cannot carry what is in this; is it a line break?")
+            raise ConfigFieldError(join_path(path, name), "a header cannot have this value; is it a line break?")
         if value != value.strip():
-            reason = "a header neither begins nor ends with a space; is a variable in it empty?"
+            reason = "a header value cannot start or end with a space; is a variable in it empty?"
             raise ConfigFieldError(join_path(path, name), reason)
     return found
 
@@ -266,7 +266,7 @@ _CLIENT_LIST_KEYS = {
 
 
 def is_turned_off(fields: Mapping[str, Any], path: str) -> bool:
-    """Return whether the file turns a server off. Raises `MistakeError` where what says so is no boolean."""
+    """Return whether the file disables a server. Raises `ConfigFieldError` unless the flag is a boolean."""
     flags = {
         key: codemode_section.check_boolean(fields[key], join_path(path, key))
         for key in ("disabled", "enabled")
@@ -278,9 +278,7 @@ def is_turned_off(fields: Mapping[str, Any], path: str) -> bool:
 def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, Any]) -> ServerConfig:
     """Return the server that ``entry`` says, with the defaults of ``top``, our checked keys. Raises `MistakeError`."""
     if not name.strip() or len(name) > _MAX_NAME_LENGTH or not is_visible(name):
-        raise ConfigFieldError(
-            entry.path, f"a name of a server has 1 to {_MAX_NAME_LENGTH} characters, each of which is seen"
-        )
+        raise ConfigFieldError(entry.path, f"a server name has 1 to {_MAX_NAME_LENGTH} visible characters")
     own = _read_own_section(entry)
     connection = read_connection(entry)
     common, client_fields, own_fields = (
@@ -289,7 +287,7 @@ def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, An
         _to_config_fields(own),
     )
     fields = _merge_layers(common, client_fields, own_fields)
-    if connection["transport"] == "openapi":  # by the methods of HTTP it is known what only reads
+    if connection["transport"] == "openapi":  # the HTTP method says which operations only read
         fields.setdefault("approval", "writes")
     fields["common_patterns"] = frozenset(_list_patterns(common)) - {
         *_list_patterns(client_fields),
@@ -305,7 +303,7 @@ def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, An
 
 
 def _merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the layers say, the last word for each; but what one of them denies stays denied."""
+    """Merge the layers, later ones first; a tool that any layer denies stays denied."""
     found = {key: value for layer in layers for key, value in layer.items()}
     denied = dict.fromkeys(name for layer in layers for name in layer.get("deny", ()))
     return {**found, "deny": tuple(denied)}
@@ -329,7 +327,7 @@ def _read_own_section(entry: ServerEntry) -> dict[str, Any]:
 
 
 def _read_client_fields(entry: ServerEntry) -> dict[str, Any]:
-    """Return what clients' own keys say of limits and of tools; ours, where both are there, count instead."""
+    """Return limits and tool lists from clients' keys. The gateway's keys override them."""
     found: dict[str, Any] = {
         field: names for field, keys in _CLIENT_LIST_KEYS.items() if (names := _read_names(entry, *keys))
     }
@@ -342,7 +340,7 @@ def _read_client_fields(entry: ServerEntry) -> dict[str, Any]:
 
 
 def to_milliseconds(value: float, path: str) -> int:
-    """Return a client's ``timeout`` in milliseconds: some clients count seconds (an hour at most), others these."""
+    """Return a client's ``timeout`` in milliseconds. Values up to 3,600 are seconds, as in some clients."""
     return _to_duration(value * 1_000 if value <= _MAX_TIMEOUT_SECONDS else value, path)
 
 
@@ -382,7 +380,7 @@ def _to_config_fields(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_sign_in(entry: ServerEntry) -> dict[str, Any]:
-    """Return what clients say of signing in, under our names; the rest of theirs is for them."""
+    """Return clients' sign-in keys under the gateway's names; other client keys are ignored."""
     auth, path = entry.get_first("oauth", "auth")
     if not isinstance(auth, Mapping):
         return {}

@@ -1,4 +1,4 @@
-"""Fill in `${VARIABLE}`, values of the keyring and of .env files."""
+"""Substitute `${VARIABLE}`, keyring entries and inputs; parse .env files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def parse_env_file(text: str, path: str, name: str) -> dict[str, str]:
-    """Return the variables of ``text``, the file ``name``. Raises `MistakeError`, with the number of the line."""
+    """Parse the .env file ``name``. Raises `ConfigFieldError` with the line number."""
     found, at = dict[str, str](), 0
     while at < len(text):
         if blank := _BLANK_LINE.match(text, at):
@@ -35,7 +35,7 @@ def parse_env_file(text: str, path: str, name: str) -> dict[str, str]:
         line = _ASSIGNMENT.match(text, at)
         if line is None:
             number = text.count("\n", 0, at) + 1
-            raise ConfigFieldError(path, f"{name}, line {number}: here must be NAME=value, a comment, or nothing")
+            raise ConfigFieldError(path, f"{name}, line {number}: expected NAME=value, a comment or an empty line")
         found[line[1]] = _parse_value(line[2])
         at = line.end()
     return found
@@ -59,20 +59,20 @@ Keyring = Callable[[str, str], str | None]
 
 
 def _read_keyring(service: str, name: str) -> str | None:
-    # Optional and slow to import: only a configuration that names it pays for it.
+    # Late import: keyring is optional and slow to import.
     import keyring  # pyright: ignore[reportMissingImports]
 
     return cast("Any", keyring).get_password(service, name)
 
 
 def get_input_variable(name: str) -> str:
-    """Return the environment variable that gives the input ``name`` its value."""
+    """Return the environment variable for the input ``name``."""
     return "CODEMODE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
 
 
 @dataclass(frozen=True)
 class Variables:
-    """Where variables get their values. ``defaults`` and ``descriptions`` are of the inputs that the file declares."""
+    """Sources of variable values. ``defaults`` and ``descriptions`` belong to the inputs that the file declares."""
 
     environ: Mapping[str, str]
     workspace: Path
@@ -85,10 +85,10 @@ class Variables:
         return "<Variables>"
 
     def expand(self, text: str, path: str, secrets: set[str]) -> str:
-        """Return ``text`` with its variables filled in; ``secrets`` gets the values that nobody may read.
+        """Return ``text`` with its variables substituted, and add secret values to ``secrets``.
 
-        What a variable gives is never looked through for variables. ``$${`` is written for ``${`` itself. Raises
-        `MistakeError` for one without a value.
+        Values are not expanded again. ``$${`` means a literal ``${``. Raises `ConfigFieldError` for a variable without
+        a value.
         """
 
         def fill(found: re.Match[str]) -> str:
@@ -115,7 +115,7 @@ class Variables:
             return found
         if has_default:
             return default
-        # A default stands in the file for all who read it.
+        # A secret must not be a default in the file.
         alternative = f"${{keyring:{name}}}" if is_secret_name(name) else f"${{{name}:-default}}"
         raise ConfigFieldError(
             path, f"the variable {name} is not set; set it, or write {alternative}", lacks_value=True
@@ -150,17 +150,17 @@ class Variables:
         except ImportError:
             message = "the keyring is not installed; install codemode-gateway[keyring]"
             raise ConfigFieldError(path, message, lacks_value=True) from None
-        except Exception:  # noqa: BLE001 - backends raise what they like, and their words may tell what they hold
-            message = f"the keyring of this system could not be asked for {quote_name(reference)}; is it unlocked?"
+        except Exception:  # noqa: BLE001 - backends raise any error, and its message may contain the secret
+            message = f"the keyring of this system could not be read for {quote_name(reference)}; is it unlocked?"
             raise ConfigFieldError(path, message, lacks_value=True) from None
         if found is None:
-            message = f"the keyring has no {quote_name(reference)}; give it one with `keyring set {service} {name}`"
+            message = f"the keyring has no {quote_name(reference)}; add it with `keyring set {service} {name}`"
             raise ConfigFieldError(path, message, lacks_value=True)
         return found
 
 
 _UNKNOWN_VARIABLE_MESSAGE = (
-    "the variable {} is not known here; known are ${{NAME}}, ${{NAME:-default}} with a default that holds no variable, "
+    "unknown variable {}; use ${{NAME}}, ${{NAME:-default}} with a default that has no variable, "
     "${{env:NAME}}, ${{input:id}}, ${{keyring:name}}, ${{workspaceFolder}} and ${{userHome}}; for the text itself "
     "write $${{"
 )
@@ -168,12 +168,12 @@ _UNKNOWN_VARIABLE_MESSAGE = (
 
 @dataclass
 class Substitution:
-    """Fills in variables and gathers what nobody may read; one for each server, one for the top."""
+    """Substitutes variables and collects secrets, once for each server and once for the section."""
 
     variables: Variables
     secrets: set[str] = field(default_factory=set[str], repr=False)
     files: set[Path] = field(default_factory=set[Path])
-    """Files beside the configuration that say a part of it, be they there or not."""
+    """Files with parts of the configuration, whether they exist or not."""
 
     def substitute_text(self, value: Any, path: str) -> str:
         return self.variables.expand(codemode_section.check_text(value, path), path, self.secrets)
@@ -183,7 +183,7 @@ class Substitution:
         return tuple(self.substitute_text(text, f"{path}[{index}]") for index, text in enumerate(texts))
 
     def substitute_table(self, value: Any, path: str) -> dict[str, str]:
-        """Return an object of strings; what is null is left out, as editors have it."""
+        """Return an object of strings without null values, which editors ignore too."""
         items = codemode_section.check_object(value, path).items()
         present = [(key, item, join_path(path, key)) for key, item in items if item is not None]
         return {
@@ -192,7 +192,7 @@ class Substitution:
         }
 
     def substitute(self, value: Any, path: str) -> Any:
-        """Return any value with the variables of all its strings filled in."""
+        """Return a JSON value with the variables of all its strings substituted."""
         if isinstance(value, str):
             return self.substitute_text(value, path)
         if isinstance(value, Mapping):

@@ -72,7 +72,7 @@ def test_an_edit_that_does_not_fit_is_asked_about_again_with_what_is_wrong_and_t
             assert shop.done == []
         assert len(messages) == 3
         assert "Problem" not in messages[0]
-        assert "no JSON" in messages[1]
+        assert "not JSON" in messages[1]
         assert "order: expected string" in messages[2]
 
     within(scenario())

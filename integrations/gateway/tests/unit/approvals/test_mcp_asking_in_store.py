@@ -268,8 +268,8 @@ def test_a_run_of_a_client_that_left_is_told_in_the_log_where_it_cannot_be_kept(
             await ended.wait()
             assert isinstance(running.exception(), MCPError)
             assert ("a", 500) not in shop.done
-        (line,) = (one for one in caplog.records if "cannot be kept" in one.message)
-        assert line.message.endswith("nobody is asked about shop.refund")
+        (line,) = (one for one in caplog.records if "cannot be stored" in one.message)
+        assert line.message.endswith("no decision on shop.refund")
         assert "the disk is full" in str(line.exc_info)
 
     within(scenario())

@@ -27,7 +27,7 @@ def test_a_user_with_too_many_waiting_programs_is_refused_before_one_runs(tmp_pa
             waits = [(await call(mine, code=f"{ONE} // {number}"))["waiting"] for number in range(2)]
             full = await call(mine, code=f"{ONE} // another")
             assert codes(full) == ["TOO_MANY_WAITING"]
-            assert "2 programs of this user wait" in full["diagnostics"][0]["message"]
+            assert "2 programs of this user already wait" in full["diagnostics"][0]["message"]
             assert shop.done == []
             # The same program is still told of, and other users are not refused.
             assert (await call(mine, code=f"{ONE} // 1"))["waiting"] == waits[1]

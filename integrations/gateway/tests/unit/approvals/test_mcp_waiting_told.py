@@ -52,8 +52,8 @@ def test_the_hint_has_the_words_by_which_a_terminal_reaches_this_gateway(kind, s
 )
 def test_of_a_run_that_no_gateway_goes_on_with_is_told_why_and_what_people_can_do(url, said):
     [told] = waiting_response(ID, [], 0, url, UNKNOWN_KEY_MESSAGE)["diagnostics"]
-    assert told["message"] == f"the program cannot go on at present: {UNKNOWN_KEY_MESSAGE}"
-    assert "waiting alone does not help" in told["hint"]
+    assert told["message"] == f"the program cannot resume now: {UNKNOWN_KEY_MESSAGE}"
+    assert "waiting does not help" in told["hint"]
     assert f'{{"resume": "{ID}"}} then gives its outcome' in told["hint"]
     assert said in told["hint"]
     assert "later" not in told["hint"]

@@ -149,7 +149,7 @@ def test_the_command_line_goes_over_the_file():
         ("[]", "must be an object"),
         ("{}", "mcpServers"),
         ('{"mcpServers": {}}', "there is no server"),
-        ('{"mcpServers": {"a": {"command": "x", "disabled": true}}}', "turns all of them off"),
+        ('{"mcpServers": {"a": {"command": "x", "disabled": true}}}', "disables all of them"),
         ('{"mcpServers": {"a": {"command": {}}}}', "mcpServers.a.command"),
         ('{"mcpServers": {"a": {"command": "x"}}, "codemode": {"aproval": "never"}}', "codemode.aproval"),
         ('{"mcpServers": {"a": {"command": "x"}}, "codemode": {"toolName": 7}}', "codemode.toolName"),
@@ -204,4 +204,4 @@ def test_a_list_without_servers_says_why(tmp_path: Any, capsys: Any):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "did you mean mcpServers?" in shown.err
-    assert 'approval: this counts under the key "codemode" alone' in shown.err
+    assert 'approval: this only counts in "codemode"' in shown.err

@@ -177,7 +177,7 @@ def test_what_a_client_has_cut_off_within_a_character_hinders_nothing(machine: C
     path = written("claude-code", machine, text)
     change = install_gateway("claude-code", config, machine=machine, command=COMMAND)
     assert change.moved == ("a",)
-    assert "half of a character" in change.notes[0]
+    assert "half a surrogate pair" in change.notes[0]
     assert '"\\ud83d"' in path.read_text()
     uninstall_gateway("claude-code", machine=machine)
     assert path.read_text() == text

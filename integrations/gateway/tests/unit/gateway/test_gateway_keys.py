@@ -64,7 +64,7 @@ def test_a_key_that_others_know_or_have_written_signs_nothing(tmp_path: Path, mo
 
 def test_what_is_no_file_is_no_key_and_nobody_waits_for_it(tmp_path: Path):
     os.mkfifo(tmp_path / "gateway.key", 0o600)
-    with pytest.raises(ConfigError, match="no regular file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         load_keys((), tmp_path)
 
 
