@@ -49,7 +49,7 @@ def test_servers_that_claude_code_keeps_for_other_folders_are_named(tmp_path: Pa
     found_here = taken(tmp_path, "claude-code", kept_for(tmp_path / "a", tmp_path / "b", docs=ONE), tmp_path / "c")
     assert list(found_here.servers) == ["docs"]
     (note,) = found_here.notes
-    assert f"{tmp_path / 'a'} (a), {tmp_path / 'b'} (b); --project FOLDER takes" in note
+    assert f"{tmp_path / 'a'} (a), {tmp_path / 'b'} (b); --project FOLDER imports" in note
 
 
 def test_the_project_of_the_machine_counts_for_the_folder(tmp_path: Path):
@@ -77,7 +77,7 @@ def test_servers_under_the_key_of_another_client_are_taken_with_a_note(
 ):
     result = taken(tmp_path_factory.mktemp("home"), client, said)
     assert result.servers == {"x": ONE}
-    assert f"has its servers under {place}, where {client} does not look" in result.notes[0]
+    assert f"has its servers under {place}; {client} itself only reads" in result.notes[0]
 
 
 @each_row(
@@ -115,7 +115,7 @@ def test_a_list_of_servers_without_names_is_a_mistake_with_its_place():
 def test_a_server_of_any_known_key_is_not_added_again():
     text = json.dumps({"mcp": {"x": ONE}, "mcpServers": {}})
     assert list(parse_config_servers(text)) == ["x"]
-    with pytest.raises(ConfigError, match="there is a server"):
+    with pytest.raises(ConfigError, match="already exists"):
         add_server(text, "x", ONE)
 
 
@@ -132,7 +132,7 @@ def test_the_command_takes_what_is_kept_for_the_folder_it_is_started_in(
     assert main(["mcp", "import", "--from", "claude-code"]) == 0
     out, err = capsys.readouterr()
     assert "  here\n1 server in " in out
-    assert f"here: taken from what claude-code keeps for the folder {tmp_path / 'here'}" in err
+    assert f"here: imported from the servers of claude-code for the folder {tmp_path / 'here'}" in err
     assert f"{tmp_path / 'there'} (there)" in err
     assert main(["mcp", "import", "--from", "claude-code", "--project", str(tmp_path / "there")]) == 0
     assert "  there\n" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Edit the JSON and TOML files of clients, and leave the rest of each file as it is."""
+"""Edit the servers in JSON and TOML files of clients without changing the rest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|(?:/\*[^\r\n]*?\*/[ \t]*)+(?=[\
 Edit = tuple[int, int, str]
 
 
-# Some clients keep all they know in the file of their servers, and each step of a change looks at the same text.
+# Some clients store much in this file, and each step of a change parses the same text.
 _parse_cached = lru_cache(maxsize=2)(parse_jsonc)
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:
-    """Return the text with each span from start to end replaced; spans do not overlap."""
+    """Return the text with each span replaced. Spans must not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -31,7 +31,7 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
 
 @dataclass(frozen=True)
 class JsonDocument:
-    """A text that is to be changed: its root, its newline, and one step of its indentation."""
+    """A parsed text for editing: its root, its newline, and one step of its indentation."""
 
     text: str
     root: JsonNode
@@ -40,7 +40,7 @@ class JsonDocument:
 
     @classmethod
     def parse(cls, text: str) -> JsonDocument:
-        """Read a text; a blank one is an empty object. Raises `JsonError`."""
+        """Parse a text; a blank one is an empty object. Raises `JsonError`."""
         text = text if text.strip() else "{}\n"
         root = _parse_cached(text).root
         newline = "\r\n" if "\r\n" in text else "\n"
@@ -48,14 +48,14 @@ class JsonDocument:
         return cls(text, root, newline, _blanks_before(text, first) or "  ")
 
     def find(self, keys: Sequence[str]) -> JsonNode | None:
-        """Return the object that ``keys`` lead to, or None."""
+        """Return the value at the path ``keys``, or None."""
         node: JsonNode | None = self.root
         for key in keys:
             node = node.get(key) if node else None
         return node
 
     def add_member(self, keys: Sequence[str], name: str, value: Any) -> str:
-        """Return the text with a member added at the end of the object that ``keys`` lead to; it is made if need be."""
+        """Return the text with a member appended to the object at ``keys``, which is created if missing."""
         depth, node = 0, self.root
         while depth < len(keys) and (found := node.get(keys[depth])) is not None:
             depth, node = depth + 1, found
@@ -65,7 +65,7 @@ class JsonDocument:
         return self._append_member(node, first, value)
 
     def add_items(self, key: str, values: Sequence[Any]) -> str:
-        """Return the text with values added to the array that is the root's member ``key``; it is made if need be."""
+        """Return the text with values appended to the root's array ``key``, which is created if missing."""
         node = self.root.get(key)
         if node is None:
             return self.add_member((), key, list(values))
@@ -97,12 +97,12 @@ class JsonDocument:
         new_text = f"{self.newline}{indent}{self.format_member(name, value, indent)}"
         if not inside.strip():
             return apply_edits(self.text, [(node.start + 1, node.end - 1, f"{new_text}{self.newline}{outer}")])
-        # A comment on the line of the bracket goes on to be on a line of its own.
+        # A comment after the bracket moves to its own line.
         gap = "" if inside.lstrip(" \t").startswith(("\r", "\n")) else f"{self.newline}{indent}"
         return apply_edits(self.text, [(node.start + 1, node.start + 1, new_text + gap)])
 
     def format_member(self, name: str, value: Any, indent: str | None) -> str:
-        """Return a member as text, its lines indented; on one line where ``indent`` is None."""
+        """Return a member as text with indented lines, or on one line if ``indent`` is None."""
         key = json.dumps(name, ensure_ascii=False)
         if indent is None:
             return f"{key}: {json.dumps(value, ensure_ascii=False)}"
@@ -110,7 +110,7 @@ class JsonDocument:
         return f"{key}: " + f"{self.newline}{indent}".join(lines)
 
     def create_member_edits(self, node: JsonNode, names: Collection[str], instead: Mapping[str, str]) -> list[Edit]:
-        """Return the edits that take members away; those of ``instead`` are replaced by a text. Comments stay."""
+        """Return the edits that remove members, or replace them with the texts of ``instead``. Comments stay."""
         edits = [
             (member.start, member.node.end, instead[member.key]) for member in node.members if member.key in instead
         ]
@@ -152,7 +152,7 @@ class JsonDocument:
         return self._line_indent(node.start) + self.indent_step if blanks is None else blanks
 
     def get_member_indent(self, one: JsonMember, node: JsonNode) -> str:
-        """Return what stands before a member on its line."""
+        """Return the indentation of a member."""
         return self._get_member_indent(one, node)
 
     def _line_indent(self, position: int) -> str:
@@ -165,14 +165,14 @@ def _line_before(text: str, position: int) -> str:
 
 
 def _blanks_before(text: str, position: int) -> str | None:
-    """Return the blanks between the begin of the line and ``place``, None where something else stands there."""
+    """Return the white space from the start of the line to ``position``, or None if there is other text."""
     line = _line_before(text, position)
     return None if line.strip(" \t") else line
 
 
 @dataclass(frozen=True)
 class JsonServersFormat:
-    """A text with servers where ``keys`` lead to. Raises `ConfigError` where something else is there."""
+    """A JSON format with the servers at the path ``keys``. Raises `ConfigError` if that is not an object."""
 
     keys: tuple[str, ...]
 
@@ -181,12 +181,12 @@ class JsonServersFormat:
         return {member.key: member.node.to_python() for member in node.members} if node else {}
 
     def inputs(self, text: str) -> list[Any]:
-        """Return what VS Code asks its user for."""
+        """Return the inputs that VS Code asks its user for."""
         node = JsonDocument.parse(text).find((*self.keys[:-1], "inputs"))
         return node.to_python() if node and node.kind == "array" else []
 
     def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
-        """Return the text with ``entry`` in the place of the servers that are ``moved``."""
+        """Return the text with the gateway's ``entry`` in place of the ``moved`` servers."""
         document = JsonDocument.parse(text)
         node = self._servers(document)
         if node is None:
@@ -203,7 +203,7 @@ class JsonServersFormat:
         return apply_edits(document.text, document.create_member_edits(node, removed, instead))
 
     def restore_servers(self, text: str, before: str, name: str, names: Collection[str]) -> str:
-        """Return the text with the servers ``names`` of the text ``before`` in the place of the gateway ``name``."""
+        """Return the text with the servers ``names`` from ``before`` in place of the gateway ``name``."""
         document, old_document = JsonDocument.parse(text), JsonDocument.parse(before)
         node, source = self._servers(document), self._servers(old_document)
         if node is None:
@@ -227,23 +227,23 @@ class JsonServersFormat:
         for depth, key in enumerate(self.keys):
             if node.kind != "object":
                 where = ".".join(self.keys[:depth]) or "the file"
-                raise ConfigError(f"{where} is no object, so that no server can be there; mend it by hand")
+                raise ConfigError(f"{where} is not an object, so it cannot have servers; fix it by hand")
             following = node.get(key)
             if following is None:
                 return None
             node = following
         if node.kind != "object":
-            raise ConfigError(f"{'.'.join(self.keys)} is no object, so that no server can be there; mend it by hand")
+            raise ConfigError(f"{'.'.join(self.keys)} is not an object, so it cannot have servers; fix it by hand")
         return node
 
 
-# Reads just so much that each statement's beginning and end are known; what is no TOML is for `tomllib` to say.
+# Finds only the start and end of each statement; `tomllib` validates the text.
 
 _GAP = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)*")
 _KEY = re.compile(r'[ \t]*(?:([A-Za-z0-9_-]+)|"((?:[^"\\\r\n]|\\.)*)"|\'([^\'\r\n]*)\')[ \t]*')
 _PIECE = re.compile(
     r"""
-    \"{3}(?:[^\\]|\\.)*?\"{3,5} | '{3}.*?'{3,5}   # of several lines: one or two quotes more belong to the text
+    \"{3}(?:[^\\]|\\.)*?\"{3,5} | '{3}.*?'{3,5}   # multi-line: one or two more quotes belong to the text
     | "(?:[^"\\\r\n]|\\.)*" | '[^'\r\n]*'
     | \#[^\r\n]* | [^"'\#\[\]{}\r\n]+ | .
     """,
@@ -254,7 +254,7 @@ _END = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r\n|\r|\n|\Z)")
 
 @dataclass(frozen=True)
 class TomlStatement:
-    """One statement from ``start`` to ``end``, its line end included. ``keys`` is the full path of what it says."""
+    """A TOML statement at ``start`` to ``end``, with its line end. ``keys`` is its full path."""
 
     start: int
     end: int
@@ -263,7 +263,7 @@ class TomlStatement:
 
 
 def iterate_toml_statements(text: str) -> Iterator[TomlStatement]:
-    """Yield the statements of a text that is TOML."""
+    """Yield the statements of a valid TOML text."""
     table: tuple[str, ...] = ()
     position = _match_end(_GAP, text, 0)
     while position < len(text):
@@ -296,7 +296,7 @@ def _read_key_path(text: str, position: int) -> tuple[tuple[str, ...], int]:
 
 
 def _unescape(escaped: str) -> str:
-    # What TOML escapes with eight digits JSON does not know.
+    # JSON has no escapes with eight digits.
     json_escaped = re.sub(r"\\U([0-9A-Fa-f]{8})", lambda escape: json.dumps(chr(int(escape[1], 16)))[1:-1], escaped)
     return json.loads(f'"{json_escaped}"', strict=False)
 
@@ -321,23 +321,23 @@ def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
 
 @dataclass(frozen=True)
 class TomlServersFormat:
-    """A text with a table of servers of the name ``keys[0]``."""
+    """A TOML format with the servers in the table ``keys[0]``."""
 
     keys: tuple[str, ...]
 
     def servers(self, text: str) -> dict[str, Any]:
         found = tomllib.loads(text).get(self.keys[0], {})
         if not isinstance(found, dict):
-            raise ConfigError(f"{self.keys[0]} is no table, so that no server can be there; mend it by hand")
+            raise ConfigError(f"{self.keys[0]} is not a table, so it cannot have servers; fix it by hand")
         return cast("dict[str, Any]", found)
 
     def inputs(self, text: str) -> list[Any]:
-        """Return nothing: Codex asks its user for nothing."""
+        """Return an empty list: Codex has no inputs."""
         del text
         return []
 
     def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
-        """Return the text with ``entry`` in the place of the servers that are ``moved``."""
+        """Return the text with the gateway's ``entry`` in place of the ``moved`` servers."""
         if self.servers(text).get(name) == entry:
             return apply_edits(
                 text, [(start, _skip_blank_lines(text, end), "") for start, end, _ in self._find_spans(text, moved)]
@@ -345,12 +345,12 @@ class TomlServersFormat:
         return self._replace_spans(text, {*moved, name}, self._format_entry(text, name, entry))
 
     def restore_servers(self, text: str, before: str, name: str, names: Collection[str]) -> str:
-        """Return the text with the servers ``names`` of the text ``before`` in the place of the gateway ``name``."""
+        """Return the text with the servers ``names`` from ``before`` in place of the gateway ``name``."""
         tables = [before[start:end] for start, end, is_table in self._find_spans(before, names) if is_table]
         lines = [before[start:end] for start, end, is_table in self._find_spans(before, names) if not is_table]
         if lines:
-            # Without a table they belong to whatever comes before; only their file as it was has the place for them.
-            raise ConfigError("its servers were written without a table each; put them back by hand, from the backup")
+            # Without their own tables they cannot be inserted elsewhere.
+            raise ConfigError("its servers had no tables of their own; restore them by hand from the backup")
         newline = _newline(text)
         return self._replace_spans(text, {name}, newline.join(table.rstrip("\r\n") + newline for table in tables))
 
@@ -374,7 +374,7 @@ class TomlServersFormat:
         return remaining + (gap + new_text if new_text else "")
 
     def _find_spans(self, text: str, names: Collection[str]) -> list[tuple[int, int, bool]]:
-        """Return the parts of the text about the servers, and whether each is a table of its own."""
+        """Return the spans of the servers, and whether each is its own table."""
         spans, is_in_table = list[tuple[int, int, bool]](), False
         for statement in iterate_toml_statements(text):
             is_selected = self._is_about(statement, names)
@@ -391,7 +391,7 @@ class TomlServersFormat:
     def _is_about(self, statement: TomlStatement, names: Collection[str]) -> bool:
         if statement.keys[0] != self.keys[0]:
             return False
-        # A whole inline table goes: it can have no server added elsewhere.
+        # An inline table is removed as a whole: TOML allows no additions to it.
         return not statement.is_header if len(statement.keys) == 1 else statement.keys[1] in names
 
     def _format_entry(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
@@ -401,7 +401,7 @@ class TomlServersFormat:
 
 
 def _skip_blank_lines(text: str, end: int) -> int:
-    """Return where the blank lines behind a table end: without it they would pile up."""
+    """Return the end of the blank lines after a table, so that they do not accumulate."""
     found = re.compile(r"(?:[ \t]*(?:\r\n|\n))*").match(text, end)
     return found.end() if found else end
 
@@ -411,5 +411,5 @@ def _newline(text: str) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """Return a text, a number or an array of them as TOML has it: as JSON, but for one control character."""
+    """Return a string, a number or an array as TOML, which is JSON except for one control character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

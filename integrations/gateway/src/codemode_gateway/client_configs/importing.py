@@ -1,4 +1,4 @@
-"""Where clients have their configuration on each platform, and the import of its servers."""
+"""Find the configuration files of clients on each platform, and import their servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex")
 
 @dataclass(frozen=True)
 class ClientEnvironment:
-    """Whose files are meant: the environment tells home and folders. ``project`` is a folder of theirs, or None."""
+    """The user and platform whose client files are read. ``project`` is a project folder, or None."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     platform: str = sys.platform
@@ -37,7 +37,7 @@ class ClientEnvironment:
         return home_folder(self.environ)
 
     def settings_folder(self) -> Path:
-        """Return where applications of this platform keep their settings."""
+        """Return the settings folder for applications on this platform."""
         if self.platform == "win32":
             return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming")
         if self.platform == "darwin":
@@ -48,10 +48,10 @@ class ClientEnvironment:
 
 @dataclass(frozen=True)
 class ClientFile:
-    """One file of a client. ``keys`` lead to its servers; ``scope`` is ``user`` or ``project``.
+    """One file of a client. ``keys`` is the path of its servers; ``scope`` is ``user`` or ``project``.
 
-    ``is_literal`` says that the client fills in no variables, ``entry_type`` that an entry names its type. ``folder``
-    is where relative paths start, where that is not the folder of the file's project.
+    ``is_literal``: the client does not substitute variables. ``entry_type``: entries name their type. ``folder`` is the
+    base of relative paths, if not the project of the file.
     """
 
     client: str
@@ -65,12 +65,12 @@ class ClientFile:
 
 
 def list_client_files(client: str, machine: ClientEnvironment | None = None) -> tuple[ClientFile, ...]:
-    """Return the files in which a client has servers, that of the user first, whether they are there or not.
+    """Return the files for servers of a client, whether they exist or not: the user's first, a project's last.
 
-    Those of a project, where the machine has one, come last. Raises `ConfigError` for a client that is not known.
+    Raises `ConfigError` for an unknown client.
     """
     if client not in _FILE_LISTS:
-        raise ConfigError(f"{client!r} is no client that is known here; known are {', '.join(CLIENTS)}")
+        raise ConfigError(f"unknown client {client!r}; use one of {', '.join(CLIENTS)}")
     return tuple(_FILE_LISTS[client](machine or ClientEnvironment()))
 
 
@@ -78,7 +78,7 @@ def _claude_desktop(machine: ClientEnvironment) -> list[ClientFile]:
     name = Path("Claude", "claude_desktop_config.json")
     folders = [machine.settings_folder()]
     if machine.platform == "win32" and (local := machine.environ.get("LOCALAPPDATA")):
-        # An application of the store sees this folder in place of its own.
+        # Apps from the Microsoft Store see this folder instead.
         folders += [folder / "LocalCache" / "Roaming" for folder in sorted(Path(local, "Packages").glob("Claude_*"))]
     return [ClientFile("claude-desktop", _first_existing([folder / name for folder in folders]), is_literal=True)]
 
@@ -133,10 +133,10 @@ _FILE_LISTS = {
 
 
 GATEWAY_NAME = PROGRAM_NAME
-"""The name under which a client has the gateway."""
+"""The gateway's name in client files."""
 
 MAX_BYTES = 64 * 1024 * 1024
-"""A client that keeps its whole state in one file, as some do, may have written much."""
+"""Large, because some clients store their whole state in this file."""
 
 MAX_SERVERS = 1_000
 _MAX_LISTED_FOLDERS = 5
@@ -144,10 +144,10 @@ _MAX_LISTED_FOLDERS = 5
 
 @dataclass(frozen=True)
 class ImportedServers:
-    """What clients' files say: servers by name, VS Code's inputs, and the files in which they were found.
+    """The imported servers by name, VS Code's inputs, and the files they come from.
 
-    ``left`` are those that the gateway cannot use, with the reason; ``notes`` say where others are, and what was read
-    from an unusual place.
+    ``skipped`` are the servers that the gateway cannot use, with the reasons. ``notes`` name further servers, and
+    servers read from unusual places.
     """
 
     servers: Mapping[str, Mapping[str, Any]]
@@ -163,11 +163,10 @@ class ImportedServers:
 def import_servers(
     client: str, machine: ClientEnvironment | None = None, *, folder: Path | None = None
 ) -> ImportedServers:
-    """Return the servers of a client, as entries for our configuration; of one name in two files, the first.
+    """Return the servers of a client as gateway entries. Of duplicate names the first counts.
 
-    Claude Code keeps servers for folders too: those for the machine's project, else for ``folder`` or one that it is
-    in, come first, as they do in the client. Raises `ConfigError` where a file cannot be read. A client without files
-    has none.
+    Claude Code also has servers for folders: those of the project, else of ``folder`` or a parent, come first, as in
+    the client. Raises `ConfigError` if a file is unreadable. Missing files have no servers.
     """
     servers, skipped, inputs, used_paths, notes = (
         dict[str, Any](),
@@ -201,7 +200,7 @@ def import_servers(
 def _read_folder_servers(
     file: ClientFile, text: str, project_folder: Path | None, notes: list[str]
 ) -> list[tuple[ClientFile, dict[str, Any]]]:
-    """Return the servers that Claude Code keeps for the folder ``here``; a note names the folders of others."""
+    """Return Claude Code's servers for ``project_folder``; a note names other folders with servers."""
     if file.client != "claude-code" or file.scope != "user":
         return []
     servers_by_folder: dict[Path, dict[str, Any]] = {}
@@ -221,26 +220,26 @@ def _read_folder_servers(
             f" and {len(other_folders) - _MAX_LISTED_FOLDERS} more" if len(other_folders) > _MAX_LISTED_FOLDERS else ""
         )
         notes.append(
-            f"{file.path} has servers for other folders, under projects, which are not taken:"
-            f" {', '.join(other_folders[:_MAX_LISTED_FOLDERS])}{more}; --project FOLDER takes those of a folder"
+            f"{file.path} has servers for other folders, under projects, which were not imported:"
+            f" {', '.join(other_folders[:_MAX_LISTED_FOLDERS])}{more}; --project FOLDER imports those of a folder"
         )
     if matching_folder is None:
         return []
     notes.append(
-        f"{', '.join(servers_by_folder[matching_folder])}: taken from what {file.client} keeps for the folder"
+        f"{', '.join(servers_by_folder[matching_folder])}: imported from the servers of {file.client} for the folder"
         f" {matching_folder}"
     )
     return [(replace(file, scope="project", folder=matching_folder), servers_by_folder[matching_folder])]
 
 
 def _read_misplaced_servers(file: ClientFile, text: str, notes: list[str]) -> dict[str, Any]:
-    """Return the servers of a file that has none where its client looks, but has some under the key of another."""
+    """Return the servers of a file that has them under the key of another client."""
     content = tomllib.loads(text) if file.format == "toml" else JsonDocument.parse(text).root.to_python()
     for container_key, servers in find_server_containers(mapping_or_empty(content)):
         if is_mapping(servers) and servers:
             expected_key = ".".join(file.keys)
             notes.append(
-                f"{file.path} has its servers under {container_key}, where {file.client} does not look ({expected_key})"
+                f"{file.path} has its servers under {container_key}; {file.client} itself only reads {expected_key}"
             )
             return dict(servers)
     return {}
@@ -251,23 +250,23 @@ def get_format(file: ClientFile) -> JsonServersFormat | TomlServersFormat:
 
 
 def read_client_file(file: ClientFile) -> str | None:
-    """Return the text of a client's file, None where there is no such file. Raises `ConfigError`."""
+    """Return the text of a client's file, or None if it does not exist. Raises `ConfigError`."""
     return config_file.read_text(file.path, MAX_BYTES) if config_file.is_present(file.path) else None
 
 
 def parse_servers(file: ClientFile, text: str) -> dict[str, Any]:
-    """Return the servers of a client's text. Raises `ConfigError` that names the file and the place."""
+    """Return the servers in a client's text. Raises `ConfigError` with file and position."""
     try:
         entries = get_format(file).servers(text)
     except JsonError as mistake:
         raise ConfigError(f"{file.path}, {mistake}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as mistake:
         place = str(mistake).rpartition("(at ")[2].rstrip(")")
-        raise ConfigError(f"{file.path}, {place}: this is no TOML; mend it first") from None
+        raise ConfigError(f"{file.path}, {place}: this is not TOML; fix it first") from None
     except ConfigError as problem:
         raise ConfigError(f"{file.path}: {problem}") from None
     if len(entries) > MAX_SERVERS:
-        raise ConfigError(f"{file.path}: it has more than {MAX_SERVERS:,} servers; take some out by hand")
+        raise ConfigError(f"{file.path}: it has more than {MAX_SERVERS:,} servers; remove some by hand")
     return entries
 
 
@@ -276,7 +275,7 @@ def parse_inputs(file: ClientFile, text: str) -> list[Any]:
 
 
 def is_gateway_entry(entry: Any) -> bool:
-    """Return whether an entry of a client starts this gateway."""
+    """Return whether a client's entry starts this gateway."""
     if not is_mapping(entry):
         return False
     args = [argument for argument in list_or_empty(entry.get("args")) if isinstance(argument, str)]
@@ -285,20 +284,20 @@ def is_gateway_entry(entry: Any) -> bool:
 
 
 def find_unusable_reason(name: str, entry: Any) -> str | None:
-    """Return why the gateway could never use a server; what only lacks a variable's value it could."""
+    """Return why the gateway cannot use a server, or None. A missing variable value is no reason."""
     problems = load_config({"mcpServers": {name: entry}}).problems
     return next((str(problem) for problem in problems if problem.server is not None and not problem.lacks_value), None)
 
 
 def convert_entry(entry: Any, file: ClientFile) -> Any:
-    """Return a client's entry as it means the same in another file: paths from its project, variables as they were."""
+    """Return a client's entry with the same meaning in another file: absolute paths, escaped literals."""
     escaped: Any = _escape_variables(entry) if file.is_literal else entry
     if file.scope == "user" or not is_mapping(escaped):
         return escaped
     folder = file.folder or base_folder(file.path)
     paths = {key: escaped[key] for key in ("cwd", "envFile") if isinstance(escaped.get(key), str)}
     if file.folder is not None and "command" in escaped:
-        paths.setdefault("cwd", ".")  # where its client starts it
+        paths.setdefault("cwd", ".")  # the client starts it there
     return {**escaped, **{key: _resolve_path(folder, written_path) for key, written_path in paths.items()}}
 
 
@@ -307,7 +306,7 @@ def _resolve_path(folder: Path, written: str) -> str:
 
 
 def _escape_variables(value: Any) -> Any:
-    """Return a value in whose strings nothing is a variable: its client fills in none."""
+    """Return a value whose strings have no variables, because the client does not substitute any."""
     if isinstance(value, str):
         return value.replace("${", "$${")
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Install the gateway into a client's configuration with a backup, and undo it."""
+"""Install the gateway in a client's configuration with a backup, and uninstall it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from .text_files import OWNER_ONLY_MODE, FileText, add_servers, create_config_te
 
 _BACKUP_SUFFIX = "codemode-backup"
 _CREATED_SUFFIX = "codemode-created"
-"""Says of a file, which it is named after, that the installation has made it."""
+"""Marks a file that the installation created."""
 
 
 def create_backup(file: FileText) -> Path:
-    """Keep a file as it is and return where: bytes and rights are the same, and no earlier one is written over."""
+    """Copy a file with its mode to a new backup, and return the backup's path."""
     kind = _BACKUP_SUFFIX if file.is_present else _CREATED_SUFFIX
     path = file.path.with_name(f"{file.path.name}.{kind}")
     number = 1
@@ -57,7 +57,7 @@ def create_backup(file: FileText) -> Path:
 
 
 def list_backups(path: Path) -> list[Path]:
-    """Return the backups of a file, the oldest first; one that says that the file was made comes before all."""
+    """Return the backups of a file, the oldest first. A mark for a created file comes first."""
     backups = [
         candidate
         for candidate in path.parent.glob("*")
@@ -73,18 +73,18 @@ def list_backups(path: Path) -> list[Path]:
 
 
 def read_backup(backup: Path) -> bytes | None:
-    """Return what a file was, None where it was not there."""
+    """Return the content of a backup, or None if the file did not exist."""
     return None if f".{_CREATED_SUFFIX}" in backup.name else config_file.read_content(backup, MAX_BYTES)
 
 
 def remove_backups(used: Iterable[Path]) -> None:
-    """Remove backups that were put back."""
+    """Remove restored backups."""
     for backup in used:
         remove_file(backup)
 
 
 def _get_backup_number(path: Path, candidate: Path, kind: str) -> int:
-    """Return which backup of ``path`` this is, from 1; 0 for none."""
+    """Return the number of a backup of ``path``, from 1; 0 for other files."""
     first = f"{path.name}.{kind}"
     rest = candidate.name.removeprefix(f"{first}-")
     if candidate.name == first:
@@ -94,10 +94,10 @@ def _get_backup_number(path: Path, candidate: Path, kind: str) -> int:
 
 @dataclass(frozen=True)
 class Change:
-    """What was done to a client's file, or, in a dry run, would be. ``diff`` shows no secret.
+    """A change of a client's file, or in a dry run the planned change. ``diff`` has no secrets.
 
-    ``moved`` are the servers that went, or came back, by the names that the client has for them. ``backup`` is the
-    file as it was, where one was made. ``notes`` are for the person who asked.
+    ``moved`` are the removed or restored servers, by the client's names. ``backup`` is the backup, if one was created.
+    ``notes`` are for the user.
     """
 
     client: str
@@ -110,7 +110,7 @@ class Change:
 
 
 def create_diff(texts: Iterable[tuple[FileText, str | None]], servers: Iterable[Any]) -> str:
-    """Return the difference of files to their new texts, None for one that goes, without the secrets of servers."""
+    """Return the diff between files and their new texts (None: removed), without the secrets of servers."""
     lines = list[str]()
     for file, new in texts:
         names = (str(file.path) if file.is_present else "/dev/null", "/dev/null" if new is None else str(file.path))
@@ -141,7 +141,7 @@ def _select_texts(value: Any) -> dict[str, str]:
 
 
 def check_only_servers_changed(target: ClientFile, old: str, new: str, servers: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` unless ``new`` has these servers, and for the rest says what ``old`` says."""
+    """Raise `ConfigError` unless ``new`` has these servers and otherwise equals ``old``."""
     try:
         is_only_change = parse_servers(target, new) == servers and _serialize_rest(target, old) == _serialize_rest(
             target, new
@@ -150,13 +150,13 @@ def check_only_servers_changed(target: ClientFile, old: str, new: str, servers: 
         is_only_change = False
     if not is_only_change:
         raise ConfigError(
-            f"{target.path}: its servers are written in a way that cannot be changed without touching other things; "
-            f"give each a place of its own under {'.'.join(target.keys)}, and try again"
+            f"{target.path}: its servers cannot be changed without changing other content; "
+            f"write each as its own entry under {'.'.join(target.keys)}, and try again"
         )
 
 
 def _serialize_rest(target: ClientFile, text: str) -> str:
-    """Return all that a text says but its servers; objects that lead to them count only for what else they have."""
+    """Return the content of a text without its servers and without objects that only contain them."""
     content: Any = tomllib.loads(text) if target.format == "toml" else JsonDocument.parse(text).root.to_python()
     chain = [content]
     for key in target.keys[:-1]:
@@ -173,7 +173,7 @@ _CODEX_TIMEOUT_SECONDS = 600
 
 
 def find_own_command() -> tuple[str, ...]:
-    """Return what starts codemode on this machine, by its full path: applications know few folders of programs."""
+    """Return the command that starts codemode, with its full path, because apps have a short PATH."""
     program = shutil.which(GATEWAY_NAME, path=str(Path(sys.executable).parent)) or shutil.which(GATEWAY_NAME)
     return (str(Path(program).absolute()),) if program else (sys.executable, "-m", GATEWAY_NAME)
 
@@ -185,12 +185,12 @@ def create_gateway_entry(
     moved: Sequence[Mapping[str, Any]],
     current_entry: Any,
 ) -> dict[str, Any]:
-    """Return what the client starts. What a user has added to the entry stays."""
+    """Return the client's entry for the gateway. Additions by the user stay."""
     program, *args = command or find_own_command()
     entry: dict[str, Any] = {"type": "stdio"} if target.entry_type else {}
     entry |= {"command": program, "args": [*args, "mcp", "--config", str(config)]}
     if target.format == "toml":
-        # It hands on nothing of its environment but what is named, and ends a call after a minute.
+        # Codex forwards only named variables, and ends a call after a minute.
         entry |= {"env_vars": _list_variables(moved), "tool_timeout_sec": _CODEX_TIMEOUT_SECONDS}
     elif target.client == "vscode":
         entry["env"] = {get_input_variable(name): f"${{input:{name}}}" for name in _list_inputs(moved)}
@@ -212,7 +212,7 @@ def _merge_entry(old_entry: Mapping[str, Any], entry: Mapping[str, Any]) -> dict
 
 
 def _list_variables(moved: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the variables that Codex would have handed to its servers, for the gateway to do so."""
+    """Return the variables that Codex forwarded to the moved servers."""
     names = list[str]()
     for entry in moved:
         forwarded = entry.get("env_vars", [])
@@ -223,7 +223,7 @@ def _list_variables(moved: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _list_inputs(moved: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the inputs that the servers name: VS Code goes on to ask for them, and tells the gateway."""
+    """Return the inputs of the moved servers. VS Code still asks for them, and passes them to the gateway."""
     names = list[str]()
 
     def collect(value: Any) -> None:
@@ -245,22 +245,22 @@ def install_gateway(
     file: ClientFile | None = None,
     command: Sequence[str] | None = None,
 ) -> Change:
-    """Move the servers of a client into the configuration at ``config_path``, and the gateway into their place.
+    """Move a client's servers into the configuration at ``config_path``, and add the gateway to the client.
 
-    ``file`` is another one of the client than that of its user; ``command`` what starts codemode. Servers that the
-    gateway cannot use stay. Twice is as once. Raises `ConfigError` where a file cannot be read, written or changed.
+    ``file`` is the client's file (default: the user's); ``command`` starts codemode. Servers that the gateway cannot
+    use stay. Idempotent. Raises `ConfigError` if a file cannot be read, written or changed.
     """
     target = file or list_client_files(client, machine)[0]
     client_text, config = FileText.read(target.path, MAX_BYTES), FileText.read(Path(config_path).absolute())
     if os.path.realpath(config.path) == os.path.realpath(target.path):
-        raise ConfigError(f"{config.path}: the gateway's configuration must be another file than that of the client")
+        raise ConfigError(f"{config.path}: the gateway's configuration must be another file than the client's")
     entries = parse_servers(target, client_text.text)
     converted = {name: convert_entry(entry, target) for name, entry in entries.items() if not is_gateway_entry(entry)}
     skipped = {name: reason for name, entry in converted.items() if (reason := find_unusable_reason(name, entry))}
     moved = {name: entry for name, entry in converted.items() if name not in skipped}
     if GATEWAY_NAME in skipped:
         raise ConfigError(
-            f"{target.path}: a server that the gateway cannot use is called {GATEWAY_NAME}; rename it first"
+            f"{target.path}: a server that the gateway cannot use has the name {GATEWAY_NAME}; rename it first"
         )
     config_text, names = _add_to_config(config, moved, client)
     entry = create_gateway_entry(
@@ -282,12 +282,12 @@ def install_gateway(
 
 
 def _describe_other_files(target: ClientFile, machine: ClientEnvironment | None) -> list[str]:
-    """Return what is to be said of servers that the same user has in another file of the client."""
+    """Return notes about the user's servers in other files of the client."""
     other_files = [
         file for file in list_client_files(target.client, machine) if file.scope == "user" and file.path != target.path
     ]
     texts = [(file.path, parse_servers(file, text)) for file in other_files if (text := read_client_file(file))]
-    return [f"{path} has servers too, which stay there: {', '.join(entries)}" for path, entries in texts if entries]
+    return [f"{path} also has servers, which stay there: {', '.join(entries)}" for path, entries in texts if entries]
 
 
 def _add_to_config(config: FileText, moved: Mapping[str, Any], client: str) -> tuple[str, dict[str, str]]:
@@ -308,16 +308,15 @@ def _replace_servers(target: ClientFile, text: str, moved: Sequence[str], entry:
 def uninstall_gateway(
     client: str, *, dry_run: bool = False, machine: ClientEnvironment | None = None, file: ClientFile | None = None
 ) -> Change:
-    """Give a client back the servers that it had before the gateway was installed, byte for byte if it can be.
+    """Restore the servers that a client had before the installation, byte for byte if the file is unchanged.
 
-    Where the client's file has changed since, its other changes stay and the servers come back beside them. The
-    configuration keeps its copies. Raises `ConfigError` where nothing is installed, no backup is left, or a server has
-    changed on both sides.
+    Later changes of the client's file stay. The gateway's configuration keeps its copies of the servers. Raises
+    `ConfigError` if nothing is installed, no backup exists, or a server has changed on both sides.
     """
     target = file or list_client_files(client, machine)[0]
     client_text = FileText.read(target.path, MAX_BYTES)
     if not client_text.is_present or not is_gateway_entry(parse_servers(target, client_text.text).get(GATEWAY_NAME)):
-        raise ConfigError(f"{target.path}: the gateway is not installed here, so that there is nothing to undo")
+        raise ConfigError(f"{target.path}: the gateway is not installed here; there is nothing to undo")
     backups = list_backups(target.path)
     content, used_backups = client_text.content, list[Path]()
     while content is not None and is_gateway_entry(
@@ -339,15 +338,15 @@ def uninstall_gateway(
     return Change(client, target.path, True, diff, restored_names, notes=_UNDO_NOTES)
 
 
-_UNDO_NOTES = ("the servers are in the configuration of the gateway too; take them out there if nobody uses it",)
+_UNDO_NOTES = ("the servers are still in the gateway's configuration; remove them there if you no longer use it",)
 _NO_BACKUP_MESSAGE = (
-    "{path}: there is no backup beside this file any more; take its entry codemode out by hand, and copy the "
-    "servers back from the configuration that it names"
+    "{path}: the backup next to this file is missing; remove its entry codemode by hand, and copy the servers back "
+    "from the configuration that the entry names"
 )
 
 
 def _restore_content(target: ClientFile, current: FileText, backup_content: bytes | None) -> bytes | None:
-    """Return what the file was before one installation: as it was, where nothing else has changed, else merged."""
+    """Return the content before one installation: the backup if nothing else changed, else a merge."""
     old_text = "" if backup_content is None else FileText(current.path, backup_content).text
     current_entries, old_entries = parse_servers(target, current.text), parse_servers(target, old_text)
     missing_names = [name for name in old_entries if name not in current_entries]
@@ -358,7 +357,7 @@ def _restore_content(target: ClientFile, current: FileText, backup_content: byte
     for name in old_entries:
         if name in current_entries and name != GATEWAY_NAME and old_entries[name] != current_entries[name]:
             raise ConfigError(
-                f"{current.path}: the server {name} was changed since; rename or remove it, then undo again"
+                f"{current.path}: the server {name} has changed since; rename or remove it, then undo again"
             )
     restored_names = [*missing_names, GATEWAY_NAME] if GATEWAY_NAME in old_entries else missing_names
     try:

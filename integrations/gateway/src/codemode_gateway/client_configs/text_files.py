@@ -1,4 +1,4 @@
-"""Read and write text files whole, and edit the gateway's own configuration."""
+"""Read and write text files atomically, and edit the gateway's configuration."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ OWNER_ONLY_MODE = 0o600
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Put ``content`` at ``path`` at once, so that a reader sees the old or the new. Keeps mode and symbolic links.
+    """Replace the file at ``path`` atomically. Keeps its mode and symbolic links.
 
-    A new file is its owner's alone, unless ``mode`` says else. Raises `ConfigError` where the file cannot be written.
+    ``mode`` is for a new file (default: private to the owner). Raises `ConfigError` if it cannot be written.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -38,7 +38,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, or what a link leads to, if it is there. Raises `ConfigError` where it cannot be."""
+    """Remove a file, or the target of a link, if it exists. Raises `ConfigError` if that fails."""
     try:
         Path(os.path.realpath(path)).unlink(missing_ok=True)
     except OSError as problem:
@@ -70,14 +70,14 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class FileText:
-    """The content of the file at ``path``, None where there is none."""
+    """The content of the file at ``path``, or None if it does not exist."""
 
     path: Path
     content: bytes | None
 
     @classmethod
     def read(cls, path: Path, max_bytes: int = config_file.MAX_BYTES) -> FileText:
-        """Read it. Raises `ConfigError` where it is there and cannot be read, or is no text."""
+        """Read a file of at most ``max_bytes``. Raises `ConfigError` if it is unreadable or not text."""
         if not config_file.is_present(path):
             return cls(path, None)
         found = cls(path, config_file.read_content(path, max_bytes))
@@ -96,23 +96,23 @@ class FileText:
         return config_file.decode_text(self.content or b"", self.path)
 
     def encode(self, text: str) -> bytes:
-        """Return a new text as bytes, marked as UTF-8 where the old one is."""
+        """Return a new text as bytes, with a byte order mark if the old text has one."""
         return (_UTF8_BOM if (self.content or b"").startswith(_UTF8_BOM) else b"") + text.encode()
 
     def write(self, text: str) -> None:
-        """Put a new text in place of the old one. Raises `ConfigError` where somebody else has changed it by now."""
+        """Write a new text. Raises `ConfigError` if the file has changed since it was read."""
         self.check_unchanged()
         write_atomically(self.path, self.encode(text))
 
     def check_unchanged(self) -> None:
-        """Raise `ConfigError` unless the file is as it was read."""
+        """Raise `ConfigError` if the file has changed since it was read."""
         current = (
             config_file.read_content(self.path, len(self.content or b"") + 1)
             if config_file.is_present(self.path)
             else None
         )
         if current != self.content:
-            raise ConfigError(f"{self.path}: this file was changed just now by something else; try again")
+            raise ConfigError(f"{self.path}: another program changed this file just now; try again")
 
 
 _INPUTS_KEY = "inputs"
@@ -135,7 +135,7 @@ _TEMPLATE = """\
 
 
 def create_config_text(servers: Mapping[str, Any] | None = None) -> str:
-    """Return a configuration with these servers."""
+    """Return the text of a new configuration with these servers."""
     text = _TEMPLATE
     for name, entry in (servers or {}).items():
         text = add_server(text, name, entry)
@@ -143,13 +143,13 @@ def create_config_text(servers: Mapping[str, Any] | None = None) -> str:
 
 
 def add_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Return the text of a configuration with the server ``name`` added, beside those that are there.
+    """Return a configuration's text with the server ``name`` added.
 
-    Raises `ConfigError` where the text is none, where it has a server of that name, or where the entry is a mistake.
+    Raises `ConfigError` if the text or the entry is invalid, or if the name exists.
     """
     document = _parse(config_text)
     if name in parse_config_servers(config_text):
-        raise ConfigError(f"there is a server {quote_name(name)} already; give the new one another name")
+        raise ConfigError(f"the server {quote_name(name)} already exists; give the new one another name")
     for problem in load_config({"mcpServers": {name: entry}}).problems:
         if problem.server is not None and not problem.lacks_value:
             raise ConfigError(str(problem))
@@ -157,10 +157,10 @@ def add_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
 
 
 def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], client: str) -> tuple[str, dict[str, str]]:
-    """Return the text with the servers of a client added, and under which name each of them is there now.
+    """Return the text with the servers of a client added, and the new name of each server.
 
-    One that is there already, but for our keys, is not added again; one whose name another has is called by its client
-    too. Raises `ConfigError` where that is taken as well.
+    An existing equal server, apart from the key ``codemode``, is not added again. If another server has the name, the
+    client's name is appended. Raises `ConfigError` if that name exists too.
     """
     names = dict[str, str]()
     for name, entry in servers.items():
@@ -177,14 +177,14 @@ def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], clie
 
 
 def add_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, Any]) -> str:
-    """Return the text with those inputs of VS Code declared that these servers name, as VS Code has them declared.
+    """Return the text with VS Code's declarations of the inputs that these servers use.
 
-    One that is declared already stays as it is. Raises `ConfigError` where the text's own are no list.
+    Existing declarations stay. Raises `ConfigError` if ``inputs`` of the text is not a list.
     """
     document = _parse(config_text)
     node = document.root.get(_INPUTS_KEY)
     if node is not None and node.kind != "array":
-        raise ConfigError("inputs must be a list; mend it by hand")
+        raise ConfigError("inputs must be a list; fix it by hand")
     declared_ids = {mapping_or_empty(item).get("id") for item in (node.to_python() if node else ())}
     used_ids = set(_INPUT_VARIABLE.findall(json.dumps(servers, ensure_ascii=False))) - declared_ids
     new_inputs = {item["id"]: item for item in map(mapping_or_empty, inputs) if item.get("id") in used_ids}
@@ -196,7 +196,7 @@ def _without_own_section(entry: Any) -> Any:
 
 
 def parse_config_servers(config_text: str) -> dict[str, Any]:
-    """Return the servers that a configuration's text has. Raises `ConfigError` where it is none."""
+    """Return the servers in a configuration's text. Raises `ConfigError` if it is invalid."""
     found: dict[str, Any] = {}
     for _, entries in find_server_containers(_parse(config_text).root.to_python()):
         found = {**mapping_or_empty(entries), **found}
@@ -219,6 +219,6 @@ def _find_container(document: JsonDocument) -> tuple[str, ...]:
         node: JsonNode | None = document.find(keys)
         if node is not None:
             if node.kind != "object":
-                raise ConfigError(f"{key} must be an object; mend it by hand")
+                raise ConfigError(f"{key} must be an object; fix it by hand")
             return keys
     return (SERVER_CONTAINER_KEYS[0],)

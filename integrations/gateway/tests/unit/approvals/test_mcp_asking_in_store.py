@@ -402,7 +402,7 @@ def test_an_answer_that_cannot_hold_for_later_calls_is_told_so() -> None:
             others += [{"payload": {**kept.payload, name: None}} for name in ("definitions", "servers")]
             for other in others:
                 record = replace(kept, **other)
-                with pytest.raises(ValueError, match="for itself alone"):
+                with pytest.raises(ValueError, match="can only be answered once"):
                     StandingApproval.from_requests(record, record.requests, "always")
         async with hosts(wait_ms=SOON, over_http=True) as (_, store, host), mute(host) as client:
             waits = (await call(client, code=ONE))["waiting"]["id"]

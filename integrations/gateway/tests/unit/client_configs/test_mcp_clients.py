@@ -151,7 +151,7 @@ def test_where_a_client_keeps_its_servers(client: str, platform: str, environ: d
 
 
 def test_a_client_that_is_not_known_is_told_with_those_that_are(machine: ClientEnvironment):
-    with pytest.raises(ConfigError, match="known are claude-desktop, claude-code, cursor, vscode, codex"):
+    with pytest.raises(ConfigError, match="use one of claude-desktop, claude-code, cursor, vscode, codex"):
         list_client_files("other", machine)
 
 
@@ -332,7 +332,7 @@ def test_a_server_that_was_written_anew_meanwhile_is_not_lost(client: str, machi
         text = path.read_text().replace(key, f'{key} "{name}": {{"command": "other"}},', 1)
     path.write_text(text, newline="")
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match=f"the server {name} was changed since"):
+    with pytest.raises(ConfigError, match=f"the server {name} has changed since"):
         uninstall_gateway(client, machine=machine)
     assert path.read_bytes() == before
 

@@ -93,7 +93,7 @@ def test_without_its_backup_nothing_is_guessed(machine: ClientEnvironment, confi
     assert change.backup is not None
     change.backup.unlink()
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="there is no backup beside this file any more"):
+    with pytest.raises(ConfigError, match="the backup next to this file is missing"):
         uninstall_gateway("cursor", machine=machine)
     assert path.read_bytes() == before
 
@@ -129,8 +129,8 @@ def test_how_a_server_is_added(text: str, expected: str):
 @each_row(
     "text, entry, says",
     [
-        ('{"mcpServers": {"n": {}}}', {"command": "x"}, 'there is a server "n" already'),
-        ('{"servers": {"n": {}}}', {"command": "x"}, 'there is a server "n" already'),
+        ('{"mcpServers": {"n": {}}}', {"command": "x"}, 'the server "n" already exists'),
+        ('{"servers": {"n": {}}}', {"command": "x"}, 'the server "n" already exists'),
         ("{", {"command": "x"}, "line 1, column 1"),
         ("[]", {"command": "x"}, "must be an object"),
         ('{"mcpServers": 1}', {"command": "x"}, "must be an object"),
@@ -169,7 +169,7 @@ def test_servers_in_another_file_of_the_user_are_told(machine: ClientEnvironment
     settings = list_client_files("vscode", machine)[1].path
     settings.write_text('{"mcp": {"servers": {"old": {"command": "x"}}}}')
     notes = install_gateway("vscode", config, machine=machine, command=COMMAND).notes
-    assert notes[-1] == f"{settings} has servers too, which stay there: old"
+    assert notes[-1] == f"{settings} also has servers, which stay there: old"
 
 
 def test_what_a_client_has_cut_off_within_a_character_hinders_nothing(machine: ClientEnvironment, config: Path):
@@ -196,7 +196,7 @@ def test_a_file_that_changes_under_the_hands_is_left_alone(
         return keep(file)
 
     monkeypatch.setattr(backups, "create_backup", kept)
-    with pytest.raises(ConfigError, match="changed just now by something else; try again"):
+    with pytest.raises(ConfigError, match="another program changed this file just now; try again"):
         install_gateway("cursor", config, machine=machine, command=COMMAND)
     assert path.read_text() == '{"mcpServers": {"other": {"command": "y"}}}'
 
