@@ -274,7 +274,7 @@ MISTAKES: list[tuple[Any, str]] = [
         'bad.args[0]: the input "api-key" has no value; set the environment variable ',
     ),
     ({"args": ["${input:api-key}"]}, "CODEMODE_INPUT_API_KEY"),
-    ({"env": {"A": "${command:x}"}}, "is not known here"),
+    ({"env": {"A": "${command:x}"}}, "unknown variable"),
 ]
 
 
