@@ -276,7 +276,7 @@ def is_turned_off(fields: Mapping[str, Any], path: str) -> bool:
 
 
 def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, Any]) -> ServerConfig:
-    """Return the server that ``entry`` says, with the defaults of ``top``, our checked keys. Raises `MistakeError`."""
+    """Return the server of ``entry``, with defaults of the section ``codemode``. Raises `ConfigFieldError`."""
     if not name.strip() or len(name) > _MAX_NAME_LENGTH or not is_visible(name):
         raise ConfigFieldError(entry.path, f"a server name has 1 to {_MAX_NAME_LENGTH} visible characters")
     own = _read_own_section(entry)
