@@ -1,4 +1,4 @@
-"""The tools of all servers as one run sees them, compared with what a module imports."""
+"""The tools of all servers in one run, and checks of a module's imports against them."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 
 _MAX_FACTS = 4_096
-_MAX_NAMES = 16_384  # of all imports together
+_MAX_NAMES = 16_384  # in all imports together
 _MAX_TEXT_CHARACTERS = 1_024
 _MAX_POSITION = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class ImportFact:
-    """One static import or re-export of a module, and what of it: names of exports, "*" for its namespace.
+    """One static import or re-export of a module: the names of its exports, "*" for the namespace.
 
-    ``position`` is the statement's, ``positions`` those of the names.
+    ``position`` is that of the statement, ``positions`` are those of the names.
     """
 
     specifier: str
@@ -56,14 +56,14 @@ class ImportFact:
     positions: tuple[dict[str, int], ...] = ()
 
     def position_of(self, name: str) -> dict[str, int]:
-        """Return where a name stands first."""
+        """Return the position of the first use of a name."""
         index = self.names.index(name)
         return self.positions[index] if index < len(self.positions) else self.position
 
 
 @dataclass(frozen=True, slots=True)
 class CallFact:
-    """One call of a name of a namespace, which the program does not look at in another way."""
+    """One call of a member of a namespace that the program does not use otherwise."""
 
     specifier: str
     name: str
@@ -72,9 +72,9 @@ class CallFact:
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What is known of one module. ``prefix``, ``take``, ``last`` and ``ends`` go to the guest as they came.
+    """Facts about one module. ``prefix``, ``take``, ``last`` and ``ends`` are passed to the guest unchanged.
 
-    ``paths`` are those of the servers that it names, each once. ``wants_all``: it may ask for any server.
+    ``paths``: the servers that it names, without duplicates. ``wants_all``: whether it may ask for any server.
     """
 
     prefix: int
@@ -88,12 +88,12 @@ class ModuleFacts:
 
 
 def read_module_facts(facts: Any) -> ModuleFacts:
-    """Return what is known of a module. Facts are hostile."""
+    """Return the facts about a module. The input comes from the guest and is untrusted."""
     raw = mapping_or_empty(mapping_or_empty(facts).get("module"))
     prefix, ends = raw.get("prefix"), raw.get("ends")
     imports = _read_imports(list_or_empty(raw.get("imports")))
     specifiers: dict[str, None] = {fact.specifier: None for fact in imports}
-    wants_all = False  # it has an import() of what is no literal, or asks discovery
+    wants_all = False  # has a dynamic import() or uses discovery
     for item in islice(list_or_empty(raw.get("dynamic")), _MAX_FACTS):
         specifier = _read_text(mapping_or_empty(item).get("from"))
         if specifier is None:
@@ -125,7 +125,7 @@ def _read_imports(items: Sequence[Any]) -> tuple[ImportFact, ...]:
         positions: list[dict[str, int]] = []
         for pair in islice(list_or_empty(raw.get("names")), remaining):
             name = _read_text(pair[0]) if is_array(pair) and pair else None
-            names.append(name or "")  # each has its place in the list, whatever it says
+            names.append(name or "")  # keep the index of each name
         for pair in islice(list_or_empty(raw.get("places")), len(names)):
             line, column = pair[:2] if is_array(pair) and len(pair) > 1 else (None, None)
             positions.append(_read_position(line, column))
@@ -166,7 +166,7 @@ _EXPORTS: Mapping[str, frozenset[str]] = {
 
 
 class ModuleRegistry:
-    """The modules there are. ``unavailable`` says of servers that could not be listed why, by path."""
+    """The modules that programs can import. ``unavailable``: why servers could not be listed, by path."""
 
     def __init__(self, servers: Sequence[ListedServer], unavailable: Mapping[str, str]) -> None:
         self._servers = {server.path: server for server in servers}
@@ -174,7 +174,7 @@ class ModuleRegistry:
         self._exports: dict[str, frozenset[str]] = {}
 
     def find_error(self, facts: ModuleFacts) -> CodeModeSyntaxError | None:
-        """Return what is certainly wrong with a module that imports this: an error with all its ``problems``."""
+        """Return an error with all ``problems`` that a module with these imports certainly has, or None."""
         if self._has_no_problems(facts):
             return None
         problems = list(islice(self._find_problems(facts), MAX_IMPORT_PROBLEMS))
@@ -254,7 +254,7 @@ class ModuleRegistry:
         return "" if server is None else server.explain_left_out(name)
 
     def _suggest_path(self, written: str) -> str | None:
-        """Return the hint for the id of a server that stands where its path should."""
+        """Return the hint for a server id used in place of its path, or None."""
         matching_path = next((server.path for server in self._servers.values() if server.server_id == written), None)
         matching_path = matching_path or next(
             (path for path in assign_module_paths([written]) if path in self._servers), None
@@ -275,13 +275,13 @@ class ModuleRegistry:
 
 
 class _SuggestionBudget:
-    """The nearest names of a few mistakes; comparing names of all of them would take long."""
+    """Suggests similar names for the first mistakes only, because comparing all names is slow."""
 
     def __init__(self) -> None:
         self._remaining = _MAX_SUGGESTIONS
 
     def hint(self, name: str, known: Collection[str], near_hint: str, else_hint: str) -> str:
-        """Return what to do, with the nearest names in it where there are any."""
+        """Return ``near_hint`` with similar names, or ``else_hint`` without any."""
         self._remaining -= 1
         similar = nearest_names(name[:_MAX_QUOTED_CHARACTERS], sorted(known)) if self._remaining >= 0 else []
         return near_hint.replace("{}", " or ".join(similar)) if similar else else_hint
@@ -298,7 +298,7 @@ def _quote(text: str) -> str:
 
 
 def check_absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
-    """Return the error for names of tools that are not imported, and of other hosts. Facts are hostile."""
+    """Return the error for tools that are not imported and globals of other hosts. Facts are untrusted."""
     problems = list(islice(_find_absent_names(facts, servers), MAX_UNDEFINED_NAMES))
     return syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
 
@@ -326,9 +326,9 @@ _MAX_CACHED_IMPORTS = 64
 
 
 class ModuleCatalog:
-    """The tools of a run, and what it asks of them.
+    """The tools of all servers, with the answers to a program's questions about them.
 
-    ``unavailable`` says of servers that could not be listed why, by path.
+    ``unavailable``: why servers could not be listed, by path.
     """
 
     def __init__(
@@ -343,7 +343,7 @@ class ModuleCatalog:
         self._tools = {tool.tool.name: tool for server in servers for tool in server.tools}
         self._modules = ModuleRegistry(servers, unavailable)
         self.may_ask = any(tool.may_ask for tool in servers)
-        """True when a call of some tool may wait for a person."""
+        """True if a call of some tool can wait for a person."""
         self.index: ToolIndex = build_search_index(servers, None if before is None else before.index)
         self._meta_by_path: dict[str, dict[str, Any]] = {}
         self._imports_cache: dict[Any, WrittenObject] = {}
@@ -359,12 +359,12 @@ class ModuleCatalog:
         return iter(self._tools)
 
     def names(self) -> tuple[str, ...]:
-        """All names that lead to tools, ``<path>.<tool>``, in the order of servers."""
+        """All tool names, ``<path>.<tool>``, in the order of servers."""
         return tuple(self._tools)
 
     @property
     def language_names(self) -> tuple[str, ...]:
-        """None: a program calls what it has imported."""
+        """Empty: programs call what they import."""
         return ()
 
     def get(self, name: str) -> PreparedTool | None:
@@ -373,7 +373,7 @@ class ModuleCatalog:
         return None if found is None else found.tool
 
     def find(self, name: str) -> ModuleTool | None:
-        """Return it with what its module calls it."""
+        """Return the tool of this name with its export name."""
         return self._tools.get(name)
 
     def server(self, path: str) -> ListedServer | None:
@@ -381,9 +381,9 @@ class ModuleCatalog:
         return self._by_path.get(path)
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
-        """Return the error for a call of what is no tool here."""
+        """Return the error for a call of an unknown tool."""
         path, _, tool_name = name.partition(".")
-        if path in self.unavailable:  # as after a pause
+        if path in self.unavailable:  # after a pause
             return self._unavailable_error(path)
         quoted = clip_text(tool_name, _MAX_NAME_CHARACTERS)
         error = CodeModeToolError(
@@ -394,7 +394,7 @@ class ModuleCatalog:
         return error
 
     def ask(self, name: str, argument: Any) -> Any:
-        """Return what a program is told that imports a server by a name made at run time, or asks discovery."""
+        """Return the answer to a dynamic import of a server or to a discovery call."""
         if name == IMPORT_SERVER:
             return self._import_server(argument[0] if is_array(argument) and len(argument) == 1 else argument)
         try:
@@ -406,11 +406,11 @@ class ModuleCatalog:
             raise
 
     def under(self, given: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
-        """Return all of it: a program may import any server."""
+        """Return the catalog itself: a program can import any server."""
         return self
 
     def given_for(self, facts: Facts | None, module: ModuleFacts | None = None) -> Mapping[str, Any]:
-        """Return the modules that a program imports, for its guest to make. ``module`` is what ``facts`` say, read."""
+        """Return the modules that a program imports, for the guest. ``module``: the parsed ``facts``."""
         module = module or read_module_facts(facts)
         paths = [path for path in module.paths if path in self._by_path]
         imports = [fact.specifier for fact in module.imports]
@@ -433,14 +433,14 @@ class ModuleCatalog:
         return {"module": import_data}
 
     def refusal(self, facts: Facts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
-        """Return what is certainly wrong with what a program imports and calls."""
+        """Return the error that a program certainly has in its imports and calls, or None."""
         return self._modules.find_error(module or read_module_facts(facts)) or check_absent_names(facts, self.servers)
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
-        """Nothing: it does not change."""
+        """Return None: the catalog does not change."""
 
     def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-        """Nothing: servers that never change are what the host says."""
+        """Accept any tools: the host is responsible for servers that never change."""
 
     def _import_server(self, path: Any) -> dict[str, Any]:
         server = self._by_path.get(path) if isinstance(path, str) else None

@@ -1,4 +1,4 @@
-"""Built-in modules and the modules of servers as TypeScript declarations."""
+"""TypeScript declarations of built-in modules and of servers' modules."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ declare module "@codemode/errors" {
 
 
 OBSERVED_KEY = "observed"
-"""Where the ``metadata`` of a tool has it: ``{"schema": <JSON Schema>, "isText": <of the JSON in its text>}``."""
+"""Key in a tool's ``metadata``: ``{"schema": <JSON Schema>, "isText": <schema is of JSON in text results>}``."""
 
 _MAX_CHARACTERS = 1_500
 _RESULT_TYPE_START = "): Promise<"
@@ -90,13 +90,13 @@ _RESULT_TYPE_START = "): Promise<"
 
 @dataclass(frozen=True)
 class ObservedOutput:
-    """The schema of what calls gave; with ``is_text`` each gave a text, and that is the schema of the JSON in it."""
+    """The output schema observed in earlier calls; with ``is_text``, the schema of JSON in text results."""
 
     schema: dict[str, Any]
     is_text: bool
 
     def apply_to(self, tool: RenamedTool) -> RenamedTool:
-        """Return a tool as if it had declared what was observed."""
+        """Return a tool with the observed schema as its output schema."""
         return replace(
             tool,
             output_json_schema={"type": "string"} if self.is_text else self.schema,
@@ -105,7 +105,7 @@ class ObservedOutput:
 
     @property
     def tag(self) -> str:
-        """The tag in the comment of its function."""
+        """The tag for the comment of the tool's function."""
         if not self.is_text:
             return "@observed The type of the result is what calls gave so far; it is not promised."
         content_type = RenamedTool("x", "", None, self.schema, (), {})
@@ -116,7 +116,7 @@ class ObservedOutput:
 
 
 def get_observed_output(tool: ModuleTool) -> ObservedOutput | None:
-    """Return what was observed of a tool, None for one that declares its output."""
+    """Return the observed output of a tool, or None if it declares an output schema."""
     observed = tool.tool.metadata.get(OBSERVED_KEY)
     if not is_mapping(observed) or tool.tool.output_json_schema is not None or not is_object(observed.get("schema")):
         return None
@@ -124,18 +124,18 @@ def get_observed_output(tool: ModuleTool) -> ObservedOutput | None:
 
 
 def mark_observed(call: str) -> str:
-    """Return a call type whose result is marked as observed."""
-    # Observed types hold no text of a server, so the last one is not within a literal.
+    """Return a call type with a comment that marks its result type as observed."""
+    # Observed types contain no text of servers, so the last match is not inside a literal.
     before_result, marker, type_text = call.rpartition(_RESULT_TYPE_START)
     return f"{before_result}{marker}/* observed */ {type_text}"
 
 
 MAX_DECLARATION_CHARACTERS = 16_000
-"""What one server's declarations may cost whoever looks them up."""
+"""Maximum length of one server's declarations in discovery."""
 
 _MAX_TAGS = 12
 _MAX_TAG_CHARACTERS = 100
-# What schemas say in so many characters no declaration says in one, but for definitions that nothing refers to.
+# A declaration is never shorter than its schemas by more than these factors, except for unused definitions.
 _MAX_SCHEMA_RATIO = 8
 _SCHEMA_CHARACTERS_PER_CHARACTER = 32
 _META = (
@@ -144,17 +144,17 @@ _META = (
 )
 _PLAIN_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
-# No function can be declared under these, while a module may well export one.
+# Not valid as function names in declarations, but valid as exports.
 _UNDECLARABLE = RESERVED | {"globalThis", "undefined"}
 
 
 def declare_server(server: ListedServer) -> str:
-    """Return ``declare module "@codemode/servers/<path>" {...}``: every export, complete TypeScript. Made once."""
+    """Return ``declare module "@codemode/servers/<path>" {...}`` with all exports. Cached."""
     return _get_declaration(server, 0)
 
 
 def declare_tool(server: ListedServer, tool: ModuleTool, max_characters: int = MAX_DECLARATION_CHARACTERS) -> str:
-    """Return the module with this one tool, in at most so many characters where types can be left out for that."""
+    """Return the module with only this tool, shortened to ``max_characters`` if omitting types achieves that."""
     return next(
         (text for make in _LEVELS if len(text := _write_module(server, make([tool]))) <= max_characters),
         _write_module(server, _write_untyped_members([tool])),
@@ -162,15 +162,15 @@ def declare_tool(server: ListedServer, tool: ModuleTool, max_characters: int = M
 
 
 def declare_server_within(server: ListedServer, max_characters: int = MAX_DECLARATION_CHARACTERS) -> str:
-    """Return one server's module in at most so many characters, as `declare_servers_within` does of several."""
+    """Return a server's module, shortened to ``max_characters`` as in `declare_servers_within`."""
     return declare_servers_within([server], max_characters)
 
 
 def declare_servers_within(servers: Sequence[ListedServer], max_characters: int) -> str:
-    """Return the modules of servers in at most so many characters: TypeScript still, and the same each time.
+    """Return the modules of servers in at most ``max_characters`` characters: valid TypeScript, always the same.
 
-    What is too long loses comments first, then types, the longest module first; then functions, which a comment
-    counts. Empty when there is room for nothing.
+    Long modules lose comments first, then types, the longest module first; then functions, with a comment that counts
+    them. Empty if nothing fits.
     """
     max_server_characters = min(max_characters, MAX_DECLARATION_CHARACTERS)
     levels = [_choose_level(server, max_server_characters) for server in servers]
@@ -186,7 +186,7 @@ def declare_servers_within(servers: Sequence[ListedServer], max_characters: int)
 
 
 def _choose_level(server: ListedServer, max_characters: int) -> int:
-    """Return how much has to be left out of a module for it to have so many characters, or as much as can be."""
+    """Return the first level of detail that fits in ``max_characters``, or the last."""
     last = len(_LEVELS) - 1
     if _weighs_more_than(server, _SCHEMA_CHARACTERS_PER_CHARACTER * max_characters):
         return last
@@ -195,7 +195,7 @@ def _choose_level(server: ListedServer, max_characters: int) -> int:
 
 
 def declare_if_fits(server: ListedServer, max_characters: int) -> str | None:
-    """Return the whole module where it is no longer than that. No type of a longer one is read if that can be seen."""
+    """Return the whole module if it fits, else None. Avoids reading schemas of modules that cannot fit."""
     if _min_characters(server) > max_characters or _weighs_more_than(server, _MAX_SCHEMA_RATIO * max_characters):
         return None
     text = declare_server(server)
@@ -203,7 +203,7 @@ def declare_if_fits(server: ListedServer, max_characters: int) -> str | None:
 
 
 def _min_characters(server: ListedServer) -> int:
-    """Return what the descriptions and names of a module take, whatever its types are."""
+    """Return the characters that descriptions and names of a module take at least."""
     cache = vars(server)
     least: int | None = cache.get("_least_characters")
     if least is None:
@@ -213,7 +213,7 @@ def _min_characters(server: ListedServer) -> int:
 
 
 def _weighs_more_than(server: ListedServer, characters: int) -> bool:
-    """Tell whether the schemas of a server are so long that reading them all would be for nothing."""
+    """Return True if the schemas of a server are too large to be worth reading."""
     for tool in server.tools:
         schemas = tool.tool.input_json_schema, tool.tool.output_json_schema
         weight = weigh(schemas, characters + 1)
@@ -224,12 +224,12 @@ def _weighs_more_than(server: ListedServer, characters: int) -> bool:
 
 
 def is_declared(server: ListedServer) -> bool:
-    """Return True if the module of a server has been written, whole or in part."""
+    """Return True if a declaration of the server is cached."""
     return any(name.startswith("_declared_") for name in vars(server))
 
 
 def _get_declaration(server: ListedServer, level: int) -> str:
-    # Kept with the server, which lives as long as its listing.
+    # Cached with the server object, which lives as long as its listing.
     cache = vars(server)
     key = f"_declared_{level}{'_rich' if is_rich.get() else ''}"
     text: str | None = cache.get(key)
@@ -278,7 +278,7 @@ def _join_members(
         else:
             lines.append(f"{comment}function _{index}{call};")
             rename_tool.append(f"_{index} as {name}")
-    # Without a list of exports everything in such a module is one, types too.
+    # Without an export list TypeScript exports every declaration, including types.
     if rename_tool:
         lines.append(f"export {{ {', '.join(rename_tool)} }};")
     return [*lines, "export {};"] if aliases and not rename_tool else lines
@@ -296,7 +296,7 @@ def _cut_to_fit(servers: Sequence[ListedServer], texts: Sequence[str], max_chara
 
 
 def _write_first_functions(server: ListedServer, remaining: int) -> str:
-    """Return as many functions of a module as there is room for, and how many more it has."""
+    """Return as many functions of a module as fit, and the number of the others."""
     lines = _write_untyped_members(server.tools)
     remaining -= len(_write_module(server, [_format_more_comment(len(lines))]))
     count = 0

@@ -1,4 +1,4 @@
-"""The description of `codemode.run` for the model, and what models were shown."""
+"""Build and cache the description of `codemode.run`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .module_tools import ListedServer
 from .options import WIRE_NAMES, RunOptions
 from .server_set import ServerSet
 
-# Clients and model APIs cut a description at 1,024, 2,048 or 4,096 characters: what stands first stands alone.
+# Some clients and model APIs cut descriptions at 1,024, 2,048 or 4,096 characters: put the essentials first.
 
 _MAX_EXAMPLE_PATH_CHARACTERS = 40
 _SENTENCE_CHARACTERS = (100, 60, 30, 0)
 _LEFT_OUT_CHARACTERS = 300
 _FAILURE_WORDS = 5
 _FENCE_CHARACTERS = 40
-"""About what stands around declarations."""
+"""Approximate length of the text around declarations."""
 
 _OPENING_TEXT = """\
 Runs one JavaScript or TypeScript ES module in a fresh sandbox; answers {{ result, logs, diagnostics }}. Each server \
@@ -55,7 +55,7 @@ _NO_SERVERS = "There are no servers."
 
 @dataclass(frozen=True)
 class RunDescription:
-    """A description, and the modules that are declared in it, by the paths of their servers."""
+    """A description, and the modules declared in it by server path."""
 
     text: str
     declarations: Mapping[str, str]
@@ -64,7 +64,7 @@ class RunDescription:
 def describe_run_tool(
     servers: Sequence[ListedServer], options: RunOptions, max_characters: int | None = None
 ) -> RunDescription:
-    """Return the description, in at most so many characters, None as the options say: of the same, always the same."""
+    """Return the description in at most ``max_characters`` characters (None: the option). It is stable."""
     max_characters = max_characters or options.max_description_characters
     text = _format_opening(servers)
     rules = _format_rules(options, servers)
@@ -100,7 +100,7 @@ def _format_rules(options: RunOptions, servers: Sequence[ListedServer]) -> str:
 
 
 def _list_servers(servers: Sequence[ListedServer], max_characters: int) -> str:
-    """Return a line for each server, with as much of its description as there is room for."""
+    """Return a line per server, with as much of its description as fits."""
     if not servers:
         return _NO_SERVERS
     for characters in _SENTENCE_CHARACTERS:
@@ -111,7 +111,7 @@ def _list_servers(servers: Sequence[ListedServer], max_characters: int) -> str:
 
 
 def _format_server_line(server: ListedServer, characters: int) -> str:
-    count = len(server.tools)  # none of a server that nobody has listed yet
+    count = len(server.tools)  # 0 for a server that is not listed yet
     tool_count = f"{count} tool{'' if count == 1 else 's'}" if count else ""
     summary = first_sentence(server.description or "", characters) if characters else ""
     if not summary and characters and server.name not in (server.path, server.server_id):
@@ -135,7 +135,7 @@ def _list_some_servers(servers: Sequence[ListedServer], remaining: int) -> str:
 
 
 def _select_declarations(servers: Sequence[ListedServer], remaining: int) -> dict[str, str]:
-    """Return the modules that there is room for, by path, in their order."""
+    """Return the modules that fit, by path, in order."""
     declarations: dict[str, str] = {}
     for server in servers:
         module = declare_if_fits(server, remaining) if server.tools else None
@@ -146,7 +146,7 @@ def _select_declarations(servers: Sequence[ListedServer], remaining: int) -> dic
 
 
 class DescriptionCache:
-    """The descriptions of one tool, each made once for each listing and length. Safe to use from several threads."""
+    """Descriptions of one tool, cached by listing and length. Thread-safe."""
 
     def __init__(self, servers: ServerSet, options: RunOptions, *, has_rich_values: bool) -> None:
         self._has_rich_values = has_rich_values
@@ -157,18 +157,18 @@ class DescriptionCache:
 
     @property
     def is_read(self) -> bool:
-        """True once somebody has asked for one."""
+        """True once a description was read."""
         return self._shortest_read is not None
 
     @property
     def read_declarations(self) -> Mapping[str, str]:
-        """The modules that a model has read the declarations of, by the paths of their servers."""
+        """The declarations that every model has read, by server path."""
         return {} if self._shortest_read is None else self._shortest_read.declarations
 
     def read(self, max_characters: int | None = None) -> RunDescription:
-        """Return what a model reads from now on, of the servers as they were last listed.
+        """Return the description of the servers as last listed.
 
-        Of models that read different ones, what is known of all is what the shortest declares.
+        If models read different descriptions, only the declarations in the shortest count as known.
         """
         description, shortest_read = self._get_or_build(max_characters), self._shortest_read
         if (
@@ -180,7 +180,7 @@ class DescriptionCache:
         return description
 
     def ensure_read(self) -> None:
-        """Have what nobody has asked for be what it would be now. Work for a thread."""
+        """Assume that the current description is read, if none was. Call it in a thread."""
         if self._shortest_read is None:
             self._shortest_read = self._get_or_build()
 

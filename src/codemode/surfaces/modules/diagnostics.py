@@ -1,4 +1,4 @@
-"""Errors and results of programs as a model reads them: classes, codes, logs, calls and value."""
+"""Convert errors and outcomes of programs to diagnostics and responses for the model."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     pass
 
 
-# What a server says of its own failure is shown, bounded and without the host's secrets. What the host raised is shown
-# without paths and stacks.
+# Errors of servers are shown, bounded and without the host's secrets; errors of host code without paths and stacks.
 
 _REDACTED = "[secret]"
 _DEFAULT_MESSAGE = "the call failed"
@@ -74,7 +73,7 @@ _MAX_CODE_CHARACTERS = 100
 
 
 def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> Words:
-    """Return what words errors. ``find`` gives a tool by its qualified name."""
+    """Return a function that describes call errors for programs. ``find`` returns a tool by its qualified name."""
 
     def format_error(error: CodeModeError, kind: str, name: str, is_raised: bool) -> Mapping[str, Any]:
         path, _, tool_name = name.partition(".") if kind == "tool" else ("", "", name)
@@ -88,7 +87,7 @@ def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tu
         if path:
             fields["serverId"] = path
         if kind == "catalog" and error.reason == "import_failure":
-            del fields["toolName"]  # no tool was asked
+            del fields["toolName"]  # no tool was called
         question_details = error.details if kind == "catalog" and not is_raised else {}
         fields |= _question_fields(question_details, error_class)
         if error_class == SCHEMA:
@@ -102,25 +101,25 @@ def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tu
 
 
 def get_class_and_code(error: CodeModeError, *, is_raised: bool) -> tuple[str, str]:
-    """Return of which class of `@codemode/errors` an error is, and its code."""
+    """Return the class in `@codemode/errors` and the code of an error."""
     return _classify(error, is_raised=is_raised)[:2]
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Return a text without what the host has named as secret."""
+    """Return a text with the host's secrets removed."""
     if not secrets:
         return text
     is_cut, text = len(text) > _MAX_REDACTED_CHARACTERS, text[:_MAX_REDACTED_CHARACTERS]
     for secret in secrets:
         text = text.replace(secret, _REDACTED)
-    # The end may be the beginning of a secret that was cut through.
+    # Drop the end, which may be the beginning of a secret.
     return text[: 1 - max(map(len, secrets)) or None] if is_cut else text
 
 
 def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     if isinstance(error, CodeModeAuthenticationError):
         return AUTHENTICATION, "AUTHENTICATION_REQUIRED", SIGN_IN_HINT
-    # What host code has raised has a reason of its own only if this package says so.
+    # Ignore the reason of an error that host code raised.
     reason = "approval_required" if _is_undecided(error) else "execution" if is_raised else error.reason
     error_class, code, hint = MODULE_CALLS.get(reason, MODULE_CALLS["execution"])
     if code != FAILED:
@@ -134,7 +133,7 @@ def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
 
 
 def _is_undecided(error: CodeModeError) -> bool:
-    """Tell whether it is the host's decision about a call that failed, and not the call."""
+    """Return True if the host's approval decision failed, rather than the call."""
     return error.code in HIDDEN_CODES and error.details.get("origin") == "decision"
 
 
@@ -149,7 +148,7 @@ def _format_error_message(error: CodeModeError, secrets: tuple[str, ...], *, is_
             else to_public_message(redact(read_message(raised), secrets), _DEFAULT_MESSAGE)
         )
     if error.reason == "approval_required" and not is_raised:
-        return _UNDECIDED  # how approvals are to be set up is the host's to read
+        return _UNDECIDED  # how to configure approvals is only for the host
     text = redact(error.message, secrets) or _DEFAULT_MESSAGE
     return clip_text(text, MAX_MESSAGE_CHARACTERS)
 
@@ -162,7 +161,7 @@ def _mismatch_fields(error: CodeModeError, tool: ModuleTool | None) -> dict[str,
     for field, detail_key in (
         ("path", "pointer"),
         ("expected", "expected"),
-    ):  # as discovery has them, of its own arguments
+    ):  # set by discovery for its own arguments
         if isinstance(details.get(detail_key), str):
             found[field] = details[detail_key]
     if tool is not None:
@@ -174,7 +173,7 @@ def _mismatch_fields(error: CodeModeError, tool: ModuleTool | None) -> dict[str,
 
 
 def _question_fields(details: Mapping[str, Any], error_class: str) -> dict[str, str]:
-    """Return the server and the tool that a question to discovery was about, where one of them is not there."""
+    """Return the server and tool of a discovery question if one of them was not found."""
     names = {
         SERVER_NOT_FOUND: {"serverId": "server_id"},
         TOOL_NOT_FOUND: {"serverId": "server_id", "toolName": "tool_name"},
@@ -195,7 +194,7 @@ def _redact_fields(fields: Mapping[str, Any], secrets: tuple[str, ...]) -> dict[
 
 
 def add_language_hint(error: CodeModeError | None, code: str) -> None:
-    """Let an error before any call say what to do about a text in another language."""
+    """Add a hint to an error before any call if the program is in another language."""
     if error is None or getattr(error, "calls", ()):
         return
     is_syntax = isinstance(error, CodeModeSyntaxError)
@@ -208,17 +207,17 @@ def add_language_hint(error: CodeModeError | None, code: str) -> None:
         error.details["problems"] = [{**mapping_or_empty(problem), "hint": hint} for problem in problems]
 
 
-# A diagnostic holds what the program or its author could know: no stack, and of the host neither paths nor secrets.
+# Diagnostics contain no stacks and no paths or secrets of the host.
 
 _MAX_LISTED_NAMES = 5
-_MAX_ERROR_CHARACTERS = 1_000  # of a message behind which calls stand
+_MAX_ERROR_CHARACTERS = 1_000  # of a message followed by calls
 _ASSIGN_RESULT_HINT = "Assign its result to globalThis.__codemode_result__, which is undefined."
 _NAMES_IN_PROGRAMS = {IMPORT_SERVER: "import()"}
 _MISMATCH_HINT = "The call was made. Read the value as it is, and do not rely on the fields that are named."
 
 
 def build_diagnostics(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
-    """Return what a model is told of a run beside its result."""
+    """Return the diagnostics of a run."""
     diagnostics = (
         []
         if outcome.error is None
@@ -243,17 +242,17 @@ def build_diagnostics(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diag
 
 
 def redact_diagnostics(diagnostics: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagnostic]:
-    """Return diagnostics without what the host has named as secret."""
+    """Return diagnostics with the host's secrets removed."""
     return [_redact_diagnostic(item, secrets) for item in diagnostics] if secrets else list(diagnostics)
 
 
 def diagnose_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None = None) -> list[Diagnostic]:
-    """Return the diagnostics of an error: its own, and those about the calls of the program."""
+    """Return the diagnostics of an error and of the program's calls."""
     return _add_calls(_diagnose(error, policy, ran_ms), error)
 
 
 def _diagnose(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
-    # Whatever its class: a call was answered with it.
+    # Its class does not matter: a call failed with it.
     kind = "error" if "call" in error.details else find_nearest_kind(MODULE_WORDING, error)
     if kind in ("error", "call_value"):
         return [_diagnose_uncaught(error, policy)]
@@ -288,7 +287,7 @@ def _make_diagnostic(kind: str, message: str, path: str | None) -> Diagnostic:
 def _find_exhaustion(
     error: CodeModeError, name: str, message: str, policy: ExecutionPolicy, path: str | None
 ) -> Diagnostic | None:
-    """Return the diagnostic of memory or stack, when that is what the engine has thrown."""
+    """Return the diagnostic for an engine error of memory or stack, or None."""
     kind = find_exhausted_kind(name, message)
     if kind is None:
         return None
@@ -337,13 +336,13 @@ def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnos
 
 
 def _get_thrown_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the public fields of an error of ours that the program itself has thrown."""
+    """Return the public fields of one of our errors that the program has thrown."""
     error_class, fields = details.get("error_class"), details.get("fields")
     return {**fields, "class": error_class} if is_object(fields) else {"class": error_class}
 
 
 def _add_calls(diagnostics: list[Diagnostic], error: CodeModeError) -> list[Diagnostic]:
-    """Return the diagnostics of an error, the first with what the program had called, and one of calls cut off."""
+    """Add the calls of the program to the first diagnostic, and a diagnostic of calls with unknown outcome."""
     recovery = error.recovery
     requested_names = None if recovery is None else [request.tool_name for request in recovery.requests]
     unsettled_calls = [call for call in error.calls if call["status"] == "unknown" and call["is_started"]]
@@ -391,9 +390,9 @@ _LEVELS = {"debug": "debug", "warn": "warn", "error": "error"}
 def build_response(
     outcome: RunOutcome, diagnostics: Sequence[Diagnostic], declarations: str = "", began_ms: float = 0.0
 ) -> RunResponse:
-    """Return the response to a request whose program was begun. After an error there is no result.
+    """Return the response to a request whose program started. It has no result after an error.
 
-    ``began_ms``: when its tools were ready, where they had to be listed.
+    ``began_ms``: when the tools were listed, if they had to be.
     """
     error = outcome.error
     response = RunResponse(
@@ -425,7 +424,7 @@ def _build_log_line(line: ConsoleEvent, started_ms: float) -> dict[str, Any]:
 
 
 def _build_call_trace(outcome: RunOutcome) -> list[dict[str, Any]]:
-    """Return what was called, without what was passed and what came of it."""
+    """Return the calls of a program without inputs and results."""
     return [_build_traced_call(call) for call in outcome.ended_calls if call.entry.kind == "tool"]
 
 

@@ -1,4 +1,4 @@
-"""Answers of `@codemode/discovery`, and the checks of its arguments."""
+"""Answer the functions of `@codemode/discovery` and check their arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_QUOTED_CHARACTERS = 100
 
 
 class Arguments:
-    """The arguments of one call, in their order. What is not given may also be null."""
+    """The positional arguments of one call. Null counts as absent."""
 
     def __init__(self, function: str, values: Any) -> None:
         self.function = function
@@ -39,14 +39,14 @@ class Arguments:
         self._values: Sequence[Any] = values
 
     def text(self, index: int, name: str) -> str:
-        """Return a string that must be there, and not be empty."""
+        """Return a required, non-empty string."""
         value = self._get(index)
         if not isinstance(value, str) or not value.strip():
             self.reject(f"/{index}", f"{name} to be a string that is not empty", value, name)
         return value
 
     def detail(self, index: int, default: str) -> str:
-        """Return how much of each tool is asked for."""
+        """Return the requested level of detail."""
         value = self._options(index).get("detail")
         if value is None:
             return default
@@ -55,14 +55,14 @@ class Arguments:
         return value
 
     def server(self, index: int) -> str | None:
-        """Return the server that options name, if they name one."""
+        """Return the ``serverId`` option, if present."""
         value = self._options(index).get("serverId")
         if value is not None and (not isinstance(value, str) or not value.strip()):
             self.reject(f"/{index}/serverId", "serverId to be a string that is not empty", value, "serverId")
         return value
 
     def limit(self, index: int, maximum: int) -> int:
-        """Return how many are asked for: at least 1, and ``maximum`` where it is more or not said."""
+        """Return the ``limit`` option: at least 1, and at most and by default ``maximum``."""
         value = self._options(index).get("limit")
         if value is None:
             return maximum
@@ -104,7 +104,7 @@ class Arguments:
 
 
 def _describe_value(value: Any) -> str:
-    """Return the type of a value, and of a short one the value."""
+    """Return the type of a value, or a short value itself."""
     if value is None:
         return "nothing"
     if isinstance(value, str):
@@ -114,17 +114,17 @@ def _describe_value(value: Any) -> str:
     return f"an {json_type_name(value)}" if json_type_name(value)[0] in "ao" else f"a {json_type_name(value)}"
 
 
-# A server is found by its path or by the host's own id for it, a tool by its name or by that of its export.
+# Servers are found by path or host id, tools by name or export name.
 
 MAX_FOUND = 50
 MAX_ANSWER_CHARACTERS = 4_000_000
 
 _MAX_NAME_CHARACTERS = 100
-_MIN_SEARCH_RESULTS = 16  # tools that a search at least puts in order again
-_SEARCH_FACTOR = 2  # times as many are looked at as are asked for, again where most are the same tools
-_SERVER_WEIGHT = 0.5  # what the best server adds to the score of its tools, as a part of it: benchmarks/finding.py
+_MIN_SEARCH_RESULTS = 16  # minimum number of results to rank again
+_SEARCH_FACTOR = 2  # results per requested result; applied again if most are duplicates
+_SERVER_WEIGHT = 0.5  # share added to the score of the best server's tools, see benchmarks/finding.py
 _WORD = re.compile("[a-z0-9]+")
-_MAX_COMPARED_PARAMETERS = 64  # names of parameters, to know a tool again
+_MAX_COMPARED_PARAMETERS = 64  # parameter names compared to recognise a tool
 _NEVER_SCHEMA: dict[str, Any] = {"not": {}}
 _Servers = Sequence[ListedServer]
 _Candidate = tuple[ListedServer, ModuleTool]
@@ -132,16 +132,16 @@ _Candidates = Sequence[_Candidate]
 
 
 def build_search_index(servers: _Servers, before: ToolIndex | None = None) -> ToolIndex:
-    """Return what `call_discovery` searches for these servers. Of what ``before`` has, nothing is indexed again."""
+    """Return the search index of these servers, reusing unchanged parts of ``before``."""
     named = ((tool.tool.name, tool.tool) for server in servers for tool in server.tools)
     return ToolIndex(named) if before is None else before.updated(named)
 
 
 def call_discovery(servers: _Servers, index: ToolIndex, name: str, argument: Any) -> Any:
-    """Return what a function of discovery gives for a list of arguments, as plain JSON.
+    """Return the result of a discovery function as plain JSON.
 
     ``index`` is the `build_search_index` of the same servers. Raises `CodeModeToolError` with the reason "validation",
-    "unknown_server" or "unknown_tool", or "limit" for an answer that is too large; ``details["hint"]`` says what to do.
+    "unknown_server", "unknown_tool", or "limit" for an answer that is too large; ``details["hint"]`` says what to do.
     Call it in a thread.
     """
     function = _FUNCTIONS.get(name)
@@ -152,7 +152,7 @@ def call_discovery(servers: _Servers, index: ToolIndex, name: str, argument: Any
 
 
 def find_server(servers: _Servers, server_id: str) -> ListedServer:
-    """Return the server of this path, or that the host calls so. Raises `CodeModeToolError`, "unknown_server"."""
+    """Return the server with this path or host id. Raises `CodeModeToolError`, "unknown_server"."""
     path = server_id.removeprefix(SERVERS_PREFIX)
     found = next((server for server in servers if server.path == path), None)
     found = found or next((server for server in servers if server.server_id == server_id), None)
@@ -162,7 +162,7 @@ def find_server(servers: _Servers, server_id: str) -> ListedServer:
 
 
 def unknown_server_error(servers: _Servers, server_id: str) -> CodeModeToolError:
-    """Return the error for an id that is no server's, with the nearest that are."""
+    """Return the error for an unknown server id, with similar ones."""
     quoted_id = server_id.removeprefix(SERVERS_PREFIX)[:_MAX_NAME_CHARACTERS]
     similar = nearest_names(quoted_id.lower(), [server.path for server in servers])
     suggestion = (
@@ -185,7 +185,7 @@ def unknown_server_error(servers: _Servers, server_id: str) -> CodeModeToolError
 
 
 def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
-    """Return a tool by its name, or by that of its export. Raises `CodeModeToolError`, "unknown_tool"."""
+    """Return the tool with this name or export name. Raises `CodeModeToolError`, "unknown_tool"."""
     found = _find_by_name(server, name)
     if found is None:
         raise unknown_tool_error(servers, server, name)
@@ -193,7 +193,7 @@ def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
 
 
 def unknown_tool_error(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
-    """Return the error for a name that a server has not, with the nearest that it has, or the server that has it."""
+    """Return the error for an unknown tool name, with similar names or another server that has it."""
     shown = name[:_MAX_NAME_CHARACTERS]
     similar = nearest_names(
         shown, dict.fromkeys(known for other in server.tools for known in (other.tool_name, other.export_name))
@@ -257,7 +257,7 @@ def _search_tools(servers: _Servers, index: ToolIndex, arguments: Arguments) -> 
     allowed_positions = (
         None if chosen_server is None else {at for at, (server, _) in enumerate(candidates) if server is chosen_server}
     )
-    # A name that is written out is what was meant, whatever its words say elsewhere.
+    # An exact name comes first, whatever its words match elsewhere.
     exact_matches = [
         at for at in _find_exact_positions(servers, query) if allowed_positions is None or at in allowed_positions
     ]
@@ -277,7 +277,7 @@ def _search_tools(servers: _Servers, index: ToolIndex, arguments: Arguments) -> 
 
 
 def _find_exact_positions(servers: _Servers, name: str) -> Iterator[int]:
-    """Yield the places of the tools that are called so."""
+    """Yield the positions of the tools with exactly this name."""
     offset = 0
     for server in servers:
         if name in server.names:
@@ -289,9 +289,9 @@ def _find_exact_positions(servers: _Servers, name: str) -> Iterator[int]:
 def _search_distinct(
     candidates: _Candidates, exact_matches: Sequence[int], search: Callable[[int], Sequence[Found]], limit: int
 ) -> list[_Candidate]:
-    """Return the tools that a search finds, behind those that were named, each tool of several servers once.
+    """Return the exact matches, then the search results, with a tool of several servers only once.
 
-    Who has two accounts, or the same server twice, would else find half as much among the first.
+    Otherwise two accounts of one server would halve the number of different tools in the results.
     """
     search_limit = max(_SEARCH_FACTOR * limit, _MIN_SEARCH_RESULTS)
     while True:
@@ -313,9 +313,9 @@ def _skip_same_tools(found: Iterable[_Candidate]) -> Iterator[_Candidate]:
 
 
 def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query: str) -> list[_Candidate]:
-    """Return tools that several servers have under the first of these servers, unless the query names another.
+    """Assign tools of several servers to the first of these servers, unless the query names another.
 
-    Whose tool fits best is the servers' own word: one that copies a tool would take the place of the original.
+    The score depends on texts of the servers: a server that copies a tool must not displace the original.
     """
     query_words = set(_WORD.findall(query.lower()))
     result = list(matches)
@@ -334,7 +334,7 @@ def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query
 
 
 def _rank_by_server_fit(candidates: _Candidates, found: Sequence[Found]) -> list[int]:
-    """Return what was found, best first, where a tool counts for more whose server's other tools fit as well."""
+    """Return search results, best first; a tool scores higher if other tools of its server match too."""
     squares: dict[str, float] = {}
     for at, score in found:
         path = candidates[at][0].path
@@ -349,7 +349,7 @@ def _rank_by_server_fit(candidates: _Candidates, found: Sequence[Found]) -> list
 
 
 def _find_other_servers(servers: _Servers, matches: Sequence[_Candidate]) -> dict[str, dict[str, list[str]]]:
-    """Return which other servers have the very same tool, by the tool's qualified name."""
+    """Return the other servers that have the same tool, by the tool's qualified name."""
     matches_by_name: dict[str, list[_Candidate]] = {}
     for candidate in matches:
         matches_by_name.setdefault(candidate[1].tool_name, []).append(candidate)
@@ -367,7 +367,7 @@ def _find_other_servers(servers: _Servers, matches: Sequence[_Candidate]) -> dic
 
 
 def _is_same_tool(tool: ModuleTool, other: ModuleTool) -> bool:
-    """Tell whether two servers have the same tool. One that says nothing of itself is like no other."""
+    """Return True if two servers have the same tool. A tool without description equals no other."""
     description, other_description = tool.tool.description, other.tool.description
     is_named_so = tool.tool_name == other.tool_name
     return (
@@ -396,7 +396,7 @@ _FUNCTIONS: Mapping[str, Callable[[_Servers, ToolIndex, Arguments], Any]] = {
 
 
 def build_definition(module_tool: ModuleTool, detail: str) -> dict[str, Any]:
-    """Return what is told of a tool: ``detail`` is "name", "description" or "full"."""
+    """Return the definition of a tool; ``detail`` is "name", "description" or "full"."""
     fields: dict[str, Any] = {"toolName": module_tool.tool_name, "exportName": module_tool.export_name}
     if detail == "name":
         return fields
@@ -448,7 +448,7 @@ def _drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _schema_to_json(schema: Any) -> dict[str, Any] | None:
-    """Return a schema as a JSON object. Of one that is none, as with a default of Python's own, nothing is told."""
+    """Return a schema as a JSON object; ``{}`` if it is not JSON, such as with a Python object as default."""
     if schema is None:
         return None
     if isinstance(schema, bool):

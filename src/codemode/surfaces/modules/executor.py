@@ -1,4 +1,4 @@
-"""Runs of one tool: from a request through servers and program to a response."""
+"""Run requests of `codemode.run`: parse, list servers, execute, respond."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _ADJUSTED_HINT = "Ask for a whole number within what the description of this too
 
 @record
 class RunRequest:
-    """What is asked for. ``limits`` None are the defaults; ``notes`` say what of it holds otherwise."""
+    """A parsed request. ``limits`` None means the defaults; ``notes`` describe adjusted values."""
 
     code: str
     limits: RunLimits | None
@@ -61,9 +61,9 @@ class RunRequest:
 
 
 def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnostic]:
-    """Return what is asked for, or the diagnostics of a request that cannot be understood."""
+    """Return the parsed request, or the diagnostics of an invalid one."""
     if is_object(value) and len(value) == 1 and isinstance(code_only := value.get("code"), str):
-        return RunRequest(code_only, None, (), ())  # as most are
+        return RunRequest(code_only, None, (), ())  # the usual request
     value = fill_program_field(value, "code")
     if not is_mapping(value):
         return [_request_problem("", f"the input must be an object, got {json_type_name(value)}")]
@@ -103,7 +103,7 @@ def _check_capabilities(value: Any) -> Diagnostic | None:
 
 
 def _clamp_limits(requested: Mapping[str, Any], options: RunOptions) -> tuple[RunLimits | None, list[Diagnostic]]:
-    """Return the limits that hold, None for the defaults, and what was adjusted. Unknown keys mean nothing."""
+    """Return the limits (None for the defaults) and notes about adjustments. Unknown keys are ignored."""
     values: dict[str, Any] = {}
     notes: list[Diagnostic] = []
     for option, name in WIRE_NAMES.items():
@@ -145,14 +145,14 @@ def _request_problem(path: str, message: str) -> Diagnostic:
 
 
 NOTES_KEY, CAPABILITIES_KEY, LIMITS_KEY, IDENTITIES_KEY = "notes", "capabilities", "limits", "homes"
-"""Members of what an invocation is given, beside what its program imports."""
+"""Keys in the data of an invocation, in addition to the imports of its program."""
 
 
 class RunCatalog:
-    """The tools of one run, and what it asks of them.
+    """The tools of one run.
 
-    ``notes`` say what a model should know beside whatever it comes to. ``capabilities`` are the paths that its request
-    named. A pause brings its own of both, and its ``limits``. ``ready_ms`` is when all was listed that it needs.
+    ``notes``: diagnostics to add to the response. ``capabilities``: server paths that the request named. A pause
+    restores both, and ``limits``. ``ready_ms``: when all needed servers were listed.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class RunCatalog:
         self._identities = homes or ServerIdentities(servers.sources, ContinuationOptions())
         self._named_sources: list[ServerSource] = []
         self._current = servers.catalog()
-        self._module: tuple[Facts | None, ModuleFacts] | None = None  # as they were read last
+        self._module: tuple[Facts | None, ModuleFacts] | None = None  # parsed last
 
     def __len__(self) -> int:
         return len(self._current)
@@ -184,21 +184,21 @@ class RunCatalog:
 
     @property
     def catalog(self) -> ModuleCatalog:
-        """The tools that this run has."""
+        """The tools of this run."""
         return self._current
 
     def names(self) -> tuple[str, ...]:
-        """All names that lead to tools."""
+        """All tool names."""
         return self._current.names()
 
     @property
     def language_names(self) -> tuple[str, ...]:
-        """None: a program calls what it has imported."""
+        """Empty: programs call what they import."""
         return ()
 
     @property
     def may_ask(self) -> bool:
-        """True when a call of some tool may wait for a person."""
+        """True if a call of some tool can wait for a person."""
         return self._current.may_ask
 
     def get(self, name: str) -> PreparedTool | None:
@@ -206,19 +206,19 @@ class RunCatalog:
         return self._current.get(name)
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
-        """Return the error for a name that leads to no tool."""
+        """Return the error for an unknown tool."""
         return self._current.unknown_tool(name)
 
     def ask(self, name: str, argument: Any) -> Any:
-        """Return what a program is told that asks of its tools."""
+        """Return the answer to a program's question about its tools."""
         return self._current.ask(name, argument)
 
     def under(self, given: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
-        """Return itself: it is of one run."""
+        """Return the catalog itself: it belongs to one run."""
         return self
 
     def given_for(self, facts: Facts | None) -> Mapping[str, Any]:
-        """Return the modules that a program imports, and what a pause of it must not forget."""
+        """Return the modules that a program imports, and the notes and identities that its pauses store."""
         module = self._read_facts(facts)
         data = dict(self._current.given_for(facts, module))
         if self.notes:
@@ -228,11 +228,11 @@ class RunCatalog:
         return data
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
-        """Return what is certainly wrong with what a program imports and calls."""
+        """Return the error that a program certainly has in its imports and calls, or None."""
         return self._current.refusal(facts, self._read_facts(facts))
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
-        """List what the program needs and nobody has listed, or what has changed since; None: there is nothing."""
+        """Return a coroutine that lists servers that the program needs and that are unlisted or changed, or None."""
         module = mapping_or_empty(mapping_or_empty(given).get("module"))
         if module:
             return self._restore(mapping_or_empty(given), module)
@@ -249,9 +249,9 @@ class RunCatalog:
         return self._module[1]
 
     def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-        """See that the servers of these tools are those that the program has begun with, and say which have changed.
+        """Check that the servers of a resumed program are the same, and note those with changed tools.
 
-        Raises `CodeModeProtocolError` for another server.
+        Raises `CodeModeProtocolError` for a different server.
         """
         started_servers = mapping_or_empty(mapping_or_empty(mapping_or_empty(given).get("module")).get("servers"))
         stored_identities = mapping_or_empty(mapping_or_empty(given).get(IDENTITIES_KEY))
@@ -268,7 +268,7 @@ class RunCatalog:
                 self.notes.append(note)
 
     def find_changes(self) -> list[Diagnostic]:
-        """Return what to say of servers whose tools are others by now than this run has."""
+        """Return notes about servers whose tools changed during the run."""
         notes: list[Diagnostic] = []
         for source in self._named_sources:
             server_in_use = self._current.server(source.path)
@@ -309,7 +309,7 @@ class RunCatalog:
         self._use_current_tools(wants_all=wants_all)
 
     def _use_current_tools(self, *, wants_all: bool) -> None:
-        """Let this run have the tools as they are listed now."""
+        """Use the tools as currently listed."""
         self._current = self._servers.catalog()
         self.ready_ms = float(now_ms())
         for source in self._named_sources:
@@ -326,7 +326,7 @@ class RunCatalog:
 
 
 def _has_changed(source: ServerSource, server_in_use: ListedServer) -> bool:
-    """Tell whether a server has other tools than those by now, or says that it will have when it is listed."""
+    """Return True if the tools of a server differ from these, or will when it is listed again."""
     listed = source.listed
     if listed is not server_in_use and (listed is None or build_meta(listed) != build_meta(server_in_use)):
         return True
@@ -355,7 +355,7 @@ _MAX_NAME_CHARACTERS = 100
 
 
 class ModuleExecutor:
-    """Runs modules over a set of servers, under the options of one tool. Safe to use from several threads."""
+    """Runs modules over a set of servers with the options of one tool. Thread-safe."""
 
     def __init__(
         self,
@@ -373,12 +373,12 @@ class ModuleExecutor:
         self._identities = homes
         self._options = options
         self._pool = pool
-        # A limit that a request may name is its own, or that of the run options.
+        # Limits that a request can set come from it or from the run options.
         policy = settings.execution_policy.without(*HOST_NAMES.values())
         self._settings = settings.having(execution_policy=policy)
         self._format_error = create_error_formatter(self._find, options.secrets)
         self._profile = create_profile(options.limits, self._format_error)
-        # Of requests that name no limits; put together once.
+        # For requests without limits; built once.
         self._default_settings = self._settings.under(self._profile.limits)
 
     async def execute(self, value: Any, call: CallContext | None) -> Any:
@@ -397,7 +397,7 @@ class ModuleExecutor:
                 ),
                 error,
             )
-        except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
+        except Exception as error:  # noqa: BLE001 - the model always gets an answer
             log_failure(_log, "a run of codemode.run failed", (), error)
             return refusal_response([*notes, _diagnose_host_failure(error)], error)
 
@@ -405,7 +405,7 @@ class ModuleExecutor:
         notes, capabilities = await self._connect(request) if request.capabilities else (list(request.notes), [])
         limits = request.limits or self._options.limits
         profile = self._profile if request.limits is None else create_profile(limits, self._format_error)
-        # A run of the same text over the very catalog is not compared with it again.
+        # The same catalog object avoids checking the same program against it again.
         servers = self._servers
         view = (
             servers.catalog() if servers.is_static else RunCatalog(servers, notes, capabilities, homes=self._identities)
@@ -429,7 +429,7 @@ class ModuleExecutor:
         resolutions: Mapping[str, Any] | None,
         call: CallContext | None,
     ) -> Any:
-        """Return what `execute` does, of a program that goes on. Raises `CodeModeProtocolError`."""
+        """Resume a program; return what `execute` returns. Raises `CodeModeProtocolError`."""
         view, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call(call)
         tools = with_library(view, self._library, None, outer.call, self._pool)
         outcome = await resume_answered(
@@ -440,7 +440,7 @@ class ModuleExecutor:
         )
 
     async def _connect(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
-        """List the servers that a request names; return what is to be said of it, and the paths of those there are."""
+        """List the requested servers; return notes about them, and the paths of those available."""
         notes = list(request.notes)
         if not self._descriptions.is_read:
             await run_check(LARGE_CHARACTERS, self._descriptions.ensure_read)
@@ -456,7 +456,7 @@ class ModuleExecutor:
         return notes, [server_source.path for server_source in sources if server_source.failure is None]
 
     def _warn_unknown_servers(self, names: Sequence[str]) -> list[Diagnostic]:
-        """Return the warnings about servers that there are not: to the first, with those that may have been meant."""
+        """Return warnings about unknown servers, the first of them with suggestions."""
         diagnostics: list[Diagnostic] = []
         for index, name in enumerate(names):
             similar = self._servers.nearest(name) if index < _MAX_SUGGESTIONS else []
@@ -487,14 +487,14 @@ class ModuleExecutor:
         return build_response(outcome, redact_diagnostics(diagnostics, self._options.secrets), declarations, ready_ms)
 
     async def _declarations(self, view: RunCatalog | ModuleCatalog, capabilities: Sequence[str]) -> str:
-        """Return the declarations of those servers that the model has not read in the description."""
+        """Return the declarations of servers that the model has not read in the description."""
         catalog = view.catalog if isinstance(view, RunCatalog) else view
 
         servers = [server for path in capabilities if (server := catalog.server(path)) is not None]
 
         def declare_unread() -> str:
             known = self._descriptions.read_declarations
-            # Its tools may be others than those that were read of.
+            # Its tools may have changed since the description was read.
             unread = [
                 server
                 for server in servers
@@ -502,7 +502,7 @@ class ModuleExecutor:
             ]
             return declare_servers_within(unread, self._options.max_declarations_characters)
 
-        # Some tens of microseconds for each tool, unless it was done for an earlier run.
+        # Tens of microseconds per tool unless cached.
         is_little = (
             all(is_declared(server) for server in servers)
             and sum(len(server.tools) for server in servers) <= _FEW_TOOLS
@@ -523,7 +523,7 @@ def _create_outer_call(call: CallContext | None) -> OuterCall:
 def _build_invocation_data(
     notes: Sequence[Diagnostic], capabilities: Sequence[str], limits: RunLimits | None
 ) -> dict[str, Any] | None:
-    """Return what one invocation brings along; None for nothing."""
+    """Return the data of one invocation, or None."""
     data = {
         NOTES_KEY: notes,
         CAPABILITIES_KEY: capabilities,
@@ -533,7 +533,7 @@ def _build_invocation_data(
 
 
 def _diagnose_host_failure(error: Exception) -> Diagnostic:
-    """Return the diagnostic of a request that the host itself got wrong, or could not run."""
+    """Return the diagnostic of an error of the host."""
     if isinstance(error, ValueError) and not isinstance(error, CodeModeProtocolError):
         return diagnostic("error", "BAD_REQUEST", "the host has made this call with arguments that are not valid")
     return host_failure_diagnostic()

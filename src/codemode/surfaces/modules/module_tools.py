@@ -1,4 +1,4 @@
-"""Tools of one server as exports of a module: names, schemas, mismatches of inputs."""
+"""Tools of a server as exports of a module: names, schemas, input errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DISCOVERY_MODULE = "@codemode/discovery"
 SERVERS_PREFIX = "@codemode/servers/"
 META_EXPORT = "__meta__"
 MAX_CALLED_CHARACTERS = 512
-"""Of the name by which a worker calls a tool: path and tool together."""
+"""Maximum length of a qualified tool name."""
 
 _DEFAULT_PATH = "server"
 _NON_PATH_CHARACTERS = re.compile("[^a-z0-9]+")
@@ -47,24 +47,24 @@ _RESERVED_TEXT = """
     await enum implements interface package private protected public eval arguments
 """
 RESERVED = frozenset(_RESERVED_TEXT.split())
-"""What the specification reserves, and what no module may call a variable."""
-# The language itself calls functions of these names: `await import()` then, `${namespace}` and + the others.
+"""Reserved words, and names that a module cannot use for variables."""
+# JavaScript calls functions of these names implicitly: `await import()` calls then, `${namespace}` the others.
 _FORBIDDEN_EXPORTS = RESERVED | {"then", "toString", "toLocaleString", "valueOf", "toJSON"}
 
 
 def assign_module_paths(server_ids: Iterable[str]) -> list[str]:
-    """Return the path of each server, in their order: of two that come to the same, the first keeps it."""
+    """Return the path of each server, in order; the first of equal paths keeps it."""
     counts: dict[str, int] = {}
     paths: list[str] = []
     for server_id in server_ids:
         path = _NON_PATH_CHARACTERS.sub("-", server_id.lower()).strip("-") or _DEFAULT_PATH
         counts[path] = counts.get(path, 0) + 1
-        paths.append(path if counts[path] == 1 else f"{path}--{counts[path]}")  # no other path holds two hyphens
+        paths.append(path if counts[path] == 1 else f"{path}--{counts[path]}")  # no other path contains two hyphens
     return paths
 
 
 def assign_export_names(tool_names: Iterable[str]) -> dict[str, str]:
-    """Return the export of each tool by its name, in alphabetical order of names."""
+    """Return the export name of each tool, by tool name in alphabetical order."""
     taken = {META_EXPORT}
     exports: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -85,12 +85,12 @@ def to_specifier(path: str) -> str:
 
 
 def to_server_path(specifier: str) -> str | None:
-    """Return the path of the server whose module a specifier means; None for another module."""
+    """Return the server path in a module specifier, or None for another module."""
     return specifier[len(SERVERS_PREFIX) :] if specifier.startswith(SERVERS_PREFIX) else None
 
 
 def to_qualified_name(path: str, tool_name: str) -> str:
-    """Return the name by which a run knows a tool. A path has no dot."""
+    """Return the name of a tool in a run. A path contains no dot."""
     return f"{path}.{tool_name}"
 
 
@@ -106,15 +106,15 @@ def _can_start_identifier(character: str) -> bool:
 
 
 def _can_continue_identifier(character: str) -> bool:
-    # Letters by Unicode that nobody sees: two tools would read as one, and a model could not write either.
+    # Exclude invisible letters: two names would look the same, and a model could not write them.
     return character == "$" or (f"_{character}".isidentifier() and is_visible(character))
 
 
 @dataclass(frozen=True, eq=False)
 class ModuleTool:
-    """One tool of a server. ``tool_name`` is the server's word for it, ``export_name`` what a program imports.
+    """One tool of a server: its name at the server, its export name, and the prepared tool.
 
-    ``tool.name`` is what a run knows it by: ``<path>.<tool_name>``.
+    ``tool.name`` is the qualified name ``<path>.<tool_name>``.
     """
 
     tool_name: str
@@ -124,9 +124,9 @@ class ModuleTool:
 
 @dataclass(frozen=True, eq=False)
 class ListedServer:
-    """One server as it was last listed. ``path`` stands in its module's name, ``server_id`` is what the host calls it.
+    """One server as last listed. ``path`` is part of its module name, ``server_id`` is the host's id.
 
-    ``tools`` are in the order of their names. ``left_out`` says which entries of its list are no tools here, and why.
+    ``tools`` are ordered by name. ``left_out`` explains which entries of its list were left out.
     """
 
     path: str
@@ -142,21 +142,21 @@ class ListedServer:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """All names by which a tool of it is known: the server's, that of its export, and the qualified one."""
+        """All names of its tools: original, exported and qualified."""
         return frozenset(name for tool in self.tools for name in (tool.tool_name, tool.export_name, tool.tool.name))
 
     @cached_property
     def may_ask(self) -> bool:
-        """True when a call of some tool may wait for a person."""
+        """True if a call of some tool can wait for a person."""
         return any(tool.tool.may_ask for tool in self.tools)
 
     def explain_left_out(self, tool_name: str) -> str:
-        """Return what to add to a message about a tool that is not here: why it was left out, where that is known."""
+        """Return a suffix for messages about a missing tool: why it was left out, if known."""
         notes = (note for note in self.left_out if f'"{tool_name}"' in note)
         return next((f" (left out of its list: {note})" for note in notes), "")
 
 
-# Made of what a validator has said, whichever it was. Pure.
+# Works with the messages of any validator.
 
 MAX_EXAMPLE_BYTES = 4_000
 NOTHING = "nothing"
@@ -176,7 +176,7 @@ PathParts = list[str | int]
 
 
 def describe_mismatch(problem: Any, schema: Any, received: str | None) -> dict[str, str]:
-    """Return ``path``, a JSON Pointer, ``expected`` and ``received`` of the first problem of an input."""
+    """Return ``path`` (a JSON Pointer), ``expected`` and ``received`` of the first problem of an input."""
     parts, expected, received_text = _parse_problem(problem, schema)
     return {
         "path": to_json_pointer(parts),
@@ -186,7 +186,7 @@ def describe_mismatch(problem: Any, schema: Any, received: str | None) -> dict[s
 
 
 def describe_received(problems: Any, value: Any) -> str | None:
-    """Return what stands where the first problem is: its type, or a small value of the right type in short."""
+    """Return what the input has at the first problem: the type, or a small value of the right type."""
     parts, expected, received_text = _parse_problem(next(iter(list_or_empty(problems)), None), None)
     if received_text is not None:
         return received_text
@@ -202,7 +202,7 @@ def describe_received(problems: Any, value: Any) -> str | None:
 
 
 def parse_path(path: str) -> PathParts:
-    """Return the parts of a path as a validator writes it: ``items[0].name``. What was cut off is left out."""
+    """Return the parts of a validator's path, such as ``items[0].name``; an incomplete end is dropped."""
     parts: PathParts = []
     position = 0
     while len(parts) < _MAX_PARTS and (step := _STEP.match(path, position)):
@@ -215,12 +215,12 @@ def parse_path(path: str) -> PathParts:
 
 
 def to_json_pointer(parts: Sequence[str | int]) -> str:
-    """Return a JSON Pointer; empty for the whole."""
+    """Return a JSON Pointer; empty for the root."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
 def find_example(tool: DescribedTool) -> Any:
-    """Return an input that fits, `NOT_GIVEN` where none is small: the schema's own, the author's, else one made."""
+    """Return a small valid input from the schema, the author or generated, or `NOT_GIVEN`."""
     schema = tool.input_json_schema
     schema_without_examples = dict(mapping_or_empty(schema))
     schema_examples = list_or_empty(schema_without_examples.pop("examples", None))
@@ -235,7 +235,7 @@ def find_example(tool: DescribedTool) -> Any:
 
 
 def _parse_problem(problem: Any, schema: Any) -> tuple[PathParts, str, str | None]:
-    """Return where the failing value stands, what was expected there and, where it is said, what was received."""
+    """Return the path of the failing value, what was expected, and what was received if known."""
     fields = mapping_or_empty(problem)
     parts, message = parse_path(string_or_empty(fields.get("path"))), string_or_empty(fields.get("message"))
     if found := _TYPE_MISMATCH.match(message):
@@ -259,7 +259,7 @@ def _strip_message_prefixes(message: str) -> str:
 
 
 def _find_type(schema: Any, parts: PathParts) -> str | None:
-    """Return the type that a schema names at a place, as far as that is certain."""
+    """Return the type that a schema certainly requires at a path, or None."""
     local = LocalReferences(schema)
     schemas_at_path = _expand_alternatives(local, [schema])
     for part in parts:
@@ -270,7 +270,7 @@ def _find_type(schema: Any, parts: PathParts) -> str | None:
 
 
 def _expand_alternatives(local: LocalReferences, schemas: list[Any]) -> list[Mapping[Any, Any]]:
-    """Return what schemas come to, those that they choose between among it."""
+    """Return schemas with references resolved and alternatives included."""
     expanded: list[Mapping[Any, Any]] = []
     pending = schemas[:]
     for _ in range(_MAX_ALTERNATIVES):
@@ -279,7 +279,7 @@ def _expand_alternatives(local: LocalReferences, schemas: list[Any]) -> list[Map
         rules = mapping_or_empty(local.followed(pending.pop(0)))
         expanded.append(rules)
         for keyword in ("anyOf", "oneOf"):
-            pending += islice(list_or_empty(rules.get(keyword)), _MAX_ALTERNATIVES)  # more are never come to
+            pending += islice(list_or_empty(rules.get(keyword)), _MAX_ALTERNATIVES)  # more are never used
     return expanded
 
 
@@ -312,9 +312,9 @@ _log = logging.getLogger("codemode.tools")
 
 
 def collect_server_tools(tools: Mapping[str, Any] | Iterable[Any], left_out: LeftOut | None = None) -> dict[str, Tool]:
-    """Collect tools under the names that their server has for them, whichever these are.
+    """Collect tools under the names that their server uses.
 
-    What cannot be used is noted in ``left_out``. Without it, raises `ValueError`.
+    Invalid tools are added to ``left_out``; without it, raises `ValueError`.
     """
     if left_out is None and is_mapping(tools) and "" in tools:
         _log.warning("a tool is left out, for it has no name")
@@ -323,7 +323,7 @@ def collect_server_tools(tools: Mapping[str, Any] | Iterable[Any], left_out: Lef
 
 
 def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: LeftOut) -> tuple[ModuleTool, ...]:
-    """Return the tools of a server as its module has them, in alphabetical order, with compiled schemas."""
+    """Return the tools of a server's module in alphabetical order, with compiled schemas."""
     callable_names = [name for name in tools if _can_be_called(path, name, left_out)]
     exports = assign_export_names(callable_names)
     return tuple(
@@ -333,7 +333,7 @@ def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: LeftOut)
 
 
 class ServerTool(PreparedTool):
-    """A tool under its qualified name. A schema that nobody can read takes anything."""
+    """A tool with its qualified name. An unreadable schema accepts anything."""
 
     def __init__(self, tool: Tool, name: str) -> None:
         super().__init__(tool)
@@ -343,9 +343,9 @@ class ServerTool(PreparedTool):
         self._schemas = foreign_schemas(name, tool.input_schema, tool.output_schema)
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Do what every tool does; an error says in short what stands where it should not.
+        """Validate an input; errors include what was received.
 
-        A tool that says nothing of its input gets ``{}`` from a call without one, as an MCP server would.
+        A tool without input schema gets ``{}`` from a call without input, as an MCP server would.
         """
         if value is MISSING and is_empty_schema(self.input_json_schema):
             value = {}
@@ -360,12 +360,12 @@ class ServerTool(PreparedTool):
 
     @cached_property
     def example(self) -> Any:
-        """An input that fits, `NOT_GIVEN` where none is small."""
+        """A small valid input, or `NOT_GIVEN`."""
         return find_example(self)
 
 
 def _can_be_called(path: str, name: str, left_out: LeftOut) -> bool:
-    """Tell whether a worker can name a tool. A text with half a pair is none that crosses."""
+    """Return True if a program can call a tool by this name. Lone surrogates cannot be sent to workers."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Options, limits, profile and input schemas of `codemode.run`."""
+"""Options, limits, profile and schemas of `codemode.run`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIRE_NAMES: Mapping[str, str] = {
     "max_concurrent_tool_calls": "maxConcurrentToolCalls",
     "max_result_bytes": "maxResultBytes",
 }
-"""What a request calls each limit, by its option."""
+"""The name of each limit in a request, by option."""
 
 HOST_NAMES: Mapping[str, str] = {
     "timeout_ms": "timeout_ms",
@@ -30,17 +30,17 @@ HOST_NAMES: Mapping[str, str] = {
     "max_concurrent_tool_calls": "max_in_flight_bridge_requests",
     "max_result_bytes": "max_result_bytes",
 }
-"""What the execution policy calls each limit, by its option."""
+"""The name of each limit in the execution policy, by option."""
 
 SHOWN_NAMES: Mapping[str, str] = {HOST_NAMES[option]: name for option, name in WIRE_NAMES.items()}
-"""What a program reads of each limit of the execution policy."""
+"""The name of each limit in messages, by its name in the execution policy."""
 
 MIN_VALUES: Mapping[str, int] = {option: MIB if option == "max_memory_bytes" else 1 for option in WIRE_NAMES}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunLimits(OptionPart):
-    """The limits of one run, or the most that a request may ask for. Times are milliseconds, sizes UTF-8 bytes."""
+    """Limits of one run. Times are in milliseconds, sizes in UTF-8 bytes."""
 
     path: ClassVar[str] = "limits"
 
@@ -52,12 +52,12 @@ class RunLimits(OptionPart):
     max_result_bytes: int = limit(100_000)
 
     def to_policy(self) -> ExecutionPolicy:
-        """Return them as the core has them."""
+        """Return the limits as an execution policy."""
         values = {HOST_NAMES[option]: getattr(self, option) for option in WIRE_NAMES}
         return ExecutionPolicy(**values, in_flight_limit="queue")
 
     def non_default_values(self) -> dict[str, int]:
-        """Return those that are not the default of this surface."""
+        """Return the limits that differ from the defaults."""
         return {
             limit_field.name: getattr(self, limit_field.name)
             for limit_field in fields(self)
@@ -67,7 +67,7 @@ class RunLimits(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunCeilings(RunLimits):
-    """The most that a request may ask for."""
+    """The highest limits that a request can ask for."""
 
     path: ClassVar[str] = "ceilings"
 
@@ -80,7 +80,7 @@ class RunCeilings(RunLimits):
 
 
 def reconcile_limits(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimits, RunCeilings]:
-    """Return both as they hold together: who names a limit and no ceiling for it has named the ceiling too.
+    """Return both with defaults applied; a limit set without a ceiling is its own ceiling.
 
     Raises `ValueError` for a limit above its ceiling.
     """
@@ -99,22 +99,22 @@ def reconcile_limits(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimit
 def _check_secrets(value: Any, path: str) -> tuple[str, ...]:
     items = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
     if items is None or not all(isinstance(secret, str) and secret for secret in items):
-        # The values themselves are secrets and stay out of the message.
+        # The message must not contain the values, which are secrets.
         raise ValueError(f"{path} must be a list of non-empty strings")
-    # What holds another secret goes first, so that nothing of it is left.
+    # Longest first, so that a secret that contains another is removed completely.
     return tuple(sorted(dict.fromkeys(items), key=len, reverse=True))
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RunOptions(OptionPart):
-    """Options of `create_modules_tool`. ``limits`` and ``ceilings`` are mappings with snake_case or camelCase keys.
+    """Options of `create_modules_tool`. ``limits`` and ``ceilings`` can be mappings with snake_case or camelCase keys.
 
-    ``limits`` hold what a request has that asks for nothing, ``ceilings`` the most that it may ask for, each of
-    ``timeout_ms`` (30,000), ``max_memory_bytes`` (64 MiB), ``max_log_bytes`` (64 KiB), ``max_tool_calls`` (256),
-    ``max_concurrent_tool_calls`` (32) and ``max_result_bytes`` (100,000). A limit without a ceiling is its own ceiling;
-    the ceilings of limits that nobody names are 120,000, 256 MiB, 1 MiB, 1,024, 64 and 1 MiB.
-    ``max_description_characters`` bounds the description, ``max_declarations_characters`` what an answer adds to it.
-    ``secrets`` are texts that no error shows a program or a model. Raises `ValueError` naming what is wrong.
+    ``limits`` are the defaults of a request, ``ceilings`` the highest limits that it can ask for: ``timeout_ms``
+    (30,000), ``max_memory_bytes`` (64 MiB), ``max_log_bytes`` (64 KiB), ``max_tool_calls`` (256),
+    ``max_concurrent_tool_calls`` (32) and ``max_result_bytes`` (100,000). A limit set without a ceiling is its own
+    ceiling; the default ceilings are 120,000, 256 MiB, 1 MiB, 1,024, 64 and 1 MiB. ``max_description_characters``
+    limits the description, ``max_declarations_characters`` the declarations in a response. ``secrets`` are removed from
+    errors that programs and models see. Raises `ValueError` naming the invalid option.
     """
 
     limits: RunLimits = field(default_factory=RunLimits)
@@ -207,7 +207,7 @@ _RULES = StaticRules(checks_tools=False, analysis_ms=_ANALYSIS_MS)
 
 
 def create_profile(limits: RunLimits, format_error: Words) -> Profile:
-    """Return the profile of a run with these limits, which a pause of it keeps."""
+    """Return the profile of a run with these limits; its pauses store them."""
     return Profile(
         name=PROFILE_NAME,
         outer_tool=OUTER_TOOL,

@@ -1,4 +1,4 @@
-"""The response to a request, and one diagnostic in it, as plain JSON."""
+"""The response of `codemode.run` and its diagnostics, as plain JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEVERITY_ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
 
 
 class Diagnostic(TypedDict):
-    """``path`` is ``line:column`` in the author's text, or a JSON Pointer. ``errorClass`` is of `@codemode/errors`."""
+    """``path``: ``line:column`` in the program, or a JSON Pointer. ``errorClass``: a class of `@codemode/errors`."""
 
     severity: Severity
     code: str
@@ -42,7 +42,7 @@ def diagnostic(
     path: str | None = None,
     error_class: str | None = None,
 ) -> Diagnostic:
-    """Return a diagnostic without the fields that are not given."""
+    """Return a diagnostic without unset fields."""
     result: Diagnostic = {"severity": severity, "code": code, "message": message}
     if hint:
         result["hint"] = hint
@@ -54,7 +54,7 @@ def diagnostic(
 
 
 def restore_diagnostic(stored: Any) -> Diagnostic:
-    """Return a warning or an info that was kept as JSON."""
+    """Return a warning or info that was stored as JSON."""
     fields = {key: string_or_empty(value) for key, value in mapping_or_empty(stored).items()}
     severity: Severity = "info" if fields.get("severity") == "info" else "warning"
     code, message = fields.get("code", ""), fields.get("message", "")
@@ -62,7 +62,7 @@ def restore_diagnostic(stored: Any) -> Diagnostic:
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return errors before warnings before infos, each of them once, and of all no more than anybody reads."""
+    """Return the diagnostics by severity, without duplicates, up to the maximum number."""
     unique = {tuple(item.items()): item for item in map(_clip_diagnostic, diagnostics)}
     return sorted(unique.values(), key=lambda item: _SEVERITY_ORDER[item["severity"]])[:_MAX_DIAGNOSTICS]
 
@@ -78,26 +78,26 @@ def _clip_diagnostic(item: Diagnostic) -> Diagnostic:
 
 
 def _clip_text(text: str, max_characters: int) -> str:
-    # What a request named may have half a pair in it, which nobody can send on.
+    # Text of a request can contain lone surrogates, which cannot be encoded.
     return well_formed(clip_text(text, max_characters))
 
 
 def format_position(details: Any) -> str | None:
-    """Return ``line:column`` of what has both."""
+    """Return ``line:column``, or None if one is missing."""
     position = mapping_or_empty(details)
     line, column = position.get("line"), position.get("column")
     return f"{line}:{column}" if type(line) is int and type(column) is int else None
 
 
-# A host that is out of descriptors can import nothing more, and answers nevertheless.
+# This module must be imported early: a host without file descriptors cannot import, but must answer.
 
 
 class RunResponse(dict[str, Any]):
-    """What the model is answered: ``logs``, ``result``, ``diagnostics``, and ``toolTrace`` once something was called.
+    """The answer to the model: ``logs``, ``result``, ``diagnostics``, and ``toolTrace`` if tools were called.
 
-    ``declarations`` is there when the request named servers whose declarations the model has not read. The attributes
-    are the host's alone: ``exception`` is the error behind the diagnostics, ``trace`` the `Trace` of the run, and
-    ``recovery``, after a timeout or a dead worker, the `Interrupt` from which the program can go on.
+    ``declarations`` is present if the request named servers whose declarations the model has not read. The attributes
+    are for the host only. ``exception``: the error behind the diagnostics. ``trace``: the `Trace` of the run.
+    ``recovery``: after a timeout or a dead worker, the `Interrupt` from which the program can resume.
     """
 
     exception: BaseException | None = None
@@ -106,24 +106,24 @@ class RunResponse(dict[str, Any]):
 
     @property
     def trace(self) -> Trace | None:
-        """The `Trace` of the run, None where nothing ran."""
+        """The `Trace` of the run, or None if nothing ran."""
         if type(self._trace) is LazyValue:
             self._trace = self._trace.value()
         return self._trace
 
     def set_trace(self, trace: Trace | LazyValue | None) -> None:
-        """Take the trace, or what makes it when somebody looks: most are never looked at."""
+        """Set the trace, or a value that builds it on first access."""
         self._trace = trace
 
 
 def refusal_response(diagnostics: Iterable[Diagnostic], exception: BaseException | None = None) -> RunResponse:
-    """Return the response to a request of which nothing ran."""
+    """Return the response to a request that did not run."""
     response = RunResponse(logs=[], result=None, diagnostics=sort_diagnostics(diagnostics))
     response.exception = exception
     return response
 
 
 def host_failure_diagnostic() -> Diagnostic:
-    """Return what is said of a program that the host could not run."""
+    """Return the diagnostic of a program that the host could not run."""
     message = "the host could not run the program"
     return diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: the host's log says more.")

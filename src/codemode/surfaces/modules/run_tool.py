@@ -1,4 +1,4 @@
-"""The one tool that a model sees in place of any number of servers: what it says of itself, and how it is called."""
+"""The tool `codemode.run`: its description, schemas and execution."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _log = logging.getLogger("codemode.tools")
 
 
 class RunTool(SyncForms):
-    """One tool that runs ES modules over the tools of servers. Make it with `create_modules_tool`.
+    """One tool that runs ES modules over the tools of servers. Create it with `create_modules_tool`.
 
-    Safe to use from several threads and event loops.
+    Thread-safe, and usable from several event loops.
     """
 
     name = OUTER_TOOL
@@ -61,7 +61,7 @@ class RunTool(SyncForms):
             self.settings, self.store = with_store(self.settings, store)
         if self.settings.fetch_policy is not None:
             raise ValueError("settings.fetch_policy is not for codemode.run: its programs have no fetch")
-        # What is wrong with settings is told of here, not in the first run.
+        # Report invalid settings now, not in the first run.
         require_optional_parts(self.settings)
         if pool is not None:
             from ...workers.pool import check_pool
@@ -85,11 +85,11 @@ class RunTool(SyncForms):
 
     @property
     def description(self) -> str:
-        """What the model reads: how a program looks, the limits, the servers, as many declarations as fit."""
+        """What the model reads: the form of a program, the limits, the servers and declarations that fit."""
         return self.describe()
 
     def describe(self, max_characters: int | None = None) -> str:
-        """Return the description for a model that reads so many characters of it; None is the option's."""
+        """Return the description in at most ``max_characters`` characters; None for the option."""
         library_text = "" if self.library is None else self.library.describe("@codemode/saved")
         if not library_text:
             return self._descriptions.read(max_characters).text
@@ -98,7 +98,7 @@ class RunTool(SyncForms):
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """The JSON Schema of a request. What is wrong with one is answered like anything else."""
+        """The JSON Schema of a request. Invalid requests get a response with diagnostics."""
         return build_input_schema(self.options)
 
     @property
@@ -108,29 +108,28 @@ class RunTool(SyncForms):
 
     @property
     def catalog(self) -> ModuleCatalog:
-        """The tools as they were last listed, by the names that pauses have for them."""
+        """The tools as last listed, by qualified name."""
         return self._servers.catalog()
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why servers could not be listed when they last were, by the host's own ids."""
+        """Why servers could not be listed last time, by host id."""
         return {source.server_id: source.failure for source in self._servers.sources if source.failure is not None}
 
     @property
     def homes(self) -> ServerIdentities:
-        """Where its servers are, as far as they say so."""
+        """The identities of its servers, as far as they declare them."""
         return self._identities
 
     @property
     def may_ask(self) -> bool:
-        """True when some call may wait for a person, as far as the servers have been listed."""
+        """True if some call can wait for a person, as far as servers are listed."""
         return self._servers.may_ask
 
     def declarations(self, server_id: str | None = None) -> str:
-        """Return TypeScript, a ``declare module`` for each module that programs can import, or for that of one server.
+        """Return TypeScript with a ``declare module`` for every module that programs can import, or for one server.
 
-        Servers are as they were last listed; ``server_id`` is the path or the host's own id. Raises `ValueError` for
-        a server that there is not.
+        Uses the last listing. ``server_id``: a path or host id. Raises `ValueError` for an unknown server.
         """
         with using_rich_values(self.settings.execution_policy.values == "rich"):
             return self._declarations(server_id)
@@ -149,22 +148,22 @@ class RunTool(SyncForms):
         return "" if listed is None else declare_server(listed)
 
     async def refresh(self) -> None:
-        """List the tools of all servers anew whose tools change, all at once. Programs that run keep theirs."""
+        """List all servers with changeable tools again, concurrently. Running programs keep their tools."""
         await self._servers.refresh()
 
     async def prepare(self, server_ids: Iterable[str] | None = None) -> None:
-        """List the tools of all servers, or of these, that are not known or have changed: as a run of them would.
+        """List all servers, or these, that are unlisted or have changed, as a run would.
 
-        Unknown ids mean nothing. What cannot be listed is logged, and told to programs that import it.
+        Unknown ids are ignored. Failures are logged and reported to programs that import the server.
         """
         wanted_ids = None if server_ids is None else frozenset(server_ids)
         sources = (source for source in self._servers.sources if wanted_ids is None or source.server_id in wanted_ids)
         await self._servers.list(source for source in sources if not source.is_current)
 
     async def load(self) -> None:
-        """Do what the first run does before its program starts: a worker boots, what runs programs is imported.
+        """Prepare for the first run: start a worker and import the code that runs programs.
 
-        The event loop goes on meanwhile. Raises `CodeModeWorkerError` where no worker can start.
+        Does not block the event loop. Raises `CodeModeWorkerError` if no worker can start.
         """
         await self._load()
         from ...execution.starting import prepared
@@ -172,10 +171,10 @@ class RunTool(SyncForms):
         await prepared(self._pool, self.settings)
 
     async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
-        """Run ``{"code", "limits"?, "requestedCapabilities"?}``. Returns a `RunResponse`, or an `Interrupt` of a pause.
+        """Run ``{"code", "limits"?, "requestedCapabilities"?}``. Returns a `RunResponse`, or an `Interrupt` on a pause.
 
-        ``program`` may also be the code itself; ``call`` says whose call it is. What goes wrong is in the response;
-        raises `RuntimeError` alone, inside a workflow function of Temporal.
+        ``program`` can also be the code itself; ``call`` is the call context. Errors are in the response; only raises
+        `RuntimeError`, inside a Temporal workflow.
         """
         try:
             runs = await self._load()
@@ -192,10 +191,10 @@ class RunTool(SyncForms):
         *,
         resolutions: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Answer pending requests and go on, with the limits of the request and the tools that there are now.
+        """Answer pending requests and resume the program with the limits of its request and the current tools.
 
-        Answers are as in `continue_interrupt`. Returns as `execute` does. Raises `CodeModeProtocolError` for an
-        interrupt, or answers, with which nothing can go on.
+        Answers are as in `continue_interrupt`. Returns what `execute` returns. Raises `CodeModeProtocolError` for an
+        interrupt or answers that cannot be used.
         """
         runs = await self._load()
         return await runs.resume(interrupt, resolution, resolutions, call)
@@ -211,7 +210,7 @@ class RunTool(SyncForms):
         return runs
 
     def _create_executor(self) -> ModuleExecutor:
-        load_schema_kind("dict")  # which checks what the tools of servers are given
+        load_schema_kind("dict")  # validates the inputs of server tools
         with importing:
             from .executor import ModuleExecutor
 
@@ -233,10 +232,10 @@ def create_modules_tool(
 ) -> RunTool:
     """Turn the tools of many servers into one tool, ``codemode.run``, whose programs are ES modules.
 
-    ``servers``: a list of `ModuleServer`, or of objects whose tools change: with ``server_id``, ``name``, ``version``,
-    ``description`` and ``capabilities``, an async method ``tools()`` and a ``revision``. ``settings``: approvals,
-    lifecycle, telemetry, continuations, as `create_code_mode_tool` takes them, and ``store`` and ``library`` as
-    there; of the limits of a request the ``options`` alone decide. Raises `ValueError` for wrong options, settings,
-    pools or stores, and for what is no server.
+    ``servers``: a list of `ModuleServer`, or of objects with changeable tools: with ``server_id``, ``name``,
+    ``version``, ``description``, ``capabilities``, an async method ``tools()`` and a ``revision``. ``settings``:
+    approvals, lifecycle, telemetry and continuations, as in `create_code_mode_tool`; ``store`` and ``library`` are as
+    there. Only ``options`` sets the limits of requests. Raises `ValueError` for invalid options, settings, pools,
+    stores or servers.
     """
     return RunTool(servers, options, settings, pool, store, library)

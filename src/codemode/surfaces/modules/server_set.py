@@ -1,4 +1,4 @@
-"""All servers of a run tool as one catalog, and where each of them is."""
+"""The servers of a run tool: their catalog and their identities."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from .catalog import ModuleCatalog
 
 
-# What was asked about a call of one is no answer for another, and what one has given is nothing that another has done:
-# a program goes on only where the servers are that it has called.
+# An approval or a result of one server does not apply to another: a program resumes only with the servers that it
+# has called.
 
 _DIGEST_CHARACTERS = 32
 _MAX_QUOTED_CHARACTERS = 100
 
 
 class ServerIdentities:
-    """The servers of one tool by their paths, each as a digest of its ``home`` under a key: some is secret.
+    """Digests of the servers' ``home`` texts by path, under a key because some homes contain secrets.
 
-    What a continuation keeps is made with the key that signs it, and known by any: both hold for as long as each other.
-    Servers that have none are not in it: what they are is for their host to know.
+    Continuations store digests under the signing key; any current key can verify them, as with signatures. Servers
+    without ``home`` are not included: the host is responsible for them.
     """
 
     def __init__(self, sources: Sequence[ServerSource], options: ContinuationOptions) -> None:
@@ -47,15 +47,15 @@ class ServerIdentities:
         return {path: digests[-1] for path, digests in self._digests.items() if path in wanted}
 
     def find_in_code(self, code: str) -> dict[str, str]:
-        """Return the digests of the servers whose paths stand in a program, to find it by: under the first key."""
+        """Return the digests, under the first key, of servers whose paths occur in a program."""
         return {path: digests[0] for path, digests in self._digests.items() if path in code}
 
     def get_all(self) -> dict[str, str]:
-        """Return the digests of all."""
+        """Return the digests of all servers."""
         return {path: digests[-1] for path, digests in self._digests.items()}
 
     def require(self, stored_digests: Mapping[str, Any], paths: Iterable[str]) -> None:
-        """Raise `CodeModeProtocolError` where one of these servers was another one, by what was kept, or is gone."""
+        """Raise `CodeModeProtocolError` if one of these servers is missing or differs from its stored digest."""
         known = self._digests
         mismatch = next(
             (path for path in sorted(paths) if stored_digests.get(path) not in known.get(path, (None,))), None
@@ -69,7 +69,7 @@ class ServerIdentities:
 
     @cached_property
     def _digests(self) -> dict[str, tuple[str, ...]]:
-        """Of each server under each key, in the order of the keys."""
+        """The digests of each server, one per key in the order of keys."""
         homes = {secret.path: secret.home for secret in self._sources}
         if not any(homes.values()):
             return {}
@@ -88,39 +88,39 @@ _MAX_NAME_CHARACTERS = 200
 
 
 class ServerSet:
-    """Servers in the order in which they were given. Safe to use from several threads and event loops."""
+    """Servers in order. Thread-safe, and usable from several event loops."""
 
     def __init__(self, servers: Iterable[Any]) -> None:
         self.sources = create_sources(servers)
         self.is_static = all(source.is_static for source in self.sources)
         self._by_path = {source.path: source for source in self.sources}
-        self._by_id = {source.server_id: source for source in reversed(self.sources)}  # of equal ones the first
+        self._by_id = {source.server_id: source for source in reversed(self.sources)}  # the first of equal ids
         self._lock = forkable_lock()
         self._cached_catalog: tuple[Any, ModuleCatalog] | None = None
 
     @property
     def is_listed(self) -> bool:
-        """True when each server has been listed once."""
+        """True if each server was listed once."""
         return self.is_static or all(source.listed is not None for source in self.sources)
 
     @property
     def may_ask(self) -> bool:
-        """True when a call of some tool may wait for a person, as far as the servers have been listed."""
+        """True if some call can wait for a person, as far as servers are listed."""
         return any(
             source.listed is None or (source.failure is None and source.listed.may_ask) for source in self.sources
         )
 
     @property
     def has_catalog(self) -> bool:
-        """True when `catalog` has nothing to put together."""
+        """True if `catalog` returns a cached catalog."""
         return self._cached_catalog is not None and (self.is_static or self._cached_catalog[0] == self.listing())
 
     def listing(self) -> tuple[tuple[ListedServer | None, str | None], ...]:
-        """Return what all servers were last listed as, and why they are not now: equal as long as that is the same."""
+        """Return the last listing and failure of each server; equal while nothing changes."""
         return tuple([(source.listed, source.failure) for source in self.sources])
 
     def catalog(self) -> ModuleCatalog:
-        """Return the tools as they were last listed: the same catalog as long as they are the same."""
+        """Return the tools as last listed; the same object while nothing changes."""
         if self.is_static and self._cached_catalog is not None:
             return self._cached_catalog[1]
         with importing:
@@ -138,11 +138,11 @@ class ServerSet:
             return cached[1]
 
     def list_for_description(self) -> tuple[ListedServer, ...]:
-        """Return all servers as the model is told of them: those that were never listed without tools."""
+        """Return all servers for the description; unlisted servers have no tools."""
         return tuple(_describable(source) for source in self.sources)
 
     def find(self, server_id: str) -> ServerSource | None:
-        """Return the server of this path, or that the host calls so."""
+        """Return the server with this path or host id, or None."""
         return self._by_path.get(server_id) or self._by_id.get(server_id)
 
     def get(self, path: str) -> ServerSource | None:
@@ -150,21 +150,21 @@ class ServerSet:
         return self._by_path.get(path)
 
     def nearest(self, server_id: str) -> list[str]:
-        """Return at most three paths that may have been meant."""
+        """Return at most three similar paths."""
         return nearest_names(assign_module_paths([server_id[:_MAX_NAME_CHARACTERS]])[0], self._by_path)
 
     async def refresh(self) -> None:
-        """List the tools of all servers anew whose tools change, all at once."""
+        """List all servers with changeable tools again, concurrently."""
         await self.list((source for source in self.sources if not source.is_static), force=True)
 
     async def list(self, sources: Iterable[ServerSource], *, force: bool = False) -> None:
-        """List the tools of these servers, all at once; of those whose tools are known only ``force``."""
+        """List these servers concurrently; known ones only with ``force``."""
         listings = [source.list(force=force) for source in dict.fromkeys(sources)]
         if listings:
             await asyncio.gather(*listings)
 
     async def build_catalog(self) -> None:
-        """Have `catalog` give what there is at once: to put thousands of tools together takes some time."""
+        """Build the catalog in a thread if it is not cached: thousands of tools take time."""
         if not self.has_catalog:
             await off_loop(self.catalog)
 

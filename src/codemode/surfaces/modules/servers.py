@@ -1,4 +1,4 @@
-"""Servers of a run tool: sets of tools with a name, listed when somebody needs them. Runs no tool and no program."""
+"""Servers of a run tool: named sets of tools that are listed on demand."""
 
 from __future__ import annotations
 
@@ -47,17 +47,16 @@ _SIGN_IN = "the user must sign in first"
 
 
 class ModuleServer:
-    """A set of tools with a name, imported as one module.
+    """A named set of tools, imported as one module.
 
-    ``server_id`` is the host's own name for it, any text. ``tools``: what `create_code_mode_tool` takes, under any
-    names; or an object whose tools change: with an async method ``tools()`` that gives them, and a ``revision`` that is
-    another one whenever they have changed. With the attributes above such an object is a server itself. It may have
-    ``notes``, texts that programs which import it are told of its tools, as ``TOOLS_CHANGED``; and ``learned``, another
-    value whenever more is known of the same tools, which are then listed anew before the next run; ``home``, a text
-    that is another one for another server, wherever it has the same name: a program goes on only where it is the same;
-    and ``listing_seconds``, how long ``tools()`` may take, else 30.
-    Raises `ValueError` for what is of a wrong type, and for what is no tool. Entries of a list that changes are left
-    out where they are no tools, with a warning; ``left_out`` of such an object are texts about others that it left out.
+    ``server_id``: the host's name for it, any text. ``tools``: what `create_code_mode_tool` takes, under any names, or
+    an object with changeable tools. Such an object has an async method ``tools()`` and a ``revision`` that changes with
+    the tools; with the attributes above it is itself a server. Its optional attributes are: ``notes``, texts for
+    programs that import it, reported as ``TOOLS_CHANGED``; ``learned``, a value that changes when more is known about
+    the same tools, which are then listed again before the next run; ``home``, a text that identifies the server, so
+    that a program resumes only with the same one; ``listing_seconds``, the timeout of ``tools()``, 30 by default;
+    ``left_out``, texts about tools that it left out. Raises `ValueError` for a wrong type or an invalid tool; invalid
+    entries of a changeable list are left out with a warning.
     """
 
     def __init__(
@@ -83,9 +82,9 @@ class ModuleServer:
 
 
 class ServerSource:
-    """One server behind its path. ``listed`` is what it was last listed as, ``failure`` why it is not now.
+    """One server with its path, its last listing ``listed``, and ``failure`` if the last attempt failed.
 
-    Used from several threads and event loops. Whoever needs a listing that is under way waits for that one.
+    Thread-safe; concurrent callers share one listing.
     """
 
     def __init__(self, server: Any, server_id: str, path: str) -> None:
@@ -108,48 +107,48 @@ class ServerSource:
             begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: the loop that lists is not in it, and nobody is to wait for it."""
+        """Reset in a forked child, which does not have the loop of the listing."""
         leave_to_the_parent(self._current_listing, self._tasks)
         self._current_listing, self._tasks = None, set()
 
     @property
     def is_unchanged(self) -> bool:
-        """True when its tools are known and have not changed since."""
+        """True if its tools are known and have not changed."""
         if self.is_static:
             return True
         try:
             return self.listed is not None and self.failure is None and bool(self._live.revision == self._revision)
-        except Exception:  # noqa: BLE001 - it is host code
+        except Exception:  # noqa: BLE001 - host code
             return False
 
     @property
     def is_current(self) -> bool:
-        """True when its tools have not changed, nor more is known of them."""
+        """True if its tools have not changed and nothing more is known about them."""
         if self.is_static:
             return True
         try:
             return self.is_unchanged and bool(getattr(self._live, "learned", None) == self._learned)
-        except Exception:  # noqa: BLE001 - it is host code
+        except Exception:  # noqa: BLE001 - host code
             return False
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What programs that import it are told of its tools."""
+        """Texts about its tools for programs that import it."""
         return self._read_notes("notes", MAX_NOTES)
 
     @property
     def home(self) -> str | None:
-        """What tells it from a server of the same name elsewhere, if it says so. May hold secrets."""
+        """A text that distinguishes it from other servers of the same name, or None. Can contain secrets."""
         value = getattr(self._live, "home", None)
         return value if isinstance(value, str) else None
 
     @property
     def is_hung(self) -> bool:
-        """True for a while after it took long to fail: only who names it waits for it again."""
+        """True for a while after a slow failure: only programs that name the server wait for it again."""
         return self.failure is not None and time.monotonic() < self._hung_until
 
     async def list(self, *, force: bool = False) -> None:
-        """List the tools, or wait for whoever does, unless they are known; ``force`` even then. A failure is kept."""
+        """List the tools unless they are known or ``force``, or wait for a listing in progress. Failures are stored."""
         while force or not self.is_current:
             with self._lock:
                 listing, new_listing = self._current_listing, None
@@ -157,16 +156,16 @@ class ServerSource:
                     listing = new_listing = self._current_listing = Future()
             if new_listing is not None:
                 task = asyncio.get_running_loop().create_task(self._perform(new_listing))
-                self._tasks.add(task)  # which the loop itself would forget
+                self._tasks.add(task)  # the event loop keeps no reference
                 task.add_done_callback(self._tasks.discard)
             try:
-                # It serves others too: it goes on when this caller is cancelled.
+                # Others share it: it continues if this caller is cancelled.
                 await asyncio.shield(asyncio.wrap_future(listing))
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not listing.cancelled() or (task is not None and task.cancelling()):
                     raise
-                # The loop that listed has ended: list here.
+                # The loop of the listing has ended: list here.
             else:
                 return
 
@@ -179,7 +178,7 @@ class ServerSource:
                 self._clear_current_listing()
                 done.cancel()
                 raise
-            # A client of a server may well raise a cancellation of its own, or a group with one in it.
+            # A server's client can raise a cancellation of its own, also inside an exception group.
             self._log_failure(error)
             if time.monotonic() - started_at > LISTING_SECONDS / 2:
                 self._hung_until = time.monotonic() + HUNG_SECONDS
@@ -187,11 +186,11 @@ class ServerSource:
         else:
             self._revision, self._learned, self.listed, self.failure = revision, learned, listed, None
         self._clear_current_listing()
-        with suppress(InvalidStateError):  # nobody waits any more
+        with suppress(InvalidStateError):  # cancelled by its waiters
             done.set_result(None)
 
     def _log_failure(self, error: BaseException) -> None:
-        if isinstance(error, CodeModeError):  # which was raised to say it, and says it all
+        if isinstance(error, CodeModeError):  # its message is complete
             _log.error(
                 "the tools of server %r cannot be listed: %s", self.server_id, one_line(error.message, _MAX_LINE)
             )
@@ -203,15 +202,15 @@ class ServerSource:
             self._current_listing = None
 
     def _timeout_seconds(self) -> float:
-        """Return how long a server may take to be listed."""
+        """Return the maximum time for listing the server."""
         try:
             value = getattr(self._live, "listing_seconds", None)
-        except Exception:  # noqa: BLE001 - it is host code
+        except Exception:  # noqa: BLE001 - host code
             value = None
         return value if isinstance(value, int | float) and value > 0 else LISTING_SECONDS
 
     def _explain_failure(self, error: BaseException) -> str:
-        """Return what programs are told of a server that has raised this: no text that was not meant for them."""
+        """Return the failure text for programs, without texts that were not meant for them."""
         if isinstance(error, CodeModeAuthenticationError):
             return _SIGN_IN
         if isinstance(error, CodeModeToolError):
@@ -221,20 +220,20 @@ class ServerSource:
         return _UNREACHABLE
 
     def _read_reported_failure(self) -> str | None:
-        """Return why a server says that it cannot be used, if it says so."""
+        """Return the server's own reason for a failure, or None."""
         try:
             return plain_text(getattr(self._live, "failure", None), _MAX_FAILURE_CHARACTERS)
-        except Exception:  # noqa: BLE001 - it is host code
+        except Exception:  # noqa: BLE001 - host code
             return None
 
     async def _request_tools(self) -> tuple[Any, Any, ListedServer]:
-        # Before the tools: what changes meanwhile is listed again.
+        # Read before the tools, so that later changes cause another listing.
         revision, learned = self._live.revision, getattr(self._live, "learned", None)
         try:
-            with foreign_patterns():  # what is made in there says of its schemas what somebody else has written
+            with foreign_patterns():  # schemas created here are untrusted
                 tools = self._live.tools()
                 listed_tools = await tools if inspect.isawaitable(tools) else tools
-        except SystemExit as error:  # which would end the loop
+        except SystemExit as error:  # would end the event loop
             raise RuntimeError("the server raised SystemExit") from error
         return revision, learned, await check_alone(partial(self._build_listing, listed_tools))
 
@@ -261,10 +260,10 @@ class ServerSource:
             return collect_server_tools(_limit_tools(tools), left_out)
 
     def _read_notes(self, attribute: str, max_texts: int) -> tuple[str, ...]:
-        """Return the texts that a server says in a list, at most so many."""
+        """Return the texts in a list attribute, at most ``max_texts``."""
         try:
             value = getattr(self._live, attribute, None)
-        except Exception:  # noqa: BLE001 - it is host code
+        except Exception:  # noqa: BLE001 - host code
             return ()
         if not value or not is_sequence(value):
             return ()
@@ -272,13 +271,13 @@ class ServerSource:
         return tuple(text for text in texts if text)
 
     def _read_text(self, name: str, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
-        """Return what a server says of itself, which it may know only once it is connected."""
+        """Return a text attribute, which a server may know only once it is connected."""
         server_text = plain_text(getattr(self._server, name, None), max_characters)
         return plain_text(getattr(self._live, name, None), max_characters) if server_text is None else server_text
 
 
 def _limit_tools(tools: Any) -> Any:
-    """Return tools of which there are no more than anybody reads; what never ends is no listing."""
+    """Return tools up to the maximum number; reject endless lists."""
     if is_mapping(tools) or not is_listing(tools):
         if is_mapping(tools) and len(tools) > MAX_TOOLS:
             raise ValueError(f"the server has {len(tools)} tools; at most {MAX_TOOLS} are allowed")
@@ -292,7 +291,7 @@ def _limit_tools(tools: Any) -> Any:
 
 
 def create_sources(servers: Iterable[Any]) -> tuple[ServerSource, ...]:
-    """Return the servers behind their paths, in their order. Raises `ValueError` for what is no server."""
+    """Return the servers with their paths, in order. Raises `ValueError` for an invalid server."""
     if not is_listing(servers) or is_mapping(servers):
         raise WrongTypeError("servers must be a list of ModuleServers")
     server_list: list[Any] = list(servers)
@@ -314,7 +313,7 @@ def _check_server(server: Any) -> str:
 def _has_live_tools(value: Any) -> bool:
     try:
         return callable(getattr(value, "tools", None)) and hasattr(value, "revision")
-    except Exception:  # noqa: BLE001 - a revision that cannot be told yet
+    except Exception:  # noqa: BLE001 - a revision may not be available yet
         return True
 
 
