@@ -263,7 +263,7 @@ class CodeCallOptions(OptionPart):
         return replace(self, **values)
 
 
-# Where options belong that users often write at the top level.
+# The parts of options that users often set at the top level.
 _PARTS_WITH_OPTIONS: Mapping[str, type[OptionPart]] = {
     "settings": CodeModeOptions,
     "vm": Vm,

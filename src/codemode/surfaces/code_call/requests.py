@@ -199,7 +199,7 @@ async def parse_execute_input(
 
 
 def find_script(value: Any) -> str:
-    """Return the script of an input that may be invalid; empty if there is none."""
+    """Return the script of an input that may be invalid, or an empty string."""
     value = fill_program_field(value, "script")
     script = value.get("script") if is_mapping(value) else None
     return script if isinstance(script, str) else ""

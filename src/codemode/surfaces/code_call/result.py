@@ -232,7 +232,7 @@ def _describe_earlier_calls(error: CodeModeError) -> list[str]:
 
 
 def _is_host_error(error: CodeModeError) -> bool:
-    if "call" in error.details:  # raised by a tool, whatever its class
+    if "call" in error.details:  # raised by a tool
         return False
     if isinstance(error, CodeModeWorkerError):
         return error.details.get("origin") != WORKER_ENDED

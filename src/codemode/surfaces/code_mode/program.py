@@ -166,7 +166,7 @@ async def continue_approval(
     """Answer approvals with one or several responses in the format of `get_approval_response`.
 
     Each is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited, "toolCallId"?: str}``. Further
-    calls that need approval pause again, whatever ``approval.mode`` is. Raises `CodeModeProtocolError` for a malformed
+    calls that need approval pause again for any ``approval.mode``. Raises `CodeModeProtocolError` for a malformed
     response or one for another request.
     """
     responses = [approval_response] if isinstance(approval_response, Mapping) else list(approval_response)

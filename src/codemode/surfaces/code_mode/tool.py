@@ -96,7 +96,7 @@ class CodeModeTool(SyncForms):
 
     @property
     def description(self) -> str:
-        """What the model reads: the rules, the tools as TypeScript, an example and saved programs."""
+        """The description for the model: the rules, the tools as TypeScript, an example and saved programs."""
         return described_with(self._description, self.library)
 
     @cached_property

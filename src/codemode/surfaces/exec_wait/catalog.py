@@ -463,7 +463,7 @@ def _search_name(entry: CatalogEntry) -> str:
 
 @dataclass(frozen=True)
 class PairContext:
-    """What all parts of exec and wait share. Immutable except for the counts."""
+    """The shared context of all parts of exec and wait. Immutable except for the counts."""
 
     catalog: ExecCatalog
     options: ExecWaitOptions

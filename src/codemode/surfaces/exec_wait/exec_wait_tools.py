@@ -78,7 +78,7 @@ class PairTool:
 
     @property
     def description(self) -> str:
-        """What the model reads."""
+        """The description for the model."""
         return self._describe(None)
 
     def describe(self, context: Any) -> str:

@@ -323,7 +323,7 @@ class McpServer:
 
     @property
     def program_view(self) -> dict[str, Any]:
-        """What a program sees of it: the id of each function."""
+        """The server as a program sees it: the id of each function."""
         tool_ids: dict[str, Any] = {"tools": {name: tool.tool.id for tool in self.tools for name in tool.names}}
         return {**tool_ids, **self._listing.lookups.offered}
 

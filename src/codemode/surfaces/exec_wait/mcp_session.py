@@ -247,7 +247,7 @@ ApprovalCheck = Callable[[str, Any, ToolCallContext], Any]
 
 @dataclass(frozen=True)
 class ServerToolSettings:
-    """Whether calls of a server's tools need approval, and how a plugin adapts the tools."""
+    """The approval check for a server's tools, and the function with which a plugin adapts them."""
 
     needs_approval: bool | ApprovalCheck = False
     adapt: Callable[[Tool, str], Tool] | None = None

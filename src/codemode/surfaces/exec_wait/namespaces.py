@@ -173,7 +173,7 @@ class NamespaceRegistry:
 
     def visible(self, entries: Iterable[CatalogEntry]) -> list[VisibleNamespace]:
         """Return the namespaces whose required tools exist with their plugin as owner, by global name."""
-        # Tools of clients never count as a plugin's, whatever owner they claim.
+        # Tools of clients never count as a plugin's, even if they name it as their owner.
         entries_by_name = {(entry.owner, entry.name): entry for entry in entries if entry.source != CLIENT}
         with self._lock:
             registered = [*self._registered.values()]

@@ -127,7 +127,7 @@ class StoredRuns:
             _log.warning("what has expired could not be marked", exc_info=True)
 
     async def renew_lease(self, run: ProgramRun) -> None:
-        """Renew the lease of a run until it has none, or abort the run if another process has it."""
+        """Renew the lease of a run until it is released, or abort the run if another process has it."""
         while True:
             await asyncio.sleep(LEASE_MS / 3000)
             lease, execution = run.lease, run.execution
@@ -245,7 +245,7 @@ class StoredRuns:
 
 
 def _ignore_lost_run(_run: ProgramRun) -> None:
-    """Stand in for whoever wants to hear of runs that are lost."""
+    """Do nothing; the default of ``on_lost``."""
 
 
 def _nonce(interrupt: Interrupt) -> Any:
@@ -274,7 +274,7 @@ def get_scope(record: Record) -> str | None:
 
 
 def get_ended_result(record: Record) -> Mapping[str, Any]:
-    """Return the result of an ended run. Raises `InvalidInputError` if it has none."""
+    """Return the result of an ended run, or raise `InvalidInputError` without one."""
     outcome = record.outcome
     if record.state == "expired":
         raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)

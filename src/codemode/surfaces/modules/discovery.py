@@ -257,7 +257,7 @@ def _search_tools(servers: _Servers, index: ToolIndex, arguments: Arguments) -> 
     allowed_positions = (
         None if chosen_server is None else {at for at, (server, _) in enumerate(candidates) if server is chosen_server}
     )
-    # An exact name comes first, whatever its words match elsewhere.
+    # An exact name comes before matches of its words.
     exact_matches = [
         at for at in _find_exact_positions(servers, query) if allowed_positions is None or at in allowed_positions
     ]

@@ -85,7 +85,7 @@ class RunTool(SyncForms):
 
     @property
     def description(self) -> str:
-        """What the model reads: the form of a program, the limits, the servers and declarations that fit."""
+        """The description for the model: the form of a program, the limits, the servers and declarations that fit."""
         return self.describe()
 
     def describe(self, max_characters: int | None = None) -> str:
