@@ -94,7 +94,7 @@ class ArgumentsSchema:
             validated = self._compiled_schema.validate_input(value).value
             displayed = cast("dict[str, Any]", to_displayed(validated, source)) or {}
             return Arguments(self, displayed if self._defaults is None else self._defaults.fill_in(displayed), source)
-        model: BaseModel = self._model_schema.instance_of(value)
+        model: BaseModel = self._model_schema.create_instance(value)
         names = [name for name in self._names if name not in _VARIADIC_FIELDS or name in model.model_fields_set]
         displayed = display_fields(model, names, source)
         values = {name: getattr(model, name) for name in names} | (model.model_extra or {})
