@@ -19,7 +19,7 @@ from tests.fuzz import seeds
 
 from codemode.data.json_values import decode_json
 from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
-from codemode.execution.resume import verified
+from codemode.execution.resume import verify_current
 from codemode.guest import asking
 from codemode.guest.analysis import analyse
 from codemode.interrupts.interrupt import list_pending_requests
@@ -162,7 +162,7 @@ def interrupt(data: bytes) -> None:
     """What comes back from a client is refused, or is what this host has signed."""
     value = _json(data)
     try:
-        read, _auth = verified(value, CODE_MODE, seeds.OPTIONS)
+        read, _auth = verify_current(value, CODE_MODE, seeds.OPTIONS)
     except CodeModeProtocolError:
         return
     assert read.to_dict() == seeds.continuation_body()

@@ -12,7 +12,7 @@ from tests.fuzz import seeds
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, TOOLS, Target
 
-from codemode.execution.resume import verified
+from codemode.execution.resume import verify_current
 from codemode.protocol.continuation import Continuation
 from codemode.source.checks import check_program
 from codemode.surfaces.code_mode.outcome import CODE_MODE
@@ -45,7 +45,7 @@ def test_what_was_found_before() -> None:
 
 def test_seeds_get_far() -> None:
     """Seeds that were refused at once would make every run a waste."""
-    read, _ = verified(seeds.signed_interrupt(), CODE_MODE, seeds.OPTIONS)
+    read, _ = verify_current(seeds.signed_interrupt(), CODE_MODE, seeds.OPTIONS)
     assert Continuation.from_dict(read.to_dict()) == read
     assert len(read.ledger.entries) == len(seeds.ENTRIES)
     assert check_program(seeds.FACTS, TOOLS.keys(), TOOLS.get) != []

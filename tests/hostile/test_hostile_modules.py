@@ -109,7 +109,7 @@ def test_module_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture
 def test_group_as_module(
     group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "_GRACE_MS", 200)  # nobody reads what those have written that nothing can stop
+    monkeypatch.setattr(runner, "_DEADLINE_GRACE_MS", 200)  # nobody reads what those have written that nothing can stop
     assert problems_of(hostile_program.sample(group), as_module, pool) == []
     assert capfd.readouterr() == ("", "")
 

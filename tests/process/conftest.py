@@ -79,12 +79,12 @@ def computing_pool(make_pool: Callable[..., WorkerPool], monkeypatch: pytest.Mon
 
     So a program comes as far as it may on a busy machine too, and its worker is who stops it. See `worker_time`.
     """
-    made = Runner._clock_of
+    made = Runner._make_clock
 
     def clock_of(runner: Runner, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
         return made(runner, max(milliseconds, 60_000), on_passed)
 
-    monkeypatch.setattr(Runner, "_clock_of", clock_of)
+    monkeypatch.setattr(Runner, "_make_clock", clock_of)
     in_worker = str(Path(__file__).parent / "worker_time.py")
     return make_pool(source=lambda: Zygote(WorkerImage.from_installed(GUEST_RUNTIME), test_hook_path=in_worker))
 

@@ -14,7 +14,7 @@ from strict_surface import View
 from waiting import within
 
 from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeTimeoutError, Tool
-from codemode.execution.starting import load_continuations, load_execution, prepared
+from codemode.execution.starting import load_execution, load_resume, prepare_pool
 from codemode.profile import GuestFace, HostErrors, Profile
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -73,16 +73,16 @@ class Hooked(View):
 
 async def run(js: str, catalog: Hooked, options: Any = None, profile: Profile = OWN, **outer: Any) -> Any:
     settings = CodeModeOptions.of(options)
-    workers = await prepared(None, settings)
+    workers = await prepare_pool(None, settings)
     load = load_execution()
     return await load.Execution(profile, catalog, settings, load.OuterCall(**with_call(outer)), workers).start(js)
 
 
 async def go_on(interrupt: Any, catalog: Hooked, answer: Any, options: Any) -> Any:
-    continuations, load = load_continuations(), load_execution()
+    continuations, load = load_resume(), load_execution()
 
     def answers(paused: Any) -> Any:
-        return continuations.answers_of(paused, answer, None)
+        return continuations.read_answers_by_id(paused, answer, None)
 
     return await continuations.resume(OWN, interrupt, answers, catalog, options, load.OuterCall(), None)
 

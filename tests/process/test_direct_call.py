@@ -18,7 +18,7 @@ from test_strict_codes import NUMBER, OWN, raising
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeTimeoutError, Tool, create_code_call_tools
-from codemode.execution.direct_call import DirectCall, _number
+from codemode.execution.direct_call import DirectCall, _format_number
 from codemode.protocol.messages import CallRequested
 
 KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
@@ -71,7 +71,7 @@ def test_it_comes_to_what_its_script_comes_to(case, late):
     tool, value = CASES[case]
     tool = tool or late
     name = "do" if tool.name == "other" else tool.name
-    call = DirectCall.of(name, value)
+    call = DirectCall.from_value(name, value)
     as_script = within(run_strict(call.js, [tool], LIMITS, given={"source": "invoke"}))
     assert said(within(call_strict(name, value, [tool], LIMITS))) == said(as_script)
 
@@ -178,7 +178,7 @@ inputs = st.recursive(
 @given(st.lists(inputs, min_size=12, max_size=12))
 def test_whatever_is_passed_a_replay_makes_the_same_call(values):
     """The engine's own words for each input are those that were recorded."""
-    calls = [DirectCall.of("echo", value) for value in values]
+    calls = [DirectCall.from_value("echo", value) for value in values]
     seen: list[Any] = []
     literals = ",".join(
         call.js.removeprefix("return await ").replace('callTool("echo", ', "[", 1)[:-1] + "]" for call in calls
@@ -203,7 +203,7 @@ def one_by_one(value: Any, *, is_literal: bool) -> str:
         return "[" + ",".join(one_by_one(one, is_literal=is_literal) for one in value) + "]"
     if type(value) is int and abs(value) > 2**53 and is_literal:
         return f"{value}n"
-    return _number(value) if isinstance(value, float) else _text(value)
+    return _format_number(value) if isinstance(value, float) else _text(value)
 
 
 def _text(value: Any) -> str:
@@ -212,7 +212,7 @@ def _text(value: Any) -> str:
 
 @given(st.lists(inputs, max_size=6) | st.dictionaries(keys, inputs, max_size=6))
 def test_what_is_written_at_once_is_written_as_one_by_one(value):
-    call = DirectCall.of("echo", value)
+    call = DirectCall.from_value("echo", value)
     assert call.input_json == one_by_one(value, is_literal=False)
     assert call.js == f'return await callTool("echo", {one_by_one(value, is_literal=True)})'
 
@@ -231,7 +231,7 @@ def test_an_input_over_the_limit_is_refused_as_that_of_a_script(value, most):
         {"settings": limits, "direct_calls": {"enabled": True}},
     )
     answer = code_call.invoke_sync({"tool": "echo", "input": value})
-    assert answer == code_call.execute_sync({"script": DirectCall.of("echo", value).js})
+    assert answer == code_call.execute_sync({"script": DirectCall.from_value("echo", value).js})
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
     if size > most:
         assert (answer["status"], answer["error"]["code"]) == ("tool_error", "VALIDATION")
@@ -251,6 +251,6 @@ def test_a_number_that_is_between_two_goes_on_after_a_pause(value):
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_stays_what_it_is(value):
-    text = DirectCall.of("t", value).input_json
+    text = DirectCall.from_value("t", value).input_json
     assert text is not None
     assert math.isclose(json.loads(text), value, rel_tol=0) or json.loads(text) == value

@@ -14,7 +14,7 @@ from suite import full_only
 from waiting import until, within
 
 from codemode import create_exec_wait_tools
-from codemode.execution.resting_runner import RestingRunner
+from codemode.execution.resting_runner import SuspendableRunner
 from codemode.stores import ALL_TENANTS, SqliteInterruptStore
 from codemode.surfaces.exec_wait import program_runner
 
@@ -250,14 +250,14 @@ def test_a_wait_that_is_cancelled_as_its_run_fails_leaves_word_of_that(make_pool
         first = await run(pair, "await yield_control(); return 1")
         begun = asyncio.Event()
 
-        async def breaks(runner: RestingRunner) -> None:
+        async def breaks(runner: SuspendableRunner) -> None:
             begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 runner._fail(RuntimeError("the host broke"))
 
-        monkeypatch.setattr(RestingRunner, "answer_yields", breaks)
+        monkeypatch.setattr(SuspendableRunner, "answer_open_yields", breaks)
         waiting = asyncio.ensure_future(wait(pair, first))
         await asyncio.wait_for(begun.wait(), 60)
         waiting.cancel()

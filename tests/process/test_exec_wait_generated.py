@@ -24,7 +24,7 @@ from waiting import until, within
 
 from codemode import CallContext, WorkerPool
 from codemode.execution import runner
-from codemode.execution.resting import RestingExecution
+from codemode.execution.resting import SuspendableExecution
 from codemode.stores import MemoryInterruptStore
 from codemode.surfaces.exec_wait.catalog import PairContext
 from codemode.surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools
@@ -103,7 +103,7 @@ def pool():
 @pytest.fixture
 def in_world(monkeypatch):
     """Return a function that gives the runs from here on what a world has in place of time."""
-    begin, outer = RestingExecution._begin, PairContext.create_outer_call
+    begin, outer = SuspendableExecution._begin, PairContext.create_outer_call
 
     def under(world: World) -> World:
         async def noted(run: Any, source: str) -> Any:
@@ -115,8 +115,8 @@ def in_world(monkeypatch):
             made = outer(*given, **named)
             return dataclasses.replace(made, call=dataclasses.replace(made.call, **more))
 
-        monkeypatch.setattr(RestingExecution, "_begin", noted)
-        monkeypatch.setattr(runner, "Timers", world.timers)
+        monkeypatch.setattr(SuspendableExecution, "_begin", noted)
+        monkeypatch.setattr(runner, "TimerQueue", world.timers)
         monkeypatch.setattr(PairContext, "create_outer_call", timed)
         return world
 

@@ -22,7 +22,7 @@ from codemode import (
 )
 from codemode.continuations.journal import MemoryJournal
 from codemode.execution import journal as journaled
-from codemode.execution.recovery import WayOn
+from codemode.execution.recovery import RecoveryPoint
 from codemode.stores import MemoryResumeGuard
 
 
@@ -194,7 +194,7 @@ class Slow:
 @pytest.mark.parametrize("answers", [{"value": 1}, {"value": 9}, {"runAgain": True}])
 def test_what_is_written_as_ended_after_it_was_asked_about_has_ended_whatever_is_said_of_it(answers, monkeypatch):
     async def scenario():
-        shop, journal, made = Shop(), Slow(), WayOn.at
+        shop, journal, made = Shop(), Slow(), RecoveryPoint.at
 
         async def at(*given, **named):
             try:
@@ -208,7 +208,7 @@ def test_what_is_written_as_ended_after_it_was_asked_about_has_ended_whatever_is
             except asyncio.CancelledError as cancelled:
                 return cancelled.__cause__
 
-        monkeypatch.setattr(WayOn, "at", at)
+        monkeypatch.setattr(RecoveryPoint, "at", at)
         first = asyncio.create_task(cut_off())
         await journal.began.wait()
         first.cancel()

@@ -252,7 +252,7 @@ def test_only_calls_leave_the_sandbox():
 def test_limits_are_errors_in_the_program_and_logs_are_kept(
     computing_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(runner, "_GRACE_MS", 60_000)  # a worker may be slow to say what it has written
+    monkeypatch.setattr(runner, "_DEADLINE_GRACE_MS", 60_000)  # a worker may be slow to say what it has written
     code = """
     import { ping } from "@codemode/servers/github";
     import { SandboxLimitError, CodemodeError } from "@codemode/errors";

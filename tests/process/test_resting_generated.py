@@ -19,7 +19,7 @@ from waiting import within
 
 from codemode import WorkerPool
 from codemode.execution import runner
-from codemode.execution.resting import RestingExecution
+from codemode.execution.resting import SuspendableExecution
 
 _SOME = settings(
     max_examples=rounds(15, 40),
@@ -59,15 +59,15 @@ def pool():
 @pytest.fixture
 def in_world(monkeypatch):
     """Return a function that gives the runs from here on what a world has in place of time."""
-    begin = RestingExecution._begin
+    begin = SuspendableExecution._begin
 
     def under(world: World) -> World:
         async def noted(run: Any, source: str) -> Any:
             world.runs.append(run)
             return await begin(run, source)
 
-        monkeypatch.setattr(RestingExecution, "_begin", noted)
-        monkeypatch.setattr(runner, "Timers", world.timers)
+        monkeypatch.setattr(SuspendableExecution, "_begin", noted)
+        monkeypatch.setattr(runner, "TimerQueue", world.timers)
         return world
 
     return under

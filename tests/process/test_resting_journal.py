@@ -83,7 +83,7 @@ def test_who_finds_what_was_kept_goes_on_from_the_journal_once_its_owner_is_gone
         kept = await first.rest.run.kept()
         second = await first.rest.run.go_on(50)
         run = second.rest.run
-        run._journaling.journal._service.cancel()  # it neither renews nor writes any more
+        run._journaling.journal._writer_task.cancel()  # it neither renews nor writes any more
         run._journaling.journal._timer.cancel()
         other = surface(journal, pool, quick(spy), Slow().tool)
         outcome = await other.restore(kept, conversation_id="c")

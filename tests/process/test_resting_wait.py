@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codemode import Tool, WorkerPool, create_exec_wait_tools
-from codemode.execution.resting_runner import RestingRunner
+from codemode.execution.resting_runner import SuspendableRunner
 
 COMPUTING = "let n = 1; for (let i = 0; i < 1e6; i++) n = (n * 31 + i) % 1000003;"
 ASKING = "await tools.never({}); return n"
@@ -23,13 +23,13 @@ async def never() -> None:
 def clocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The times, in milliseconds, for which clocks of runs were set."""
     times: list[int] = []
-    made = RestingRunner._clock_of
+    made = SuspendableRunner._make_clock
 
-    def clock_of(self: RestingRunner, milliseconds: int, on_passed: Any) -> Any:
+    def clock_of(self: SuspendableRunner, milliseconds: int, on_passed: Any) -> Any:
         times.append(milliseconds)
         return made(self, milliseconds, on_passed)
 
-    monkeypatch.setattr(RestingRunner, "_clock_of", clock_of)
+    monkeypatch.setattr(SuspendableRunner, "_make_clock", clock_of)
     return times
 
 

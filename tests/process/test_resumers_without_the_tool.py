@@ -287,7 +287,7 @@ def test_whoever_answers_where_the_tool_is_not_is_told_and_may_answer_elsewhere(
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_what_a_dead_host_leaves_is_finished_by_one_that_has_all_tools(monkeypatch, is_done):
-    monkeypatch.setattr("codemode.execution.resume_claims._ANSWERS_AT_ONCE_SECONDS", 0.01)
+    monkeypatch.setattr("codemode.execution.resume_claims._MAX_REPEAT_WAIT_SECONDS", 0.01)
     left = []
 
     async def scenario(dies_after):

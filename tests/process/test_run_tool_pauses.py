@@ -97,7 +97,7 @@ def test_what_was_said_before_a_pause_is_said_after_it():
 def test_the_limits_of_a_request_hold_after_its_pause(
     late: ModuleServer, monkeypatch: pytest.MonkeyPatch, limits: Any, code: str, said: str
 ):
-    monkeypatch.setattr(runner, "_GRACE_MS", 100)  # nothing is awaited of a program whose time is over
+    monkeypatch.setattr(runner, "_DEADLINE_GRACE_MS", 100)  # nothing is awaited of a program whose time is over
     tool, pause = (pausing(late), f"{LATE}await late") if "timeoutMs" in limits else (pausing(), f"{HUB}await hub")
     interrupt = paused(tool, f"{pause}.gated(1);\n{code}", limits=limits)
     [diagnostic] = resumed(tool, interrupt, {"approved": True})["diagnostics"]

@@ -99,7 +99,7 @@ def test_a_text_that_comes_back_from_a_tool_is_another_reference_to_the_same_tex
             yield piece
 
     for module in (messages, framing):
-        monkeypatch.setattr(module, "frame_in_pieces", counted)
+        monkeypatch.setattr(module, "iter_frame_chunks", counted)
     text = TEXT * 50
     tools = [Tool("read", execute=lambda _value: text), Tool("echo", execute=lambda value: {"back": [value, value]})]
     code_call = create_code_call_tools(tools, {"sidecar": {"enabled": True}})

@@ -11,7 +11,7 @@ from pausing import PAUSING
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeTimeoutError, Tool
-from codemode.execution.runner import Timers
+from codemode.execution.runner import TimerQueue
 from codemode.protocol.ledger import LedgerEntry
 
 SHOP = 'import * as shop from "@codemode/servers/shop";\n'
@@ -91,12 +91,12 @@ def test_timers_that_had_fired_do_not_wait_again_and_races_come_out_the_same(mon
     js += "await sleep(90); await shop.gated([raced, Math.random()]); await sleep(1);\n" + RESULT + "raced"
     delays: list[list[str | None]] = []
 
-    class Watched(Timers):
+    class Watched(TimerQueue):
         def set(self, entries: Any) -> None:
             delays[-1] += [entry.input_json for entry in entries]
             super().set(entries)
 
-    monkeypatch.setattr("codemode.execution.runner.Timers", Watched)
+    monkeypatch.setattr("codemode.execution.runner.TimerQueue", Watched)
 
     async def both() -> Any:
         delays.append([])
@@ -154,7 +154,7 @@ def test_each_recovery_goes_on_behind_the_timers_that_had_fired(passing_time: An
     options = {"execution_policy": {"timeout_ms": 60_000}, "continuation": KEYED["continuation"]}
     timers: list[LedgerEntry] = []
 
-    class Tenth(Timers):
+    class Tenth(TimerQueue):
         """The time is over with each tenth timer that is set."""
 
         def set(self, entries: Any) -> None:
@@ -163,7 +163,7 @@ def test_each_recovery_goes_on_behind_the_timers_that_had_fired(passing_time: An
             if len(timers) % 10 == 0:
                 passing_time.skip(61)
 
-    monkeypatch.setattr("codemode.execution.runner.Timers", Tenth)
+    monkeypatch.setattr("codemode.execution.runner.TimerQueue", Tenth)
 
     async def all_the_way() -> tuple[Any, list[int]]:
         outcome, fired = await run_module(js, {}, options), []

@@ -15,7 +15,7 @@ from waiting import within
 from codemode import MediaContent, Tool, ToolResult, run_code_mode
 from codemode.data import content as contents_of_data
 from codemode.errors import CodeModeSerializationError
-from codemode.execution.call_content import CallContent, knowing
+from codemode.execution.call_content import CallContent, using_contents
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.references import CONTENT_LIMIT, ContentRegistry
 from codemode.tools import tool_result
@@ -68,7 +68,7 @@ def test_loop_base64_is_decoded_in_pieces_as_it_is_at_once(text):
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_loop_what_is_large_is_decoded_a_piece_at_a_time(blocks, decoded):
     result = ToolResult([image(base64.b64encode(bytes(8 << 20) + bytes([n])).decode()) for n in range(blocks)])
-    with knowing(run_contents()):
+    with using_contents(run_contents()):
         assert len(unwrapped(result)["content"][-1].data) == (8 << 20) + 1
     assert max(decoded) <= tool_result._PIECE_CHARACTERS
 
@@ -78,7 +78,7 @@ def test_loop_what_is_large_is_decoded_a_piece_at_a_time(blocks, decoded):
 
 def test_loop_what_is_there_many_times_over_is_decoded_once(decoded):
     texts = ["eA==" for _ in range(5)] + [base64.b64encode(b"x" * 5000).decode() for _ in range(5)]
-    with knowing(run_contents()):
+    with using_contents(run_contents()):
         made = unwrapped(ToolResult([image(texts[number % 10]) for number in range(10_000)]))["content"]
         assert len({id(one) for one in made}) == 2
         assert len(decoded) == 2
@@ -94,7 +94,7 @@ def test_loop_what_is_there_many_times_over_is_decoded_once(decoded):
 def test_loop_more_parts_than_there_may_be_are_not_decoded(count, decoded):
     result = ToolResult([image(text_of(number)) for number in range(count)])
     made = run_contents()
-    with knowing(made), pytest.raises(CodeModeSerializationError, match="max_content_parts is") as caught:
+    with using_contents(made), pytest.raises(CodeModeSerializationError, match="max_content_parts is") as caught:
         unwrapped(result, made.require_room)
     assert caught.value.code == CONTENT_LIMIT
     assert len(decoded) == MOST + 1
@@ -107,14 +107,14 @@ def test_loop_more_parts_than_there_may_be_are_not_decoded(count, decoded):
 def test_loop_more_bytes_than_there_may_be_are_not_decoded(limits, said, count, decoded):
     result = ToolResult([image(base64.b64encode(bytes([n]) * 3000).decode()) for n in range(200)])
     made = run_contents(**limits)
-    with knowing(made), pytest.raises(CodeModeSerializationError, match=said):
+    with using_contents(made), pytest.raises(CodeModeSerializationError, match=said):
         unwrapped(result, made.require_room)
     assert len(decoded) == count
 
 
 def test_loop_what_is_no_image_counts_as_none(decoded):
     blocks = [*(image(f"no base64 {number}") for number in range(1000)), image("eA==")]
-    with knowing(run_contents()):
+    with using_contents(run_contents()):
         made = unwrapped(ToolResult(blocks))["content"]
     assert made[:-1] == blocks[:-1]
     assert made[-1] == MediaContent(b"x", "image/png")
@@ -164,9 +164,9 @@ def test_loop_the_loop_takes_each_part_once_and_works_out_no_digest(parts, kept,
     monkeypatch.setattr(contents_of_data, "_sha256", noting)
     if kept is None:
         with pytest.raises(CodeModeSerializationError, match="max_content_parts is"):
-            within(content.taken(output))
+            within(content.extract_parts(output))
     else:
-        assert within(content.taken(output)) == [made.register(output[0])] * 20_000
+        assert within(content.extract_parts(output)) == [made.register(output[0])] * 20_000
         assert len(made) == kept
     assert made.taken <= MOST + 2
     assert digests.count(loop) == 0

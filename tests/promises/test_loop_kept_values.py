@@ -10,7 +10,7 @@ from waiting import within
 
 from codemode import CodeModeError, Tool, create_code_mode_tool
 from codemode.execution.nested_call import NestedCalls
-from codemode.execution.runner import forget_tracebacks
+from codemode.execution.runner import clear_tracebacks
 
 # Who hears of failures gets them instead of the log, and here it is the log that would keep them: pytest's.
 TOLD = {"lifecycle": {"on_nested_tool_result": lambda _event: None}}
@@ -86,7 +86,7 @@ def test_loop_large_inputs_of_failed_calls_are_not_kept():
 
     async def fail(_value: Any) -> None:
         calls = [one for one in gc.get_objects() if isinstance(one, NestedCalls) and not one.aborted.is_set()]
-        sizes.append(max(len(one.kept_inputs) for one in calls))
+        sizes.append(max(len(one.saved_inputs) for one in calls))
         raise ValueError("failed")
 
     js = "for (let i = 0; i < 9; i++) try { await tools.fail({ text: 'x'.repeat(9000) }) } catch {} return 'ok'"
@@ -106,5 +106,5 @@ def test_loop_causes_contexts_and_groups_lose_their_tracebacks_however_they_hang
     group = raised(ExceptionGroup("group", [inner, raised(KeyError("other"))]))
     outer = raised(RuntimeError("outer"), group)
     inner.__context__ = outer
-    forget_tracebacks(outer)
+    clear_tracebacks(outer)
     assert [one.__traceback__ for one in (outer, group, *group.exceptions)] == [None] * 4

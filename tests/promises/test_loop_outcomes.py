@@ -37,15 +37,15 @@ TOOLS = [Tool("text", execute=text_tool), Spy().guarded()]
 def test_loop_a_large_pause_is_an_outcome_that_comes_back(given, monkeypatch):
     main = threading.main_thread()
     ran: set[bool] = set()
-    for name in ("of_value", "replayed"):
-        real = getattr(recorded_outcomes.RecordedOutcomes, name)
+    for name in ("encode_value", "decode_outcome"):
+        real = getattr(recorded_outcomes.OutcomeCodec, name)
 
         def watched(*arguments: Any, real: Any = real) -> Any:
             result = real(*arguments)
             ran.add(threading.current_thread() is main)
             return result
 
-        monkeypatch.setattr(recorded_outcomes.RecordedOutcomes, name, watched)
+        monkeypatch.setattr(recorded_outcomes.OutcomeCodec, name, watched)
     js = "for (let i = 0; i < 5; i++) await tools.text(i); await tools.refund(1); await tools.refund(2); return 'done'"
 
     async def twice() -> tuple[Any, Any, Any]:
@@ -117,7 +117,7 @@ def test_loop_a_cancelled_caller_leaves_the_outcome_behind(monkeypatch):
     guard = MemoryResumeGuard()
     given = options(guard)
     writing, go_on = threading.Event(), threading.Event()
-    real = recorded_outcomes.RecordedOutcomes.of_value
+    real = recorded_outcomes.OutcomeCodec.encode_value
 
     def slow(self: Any, *written: Any) -> str:
         text = real(self, *written)
@@ -126,7 +126,7 @@ def test_loop_a_cancelled_caller_leaves_the_outcome_behind(monkeypatch):
             assert go_on.wait(60)
         return text
 
-    monkeypatch.setattr(recorded_outcomes.RecordedOutcomes, "of_value", slow)
+    monkeypatch.setattr(recorded_outcomes.OutcomeCodec, "encode_value", slow)
     js = "for (let i = 0; i < 5; i++) await tools.text(i); await tools.refund(1); await tools.refund(2)"
 
     async def cancelled() -> Any:

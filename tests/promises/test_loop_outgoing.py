@@ -55,7 +55,7 @@ def test_loop_nothing_is_written_before_its_turn(monkeypatch):
             encoded.append(len(piece))
             yield piece
 
-    monkeypatch.setattr("codemode.protocol.messages.frame_in_pieces", watched)
+    monkeypatch.setattr("codemode.protocol.messages.iter_frame_chunks", watched)
     outgoing = SendQueue()
     for number in range(20):
         outgoing.append(DeliverValue(number + 1, 1, '"' + "x" * (4 << 20) + '"'))

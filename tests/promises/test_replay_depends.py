@@ -109,8 +109,8 @@ def test_a_recovery_of_a_host_that_is_gone_names_the_engine_of_its_pause(spy):
 
     async def abandoned():
         wanted = CodeModeOptions.of(having())
-        _, auth = continuations.verified(interrupt, CODE_MODE, wanted)
-        claim = continuations.claim_of_answers(auth, {interrupt.interrupt_id: OK}, wanted.continuation)
+        _, auth = continuations.verify_current(interrupt, CODE_MODE, wanted)
+        claim = continuations.make_answers_claim(auth, {interrupt.interrupt_id: OK}, wanted.continuation)
         assert await guard.claim(claim) is None
 
     within(abandoned())

@@ -19,7 +19,7 @@ from codemode import (
     CodeModeToolError,
     Tool,
 )
-from codemode.execution.call_values import check_answers, input_to_run
+from codemode.execution.call_values import validate_answered_inputs, validate_input_to_run
 from codemode.interrupts.approval import Decision
 from codemode.interrupts.resolutions import Approval, HostAnswer, RunAgain
 from codemode.protocol.ledger import LedgerEntry, Waiting
@@ -108,11 +108,11 @@ def test_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
         return
     answer = data.draw(st.sampled_from([Approval(Decision(True), None), HostAnswer(1), RunAgain()]))
     catalog = Catalog(collect_tools([tool]))
-    assert check_answers(catalog, [entry], {1: Approval(Decision(False), None)}) == {}
+    assert validate_answered_inputs(catalog, [entry], {1: Approval(Decision(False), None)}) == {}
     varies = {"made anew", "id", "numbered"} & set(kinds)
     changing = {"changed each time", "one more each time", "only text", "numbered"} & set(kinds)
     try:
-        ran = check_answers(catalog, [entry], {1: answer})[1].validated
+        ran = validate_answered_inputs(catalog, [entry], {1: answer})[1].validated
     except CodeModeProtocolError:
         # Only what is new each time and is changed by its own validators cannot be had again.
         assert varies
@@ -136,7 +136,7 @@ def test_for_any_model_an_edit_is_what_runs_or_it_is_refused(data):
     try:
         _, entry = as_in_ledger(tool, data.draw(inputs(kinds)))
         edited = data.draw(inputs(kinds))
-        ran = input_to_run(prepared(tool), entry, json.dumps(edited))
+        ran = validate_input_to_run(prepared(tool), entry, json.dumps(edited))
     except (CodeModeToolError, CodeModeProtocolError):
         return
     changing = {f"f{n}" for n, kind in enumerate(kinds) if kind in ("changed each time", "one more each time")}

@@ -117,7 +117,7 @@ class Watchdog:
 
     def _describe(self, run: Watched) -> str:
         machine, channel = run.machine, run._channel
-        counts = {name: getattr(machine, name) for name in ("_clock_paused", "ending")}
+        counts = {name: getattr(machine, name) for name in ("_is_clock_paused", "ending")}
         counts |= {name: getattr(machine._requests, name) for name in ("running", "awaiting_person", "running_timers")}
         counts["turns"] = {name: getattr(machine._turns, name) for name in ("owed", "ended")}
         entries = machine.ledger.entries

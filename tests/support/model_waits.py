@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from waiting import until
 
-from codemode.execution.resting_runner import RestingRunner
+from codemode.execution.resting_runner import SuspendableRunner
 
 
 class ModelWaits:
     """The calls of a model that wait for calls of programs. With a long time, only `end` ends them early."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._runners: weakref.WeakSet[RestingRunner] = weakref.WeakSet()
-        start = RestingRunner._start_wait
+        self._runners: weakref.WeakSet[SuspendableRunner] = weakref.WeakSet()
+        start = SuspendableRunner._start_wait_clock
 
-        def noted(runner: RestingRunner) -> None:
+        def noted(runner: SuspendableRunner) -> None:
             self._runners.add(runner)
             start(runner)
 
-        monkeypatch.setattr(RestingRunner, "_start_wait", noted)
+        monkeypatch.setattr(SuspendableRunner, "_start_wait_clock", noted)
 
     def end(self) -> None:
         """Let those that wait now be over, as their time would: works from any thread."""
@@ -39,6 +39,6 @@ class ModelWaits:
         return await made
 
 
-def _end(runner: RestingRunner) -> None:
-    if not (runner.rested.done() or runner.ended.done()):
+def _end(runner: SuspendableRunner) -> None:
+    if not (runner.stop_reason.done() or runner.ended.done()):
         runner.end_wait()

@@ -9,7 +9,7 @@ from calls import with_call
 from strict_surface import View
 
 from codemode import CodeModeOptions, ExecutionPolicy, Interrupt, Tool
-from codemode.execution.starting import load_continuations, load_execution, prepared
+from codemode.execution.starting import load_execution, load_resume, prepare_pool
 from codemode.profile import GuestFace, HostErrors, Profile
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -53,19 +53,19 @@ class Shop(View):
 async def run_module(js: str, tools: Mapping[str, Any], options: Any = None, **outer: Any) -> Any:
     """Return the outcome of a module, which finds its tools in ``@codemode/servers/shop``."""
     settings = CodeModeOptions.of(options)
-    pool = await prepared(None, settings)
+    pool = await prepare_pool(None, settings)
     run = load_execution()
     return await run.Execution(MODULES, Shop(tools), settings, run.OuterCall(**with_call(outer)), pool).start(js)
 
 
 async def go_on(interrupt: Any, tools: Mapping[str, Any], options: Any = None, **answers: Any) -> Any:
     """Return the outcome of a paused module that goes on; ``answers`` are ``resolution`` or ``resolutions``."""
-    continuations, run = load_continuations(), load_execution()
+    continuations, run = load_resume(), load_execution()
 
     outer = run.OuterCall(is_traced=answers.get("is_traced", False))
 
     def answers_to(paused: Interrupt) -> dict[str, Any]:
-        return continuations.answers_of(
+        return continuations.read_answers_by_id(
             paused, answers.get("resolution", continuations.NOT_GIVEN), answers.get("resolutions")
         )
 

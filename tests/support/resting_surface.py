@@ -10,8 +10,8 @@ from calls import with_call
 
 from codemode import CodeModeOptions, Tool
 from codemode.execution.call_context import OuterCall
-from codemode.execution.resting import RestingExecution
-from codemode.execution.starting import load_continuations, prepared
+from codemode.execution.resting import SuspendableExecution
+from codemode.execution.starting import load_resume, prepare_pool
 from codemode.options.parts import ExecutionPolicy
 from codemode.profile import GuestFace, OutputRules, Profile
 from codemode.tools.catalog import Catalog
@@ -52,11 +52,11 @@ class Surface:
         self.pool = pool
         self.profile = profile or profile_of()
 
-    async def run(self, **outer: Any) -> RestingExecution:
+    async def run(self, **outer: Any) -> SuspendableExecution:
         """A run that has not been started."""
-        pool = await prepared(self.pool, self.options)
+        pool = await prepare_pool(self.pool, self.options)
         call = OuterCall(**{"wait_ms": 30_000, **with_call(outer, tool_call_id="o")})
-        return RestingExecution(self.profile, self.catalog, self.options, call, pool)
+        return SuspendableExecution(self.profile, self.catalog, self.options, call, pool)
 
     async def start(self, js: str, **outer: Any) -> Any:
         """The first outcome of a program."""
@@ -64,7 +64,7 @@ class Surface:
 
     async def restore(self, interrupt: Any, answers: Any = None, **outer: Any) -> Any:
         """The outcome of a program that was kept, or interrupted, as another process goes on with it."""
-        go_on = load_continuations()
+        go_on = load_resume()
         call = OuterCall(**{"wait_ms": 30_000, **with_call(outer)})
         asked = lambda _: answers or {}  # noqa: E731
         return await go_on.resume(

@@ -194,7 +194,7 @@ class Play:
         if going.done():
             return True
         runner = self.run._runner if self.world.runs else None
-        if runner is None or runner.ended.done() or runner.rested.done():
+        if runner is None or runner.ended.done() or runner.stop_reason.done():
             return False
         machine = runner.machine
         is_waiting = (

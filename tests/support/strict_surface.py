@@ -9,7 +9,7 @@ from typing import Any
 from calls import with_call
 
 from codemode import CodeModeOptions, CodeModeToolError, ExecutionPolicy, Interrupt
-from codemode.execution.starting import load_continuations, load_execution, prepared
+from codemode.execution.starting import load_execution, load_resume, prepare_pool
 from codemode.profile import GuestFace, HostErrors, Profile
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -129,9 +129,11 @@ async def execution(
 ) -> Any:
     """Return an `Execution` of this surface."""
     settings = CodeModeOptions.of(options)
-    workers = await prepared(pool, settings)
+    workers = await prepare_pool(pool, settings)
     run = load_execution()
-    return run.Execution(profile, view_of(tools), settings, run.OuterCall(**with_call(outer)), workers, given=given)
+    return run.Execution(
+        profile, view_of(tools), settings, run.OuterCall(**with_call(outer)), workers, invocation_data=given
+    )
 
 
 async def run_strict(js: str, tools: Any, options: Any = None, **more: Any) -> Any:
@@ -149,10 +151,10 @@ async def go_on_strict(
     interrupt: Any, tools: Any, *answer: Any, options: Any = None, profile: Profile = STRICT, **outer: Any
 ) -> Any:
     """Return the outcome of a paused program that goes on."""
-    go_on, run = load_continuations(), load_execution()
+    go_on, run = load_resume(), load_execution()
 
     def answers(paused: Interrupt) -> dict[str, Any]:
-        return go_on.answers_of(paused, *(answer or (go_on.NOT_GIVEN,)), None)
+        return go_on.read_answers_by_id(paused, *(answer or (go_on.NOT_GIVEN,)), None)
 
     return await go_on.resume(
         profile, interrupt, answers, view_of(tools), options, run.OuterCall(**with_call(outer)), None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CodeModeError, CodeModeSyntaxError
-from ..execution.outcome_texts import failure_lines, failure_text
+from ..execution.outcome_texts import describe_failure, failure_text
 from ..interrupts.approval import ApprovalRequest
 from ..interrupts.interrupt import Interrupt
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
@@ -215,4 +215,4 @@ def _print_failure(error: CodeModeError, js: str, *, as_json: bool) -> None:
         failure = {"name": type(error).__name__, "code": error.code, "message": error.message, "text": text}
         location = {key: error.details[key] for key in ("line", "column") if key in error.details}
         print(json.dumps({"status": "failed", "error": {**failure, **location}, "calls": error.calls}))
-    print(failure_lines(error, js), file=sys.stderr)
+    print(describe_failure(error, js), file=sys.stderr)

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from .outcome import RunOutcome
 
 
-SEALED = "sealed"
+SEALED_DESCRIPTION = "sealed"
 """The description of what is kept sealed: its own is inside."""
 
 
-def content_store_of(options: ContinuationOptions) -> Any:
+def get_content_store(options: ContinuationOptions) -> Any:
     """Return where content is kept, beside the records; None for in the continuation."""
     if options.content_store is not None:
         return options.content_store
@@ -42,54 +42,54 @@ def content_store_of(options: ContinuationOptions) -> Any:
         return None
     if hasattr(options.journal, "put_content"):
         return options.journal
-    beside = getattr(options.guard, "content_store", None)
-    return beside if hasattr(beside, "put_content") else None
+    guard_store = getattr(options.guard, "content_store", None)
+    return guard_store if hasattr(guard_store, "put_content") else None
 
 
-def is_named_by_ids(options: ContinuationOptions) -> bool:
+def names_parts_by_id(options: ContinuationOptions) -> bool:
     """Whether a part is known by its id: a store is asked for it so, and a journal may lose parts, but not their names.
 
     A number that is left of one would be another's in the run that goes on.
     """
-    return options.journal is not None or content_store_of(options) is not None
+    return options.journal is not None or get_content_store(options) is not None
 
 
-async def keep_new(contents: ContentRegistry, tag: str, options: ContinuationOptions) -> None:
+async def save_new_parts(contents: ContentRegistry, tag: str, options: ContinuationOptions) -> None:
     """Keep what the store has not got yet, under this tag; sealed where continuations are."""
-    store = content_store_of(options)
-    for part in [one for one in contents if one.id not in contents.stored_names]:
+    store = get_content_store(options)
+    for part in [candidate for candidate in contents if candidate.id not in contents.stored_names]:
         description, data = json.dumps(describe_part(part)), part.data
         if options.seal:
-            sealing = partial(seal_part, description, data, options, _name(tag, part.id))
-            description, data = SEALED, await run_check(len(data), sealing)
+            sealing = partial(seal_part, description, data, options, _make_part_key(tag, part.id))
+            description, data = SEALED_DESCRIPTION, await run_check(len(data), sealing)
         await store.put_content(tag, part.id, description, data)
         contents.stored_names.add(part.id)
 
 
-async def hold_for(interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions) -> None:
+async def hold_content(interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions) -> None:
     """Let the store keep the content of a program for as long as its pause holds, which does not carry it."""
-    store = content_store_of(options)
+    store = get_content_store(options)
     if store is None or ledger.contents is None or not len(ledger.contents):
         return
-    await keep_new(ledger.contents, get_content_tag(salt), options)  # what another continuation has carried
+    await save_new_parts(ledger.contents, get_content_tag(salt), options)  # what another continuation has carried
     if hasattr(store, "hold_content"):
         auth = interrupt.continuation["auth"]
         await store.hold_content(get_content_tag(salt), nonce=auth["nonce"], until_ms=auth["expiresAtMs"])
 
 
-async def complete(outcome: RunOutcome, options: ContinuationOptions) -> RunOutcome:
+async def load_content(outcome: RunOutcome, options: ContinuationOptions) -> RunOutcome:
     """Return a recorded outcome with its content, as far as the store still has it."""
-    contents, store = None if outcome.ledger is None else outcome.ledger.contents, content_store_of(options)
+    contents, store = None if outcome.ledger is None else outcome.ledger.contents, get_content_store(options)
     if contents is not None and store is not None:
         for part_id in contents.unloaded_ids:
-            part = await _fetched(contents.tag, part_id, options)
+            part = await _fetch_part(contents.tag, part_id, options)
             if part is not None:
                 contents.add(part)
         contents.unloaded_ids = ()
     return outcome
 
 
-def with_ids(ledger: Ledger) -> Ledger:
+def replace_names_with_ids(ledger: Ledger) -> Ledger:
     """Return a ledger whose parts a store is asked for by their ids, where a continuation carried them with numbers."""
     contents = ledger.contents
     if contents is None or all(name == part.id for name, part in contents.items()):
@@ -111,19 +111,19 @@ def with_ids(ledger: Ledger) -> Ledger:
     return replace(ledger, entries=entries, contents=renamed)
 
 
-async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> ContentRegistry | None:
+async def load_recorded_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> ContentRegistry | None:
     """Return the content that a recorded ledger names, of the store that has it.
 
     Raises `CodeModeProtocolError` for what the store has not got, or in another form.
     """
-    store, contents = content_store_of(options), ledger.contents
+    store, contents = get_content_store(options), ledger.contents
     if store is None:
         return contents
     contents, tag = contents or ContentRegistry(), get_content_tag(salt)
-    for part_id in await run_check(LARGE_CHARACTERS, lambda: _named(ledger, tag)):
+    for part_id in await run_check(LARGE_CHARACTERS, lambda: _find_part_ids(ledger, tag)):
         if part_id in contents:
             continue
-        part = await _fetched(tag, part_id, options)
+        part = await _fetch_part(tag, part_id, options)
         if part is None:
             raise CodeModeProtocolError("the store no longer has the content that this program was given")
         contents.add(part)
@@ -131,36 +131,36 @@ async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions)
     return contents
 
 
-async def _fetched(tag: str, part_id: str, options: ContinuationOptions) -> MediaContent | None:
+async def _fetch_part(tag: str, part_id: str, options: ContinuationOptions) -> MediaContent | None:
     """Return a part; None for what the store has not got, or in another form."""
-    found = await content_store_of(options).get_content(tag, part_id)
-    if found is None:
+    stored = await get_content_store(options).get_content(tag, part_id)
+    if stored is None:
         return None
-    description, data = found
-    return await run_check(LARGE_CHARACTERS, lambda: _as_kept(description, data, tag, part_id, options))
+    description, data = stored
+    return await run_check(LARGE_CHARACTERS, lambda: _decode_part(description, data, tag, part_id, options))
 
 
-def _as_kept(
+def _decode_part(
     description: str, data: bytes, tag: str, part_id: str, options: ContinuationOptions
 ) -> MediaContent | None:
     """Return a part of a store; None for what is none, for others may write there."""
     try:
-        if description == SEALED:
-            description, data = open_part(bytes(data), options, _name(tag, part_id))
+        if description == SEALED_DESCRIPTION:
+            description, data = open_part(bytes(data), options, _make_part_key(tag, part_id))
         part = make_part(json.loads(description), bytes(data))
     except (CodeModeProtocolError, ValueError, KeyError, TypeError):
         return None
     return part if part.id == part_id else None
 
 
-def _name(tag: str, part_id: str) -> str:
+def _make_part_key(tag: str, part_id: str) -> str:
     return f"{tag} {part_id}"
 
 
-def _named(ledger: Ledger, tag: str) -> list[str]:
+def _find_part_ids(ledger: Ledger, tag: str) -> list[str]:
     pattern = re.compile(re.escape(json.dumps(tag)) + r':"([0-9a-f]{32})"')
     texts = (entry.outcome.value_json for entry in ledger.entries if isinstance(entry.outcome, Fulfilled))
-    return list(dict.fromkeys(found for text in texts if text and tag in text for found in pattern.findall(text)))
+    return list(dict.fromkeys(part_id for text in texts if text and tag in text for part_id in pattern.findall(text)))
 
 
 # Knows no order of calls and nobody who approves them.
@@ -178,66 +178,68 @@ class CallContent:
         self.contents = contents
         self._options = options
         keeps = options.content_store is not None or options.journal is not None or options.guard is not None
-        self._store: Any = content_store_of(options) if keeps else None
+        self._store: Any = get_content_store(options) if keeps else None
         self._journal_key = journal_key if self._store is options.journal else None
         if contents is not None:
             contents.uses_ids = options.journal is not None or self._store is not None
 
     @cached_property
-    def _turn(self) -> asyncio.Lock:
+    def _lock(self) -> asyncio.Lock:
         return asyncio.Lock()
 
-    async def given(self, validated: ValidatedInput) -> Any:
+    async def restore_parts(self, validated: ValidatedInput) -> Any:
         """Return what a tool is given: parts in place of their handles, but for those that its schema has read."""
         contents = self.contents
         if contents is None or not len(contents):
             return validated.value
         return await run_bounded(validated.value, lambda: with_parts(validated.value, contents))
 
-    async def taken(self, output: Any) -> Any:
+    async def extract_parts(self, output: Any) -> Any:
         """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""
         contents = self.contents
         if contents is None or not MediaContent.exist:
             return output
         if type(output) not in SCALARS:
-            output = await self._without_parts(output, contents)
+            output = await self._replace_parts(output, contents)
         if self._store is not None and len(contents) > len(
             contents.stored_names
         ):  # a plugin may have taken some itself
-            await self._keep(contents)
+            await self._save_parts(contents)
         return output
 
-    async def _without_parts(self, output: Any, contents: ContentRegistry) -> Any:
+    async def _replace_parts(self, output: Any, contents: ContentRegistry) -> Any:
         size = weigh(output, LARGE_CHARACTERS)
-        parts = await run_check(size, lambda: _new_parts(output, contents))
+        parts = await run_check(size, lambda: _find_new_parts(output, contents))
         if not parts:
             return output
         for part in parts:
             contents.register(part)
         return await run_check(size, lambda: places_for(output, contents))
 
-    async def _keep(self, contents: ContentRegistry) -> None:
-        async with self._turn:  # calls come at once, and what one has begun to keep is not kept yet
-            await keep_new(contents, contents.tag, self._options)
+    async def _save_parts(self, contents: ContentRegistry) -> None:
+        async with self._lock:  # calls come at once, and what one has begun to keep is not kept yet
+            await save_new_parts(contents, contents.tag, self._options)
             key = None if self._journal_key is None else self._journal_key()
             if key is not None and hasattr(self._store, "hold_content"):
                 await self._store.hold_content(contents.tag, journal=key)
                 self._journal_key = None
 
 
-class _Search:
+class _PartCollector:
     """Takes every part that it meets, and keeps no run's count."""
 
     tag = ""
 
-    def __init__(self, most: int) -> None:
-        self.found: dict[int, MediaContent] = {}  # by their identity: one may stand in a hundred thousand places
-        self._left = most
+    def __init__(self, max_values: int) -> None:
+        self.parts_by_identity: dict[
+            int, MediaContent
+        ] = {}  # by their identity: one may stand in a hundred thousand places
+        self._remaining = max_values
 
-    def look(self, _one: Any) -> None:
+    def count_value(self, _one: Any) -> None:
         """Count what is no part. Raises `TooMuchWork`."""
-        self._left -= 1
-        if self._left < 0:
+        self._remaining -= 1
+        if self._remaining < 0:
             raise TooMuchWork
 
     def get(self, part_id: object) -> MediaContent:
@@ -247,35 +249,35 @@ class _Search:
         return text
 
     def register(self, part: MediaContent) -> dict[str, Any]:
-        self.found[id(part)] = part
+        self.parts_by_identity[id(part)] = part
         return {}
 
 
-def _new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent]:
+def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent]:
     """Return the parts, each once, ready to be taken; of more than there may be one more, which is then refused.
 
     None of an output that is too large, or in a circle, which whoever writes it then refuses.
     """
     limits = contents.limits
-    search = _Search(UNLIMITED if limits is None else limits.max_values)
+    search = _PartCollector(UNLIMITED if limits is None else limits.max_values)
     try:
-        places_for(output, search, search.look)
+        places_for(output, search, search.count_value)
     except TooMuchWork:
         return []
     distinct, new = Distinct[int](), list[MediaContent]()
-    for part in search.found.values():
+    for part in search.parts_by_identity.values():
         if distinct.name_of(part) is None:
             distinct.add(part, len(new))
             new.append(part)
-            for one in contents.parts_to_hash(part):
-                _ = one.id  # a digest takes its time
+            for hashed in contents.parts_to_hash(part):
+                _ = hashed.id  # a digest takes its time
             if limits is not None and len(new) > limits.max_content_parts:
                 break
     return new
 
 
 @contextmanager
-def knowing(contents: ContentRegistry | None, *, has_rich_values: bool = False) -> Generator[None, None, None]:
+def using_contents(contents: ContentRegistry | None, *, has_rich_values: bool = False) -> Generator[None, None, None]:
     """Let schemas know these handles, and the form of values, meanwhile."""
     token = current.set(contents)
     try:
@@ -291,7 +293,7 @@ def with_media_ids(text: str) -> str:
     return text if parts is None else parts.replace_numbers(text) or text
 
 
-def genuine(value: Any, text: str | None) -> Any:
+def restore_handles(value: Any, text: str | None) -> Any:
     """Return plain JSON of a program, of this ``text``, in which what stands for content is the host's own word.
 
     Raises `CodeModeSerializationError` for content that the program was not given.

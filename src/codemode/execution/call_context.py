@@ -13,7 +13,7 @@ from ..options.checked_fields import WrongTypeError, callable_or_none, positive,
 from ..options.parts import CodeModeOptions
 from ..records import record
 
-MAX_TIME_MS = 8_640_000_000_000_000
+MAX_DATE_MS = 8_640_000_000_000_000
 """The last moment that a JavaScript date knows."""
 
 
@@ -51,16 +51,16 @@ class CallContext:
         if self.clock_ms is not None:
             callable_or_none(self.clock_ms, "clock_ms")
         if self.started_at_ms is not None:
-            positive(self.started_at_ms, "started_at_ms", MAX_TIME_MS)
+            positive(self.started_at_ms, "started_at_ms", MAX_DATE_MS)
 
 
-_EMPTY = CallContext()
+_EMPTY_CONTEXT = CallContext()
 
 
-def check_call(call: CallContext | None) -> CallContext:
+def require_call_context(call: CallContext | None) -> CallContext:
     """Return the context of a call, an empty one for None. Raises `ValueError` for anything else."""
     if call is None:
-        return _EMPTY
+        return _EMPTY_CONTEXT
     if isinstance(cast("Any", call), CallContext):
         return call
     raise WrongTypeError(f"call must be a CallContext or None, got {call!r:.100}; write CallContext(tool_call_id=...)")
@@ -77,7 +77,7 @@ class OuterCall:
     of a surface whose tool name is not unique.
     """
 
-    call: CallContext = _EMPTY
+    call: CallContext = _EMPTY_CONTEXT
     is_traced: bool = False
     listeners: tuple[Callable[[Any], Any], ...] = ()
     wait_ms: int | None = None
@@ -98,7 +98,7 @@ RICH_VALUES_RULE = """\
 
 
 @runtime_checkable
-class StatePlace(Protocol):
+class StateBackend(Protocol):
     """Where one conversation, thread or run keeps what its programs write. Values are JSON texts, keys any text.
 
     Each method is called from the loop of the run; what it raises fails the program's call, which reads only that it
@@ -122,7 +122,7 @@ class StatePlace(Protocol):
         ...
 
 
-class MappingPlace:
+class MappingBackend:
     """Keeps values in a mapping of the host's, as plain JSON."""
 
     def __init__(self, mapping: MutableMapping[str, Any]) -> None:
@@ -188,9 +188,9 @@ class LatePlace(TextPlace):
     deleted. What a replay finds in the ledger was written here before, and is written again (`recall`).
     """
 
-    def __init__(self, texts: Mapping[str, str] | None = None, ahead: int = 0) -> None:
+    def __init__(self, texts: Mapping[str, str] | None = None, number_offset: int = 0) -> None:
         super().__init__(texts)
-        self.ahead = ahead
+        self.ahead = number_offset
         self.updates: dict[str, str | None] = {}
 
     async def set(self, key: str, value: str) -> None:
@@ -210,27 +210,29 @@ class LatePlace(TextPlace):
             self._texts[key] = value
 
 
-def state_place(options: CodeModeOptions, call: CallContext) -> StatePlace | None:
+def make_state_backend(options: CodeModeOptions, call: CallContext) -> StateBackend | None:
     """Return where the programs of a call keep values: the place of the call, else that of the options."""
-    given = options.state if call.state is None else call.state
-    if given is None or given is False:
+    state = options.state if call.state is None else call.state
+    if state is None or state is False:
         return None
-    own = options.continuation.conversation_id
-    return place_of(given, own if call.conversation_id is None else call.conversation_id)
+    own_conversation_id = options.continuation.conversation_id
+    return to_state_backend(state, own_conversation_id if call.conversation_id is None else call.conversation_id)
 
 
-def place_of(state: Any, conversation: str | None) -> StatePlace | None:
+def to_state_backend(state: Any, conversation: str | None) -> StateBackend | None:
     """Return the place that an option stands for. Raises `TypeError` for a function that gives something else."""
-    made = state(conversation) if callable(state) else state
-    if made is None:
+    backend = state(conversation) if callable(state) else state
+    if backend is None:
         return None
-    if isinstance(made, MutableMapping):
-        return MappingPlace(cast("MutableMapping[str, Any]", made))
-    if is_place(made):
-        return made
-    raise TypeError(f"state must give a mapping or an object with get, set, delete and keys, got {type(made).__name__}")
+    if isinstance(backend, MutableMapping):
+        return MappingBackend(cast("MutableMapping[str, Any]", backend))
+    if is_state_backend(backend):
+        return backend
+    raise TypeError(
+        f"state must give a mapping or an object with get, set, delete and keys, got {type(backend).__name__}"
+    )
 
 
-def is_place(value: Any) -> TypeGuard[StatePlace]:
+def is_state_backend(value: Any) -> TypeGuard[StateBackend]:
     """Tell whether it has the methods of a place."""
     return all(callable(getattr(value, name, None)) for name in ("get", "set", "delete", "keys"))

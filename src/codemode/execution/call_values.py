@@ -33,7 +33,7 @@ from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, merge_chan
 from ..tools.catalog import MAX_NAME_CHARACTERS, ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool, ReadOutput
 from ..tools.running import refuse_iterators
-from .call_content import genuine, with_media_ids
+from .call_content import restore_handles, with_media_ids
 
 if TYPE_CHECKING:
     from ..fetch.fetches import FetchRequest
@@ -50,61 +50,61 @@ class CheckedInput:
     displayed_input_json: str | None
 
 
-def input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
+def validate_input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
     """Return the validated input of a call: the edited one, what was allowed or shown, or what the guest issued.
 
     Raises `CodeModeToolError` for wrong input; `CodeModeProtocolError` when the input of a call that was shown to a
     person would now come out differently, or the edited one is wrong.
     """
     if edited_json is not None:
-        return _edited(tool, edited_json)
+        return _validate_edited(tool, edited_json)
     if entry.executed_input_json is None and entry.outcome is None:
-        return tool.validate_input(_issued(entry))
+        return tool.validate_input(_decode_issued_input(entry))
     displayed_input_json = get_displayed_input_json(entry)
     if displayed_input_json is None:
-        return tool.validate_input(_issued(entry))
-    return _as_shown(tool, entry, displayed_input_json)
+        return tool.validate_input(_decode_issued_input(entry))
+    return _validate_displayed(tool, entry, displayed_input_json)
 
 
-def _as_shown(tool: PreparedTool, entry: LedgerEntry, displayed_input_json: str) -> ValidatedInput:
+def _validate_displayed(tool: PreparedTool, entry: LedgerEntry, displayed_input_json: str) -> ValidatedInput:
     """Return the value that was shown, made of what was issued, that with the defaults that were shown, or of itself.
 
     A default may be new each time, and a validator may change what it has made, or only what is no default.
     """
-    again = made = decode_json(displayed_input_json)
-    issued, shown, reason = _issued(entry), canonical_json(made), ""
-    given: Any = {} if issued is MISSING else issued
-    ways: tuple[Callable[[Any], Any], ...] = (
+    previous = displayed = decode_json(displayed_input_json)
+    issued, displayed_json, reason = _decode_issued_input(entry), canonical_json(displayed), ""
+    issued_value: Any = {} if issued is MISSING else issued
+    candidates: tuple[Callable[[Any], Any], ...] = (
         lambda _: issued,
-        lambda again: merge_changed_defaults(given, made, again),
-        lambda _: merge_defaults(given, made),
-        lambda _: made,
+        lambda previous: merge_changed_defaults(issued_value, displayed, previous),
+        lambda _: merge_defaults(issued_value, displayed),
+        lambda _: displayed,
     )
-    for way in ways:
+    for candidate in candidates:
         try:
-            validated = tool.validate_input(way(again))
+            validated = tool.validate_input(candidate(previous))
         except CodeModeToolError as error:
             # Only of what was shown: what the guest issued may be more than the host has let through.
-            reason = f" ({error.message})" if way is ways[-1] else ""
+            reason = f" ({error.message})" if candidate is candidates[-1] else ""
             continue
-        if shown_of(validated) == shown:
+        if to_displayed_json(validated) == displayed_json:
             return validated
-        again = validated.json_value
+        previous = validated.json_value
     raise CodeModeProtocolError(
         f"the input of tool {tool.name!r} does not come out as it was shown: its schema has changed, or gives another"
         f" value each time{reason}"
     )
 
 
-def _issued(entry: LedgerEntry) -> Any:
+def _decode_issued_input(entry: LedgerEntry) -> Any:
     text = entry.input_json
     if text is None:
         return MISSING
-    return genuine(decode_json(text) if entry.sidecar is None else entry.decode_full_input(), text)
+    return restore_handles(decode_json(text) if entry.sidecar is None else entry.decode_full_input(), text)
 
 
-def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
-    edited = genuine(decode_json(edited_json), edited_json)
+def _validate_edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
+    edited = restore_handles(decode_json(edited_json), edited_json)
     try:
         validated = tool.validate_input(edited)
     except CodeModeToolError as error:
@@ -119,29 +119,30 @@ def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
 
 def _is_ambiguous(tool: PreparedTool, edited: Any, validated: ValidatedInput) -> bool:
     """Return True when what the schema makes of an edit could be an edit too, and would come to something else."""
-    made: Any = validated.json_value
-    if not is_object(made) or not is_object(edited) or len(keys := edited.keys() & made.keys()) > _MAX_EDITED_PARTS:
-        return _is_changed(tool, made, lambda again: again, made)
+    result: Any = validated.json_value
+    if not is_object(result) or not is_object(edited) or len(keys := edited.keys() & result.keys()) > _MAX_EDITED_PARTS:
+        return _changes_again(tool, result, lambda again: again, result)
     # Part by part: what the schema makes of another part may be no input.
     return any(
-        _is_changed(tool, {**edited, key: made[key]}, lambda again, key=key: again.get(key), made[key]) for key in keys
+        _changes_again(tool, {**edited, key: result[key]}, lambda again, key=key: again.get(key), result[key])
+        for key in keys
     )
 
 
-def _is_changed(tool: PreparedTool, plain: Any, part: Callable[[Any], Any], made: Any) -> bool:
+def _changes_again(tool: PreparedTool, value: Any, get_part: Callable[[Any], Any], expected: Any) -> bool:
     try:
-        again = tool.validate_input(plain).json_value
+        again = tool.validate_input(value).json_value
     except CodeModeToolError:
         return False
-    return canonical_json(part(again)) != canonical_json(made)
+    return canonical_json(get_part(again)) != canonical_json(expected)
 
 
-def shown_of(validated: ValidatedInput) -> str:
+def to_displayed_json(validated: ValidatedInput) -> str:
     """Return the text of an input that somebody may be shown: an answer to it is for the very bytes of its content."""
     return with_media_ids(canonical_json(validated.json_value))
 
 
-def check_answers(
+def validate_answered_inputs(
     catalog: ToolCatalog[PreparedTool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
 ) -> dict[int, CheckedInput]:
     """Return what every answered call will run with, by request id. Raises `CodeModeProtocolError` where it cannot.
@@ -155,8 +156,8 @@ def check_answers(
         if entry.kind != "tool" or answer is None or tool is None or not runs_tool(answer):
             continue
         try:
-            validated = input_to_run(tool, entry, answer.input_json if isinstance(answer, Approval) else None)
-            inputs[entry.id] = CheckedInput(validated, shown_of(validated))
+            validated = validate_input_to_run(tool, entry, answer.input_json if isinstance(answer, Approval) else None)
+            inputs[entry.id] = CheckedInput(validated, to_displayed_json(validated))
         except ValueError as error:
             raise CodeModeProtocolError(f"the input of tool {entry.name!r} cannot be read: {error}") from error
         except CodeModeToolError as error:
@@ -207,33 +208,35 @@ class AnsweredPause:
 
 # Knows no order of calls and nobody who approves them.
 
-_LIMITS = frozenset({"max_bytes", "max_values"})
+_LIMIT_DETAILS = frozenset({"max_bytes", "max_values"})
 
 
-def checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
+def validate_call_input(
+    tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_displayed: bool
+) -> CheckedInput:
     """Validate the input of a call, and write what a person is shown of it where that is asked for.
 
     Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
     """
-    what, text = tool.input_what, entry.input_json
+    label, text = tool.input_what, entry.input_json
     try:
         if entry.input_bytes is not None:
-            check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+            check_size(entry.input_bytes, policy.max_tool_input_bytes, label)
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
         # A shorter text can neither be too large nor hold too much.
         if text is not None and len(text) > min(policy.max_values, policy.max_tool_input_bytes // 6):
-            check_text(text, policy.max_tool_input_bytes, policy.max_values, what)
+            check_text(text, policy.max_tool_input_bytes, policy.max_values, label)
         try:
-            validated = input_to_run(tool, entry)
-            return CheckedInput(validated, shown_of(validated) if is_shown else None)
+            validated = validate_input_to_run(tool, entry)
+            return CheckedInput(validated, to_displayed_json(validated) if is_displayed else None)
         except ValueError as error:
-            raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
+            raise CodeModeSerializationError(f"{label} cannot be read: {error}") from None
     except CodeModeSerializationError as error:
-        _note_reason(error, "validation")
+        _set_reason(error, "validation")
         raise
 
 
-def _note_reason(error: CodeModeSerializationError, reason: str) -> None:
+def _set_reason(error: CodeModeSerializationError, reason: str) -> None:
     """Note why a value is refused that is too large, or no JSON."""
     if error.code == error.default_code:
         error.reason = reason
@@ -251,7 +254,7 @@ class OutputText(NamedTuple):
     failure: BaseException | None = None
 
 
-async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
+async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
     """Check what a tool returned and write it as JSON.
 
     Raises `CodeModeToolError` for an output that misses its schema where that is checked strictly, and
@@ -266,7 +269,7 @@ async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) 
             return await run_check(size, partial(_output_text, tool, output, policy, weight=size))
         return await run_check(size, partial(_large_output_text, tool, output, policy))
     except CodeModeSerializationError as error:
-        _note_reason(error, "output")
+        _set_reason(error, "output")
         raise
 
 
@@ -277,7 +280,10 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
         try:
             refuse_too_many(output, policy.max_values, tool.output_what)
         except CodeModeSerializationError as error:
-            if _LIMITS & error.details.keys() or (tool.output_validation or policy.output_validation) == "strict":
+            if (
+                _LIMIT_DETAILS & error.details.keys()
+                or (tool.output_validation or policy.output_validation) == "strict"
+            ):
                 raise
             return _circular_text(tool, output, policy, error)
         # Of a small one, and of plain JSON, it is known that there is none in it.
@@ -293,7 +299,7 @@ def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, err
     except ValueError:
         raise error from None
     text = _output_text(tool, part, policy)
-    return text._replace(problems=[*text.problems, *_problems_of(left_out)])
+    return text._replace(problems=[*text.problems, *_make_problems(left_out)])
 
 
 def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
@@ -306,16 +312,18 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
         known = {}
     if (tool.output_validation or policy.output_validation) == "strict":
         validated = tool.validate_output(output)
-        return OutputText(_tagged(validated, limits) if is_rich.get() else encode_json(validated, **limits, **known))
+        return OutputText(
+            _encode_tagged(validated, limits) if is_rich.get() else encode_json(validated, **limits, **known)
+        )
     read = tool.read_output(output)
     if read.problems and tool.declares_container and isinstance(output, str):
-        read = _read_text(tool, output, policy) or read
+        read = _parse_json_output(tool, output, policy) or read
     try:
-        text = _tagged(read.value, limits) if is_rich.get() else encode_json(read.value, **limits, **known)
+        text = _encode_tagged(read.value, limits) if is_rich.get() else encode_json(read.value, **limits, **known)
         return OutputText(text, read.problems, read.failure)
     except FAILURES as error:  # serialisers are the tool author's code
         is_ours = isinstance(error, CodeModeError)
-        if is_ours and (_LIMITS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
+        if is_ours and (_LIMIT_DETAILS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
             raise
         try:
             value, left_out = readable_part(read.value, policy.max_values)
@@ -324,19 +332,19 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
                 raise error from read.failure or error.__cause__
             raise CodeModeSerializationError(f"{what} is not JSON: writing it failed") from error
     problems = read.problems or tool.read_output(value).problems
-    text = _tagged(value, limits) if is_rich.get() else encode_json(value, **limits)
-    return OutputText(text, [*problems, *_problems_of(left_out)], read.failure)
+    text = _encode_tagged(value, limits) if is_rich.get() else encode_json(value, **limits)
+    return OutputText(text, [*problems, *_make_problems(left_out)], read.failure)
 
 
-def _tagged(value: Any, limits: Mapping[str, Any]) -> str:
+def _encode_tagged(value: Any, limits: Mapping[str, Any]) -> str:
     return encode_json(to_tagged(value, max_values=limits["max_values"], what=limits["what"]), **limits)
 
 
-def _problems_of(left_out: list[tuple[str, str]]) -> list[Problem]:
+def _make_problems(left_out: list[tuple[str, str]]) -> list[Problem]:
     return [{"path": path, "message": reason} for path, reason in left_out[:MAX_PROBLEMS]]
 
 
-def _read_text(tool: PreparedTool, output: str, policy: ExecutionPolicy) -> ReadOutput | None:
+def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy) -> ReadOutput | None:
     """Read a text that is the JSON of the object or array which the schema declares; None for any other text."""
     if len(output) > policy.max_tool_output_bytes:
         return None
@@ -348,21 +356,21 @@ def _read_text(tool: PreparedTool, output: str, policy: ExecutionPolicy) -> Read
     return tool.read_output(parsed) if is_object(parsed) or is_array(parsed) else None
 
 
-async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
+async def make_fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
     """Return the outcome of a call that gave this text. Raises `CodeModeSerializationError` for a string too large."""
     if text is None:
         return Fulfilled(text)
     return Fulfilled(text, await run_check(len(text), lambda: sidecar.extract(text)))
 
 
-async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
+async def encode_payload(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
     """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
     return await run_bounded(payload, partial(encode_json, payload, **limits, what=what))
 
 
-async def read_text(text: str) -> Any:
+async def decode_text(text: str) -> Any:
     """Decode a text that this host wrote."""
     return await run_check(len(text), lambda: decode_json(text))
 
@@ -385,7 +393,7 @@ async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchReques
     return await run_check(len(text), read)
 
 
-def asked_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
+def read_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
     """Return what a request to the catalog carries; None for nothing.
 
     Raises `CodeModeSerializationError` for what is too much, or no JSON.
@@ -399,7 +407,7 @@ def asked_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
         check_values(text, policy.max_values, what)
         return decode_json(text)
     except CodeModeSerializationError as error:
-        _note_reason(error, "validation")
+        _set_reason(error, "validation")
         raise
     except ValueError as error:
         raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None

@@ -55,21 +55,21 @@ from ..workers.pool import WorkerPool, pool_or_default
 from .call_content import CallContent
 from .call_context import OuterCall
 from .call_values import AnsweredPause
-from .direct_call import DirectCall, DirectSeat
-from .identity import EndedBefore, derived_identity, has_way_on
+from .direct_call import DirectCall, DirectCallWorker
+from .identity import AlreadyEnded, has_other_recovery, make_identify
 from .nested_call import NestedCalls
-from .optional_parts import NO_PARTS, parts_of
+from .optional_parts import NO_PARTS, make_optional_parts
 from .outcome import RunOutcome
-from .programs import LARGE_SOURCE_CHARACTERS, ProgramChecker, check_source, is_checked
-from .recovery import Recovery, WayOn, begun_ledger, lapsed_error, reads_only
+from .programs import LARGE_SOURCE_CHARACTERS, ProgramChecker, accept_checked_program, check_source
+from .recovery import Recovery, RecoveryPoint, build_started_ledger, make_lapsed_error, reads_only
 from .runner import Runner
 
 if TYPE_CHECKING:
     from .journal_opening import Journaling
 
 
-_WHAT = "the program's result"
-_SHORT_CHARACTERS = 4096
+_RESULT_LABEL = "the program's result"
+_MAX_INLINE_CHARACTERS = 4096
 
 
 async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tuple[Any, int | None]:
@@ -78,87 +78,87 @@ async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tupl
         return None, None
     sidecar, contents = ledger.sidecar, ledger.contents
     if contents is not None and contents.parts and (contents.tag in text or "\\u" in text):
-        return await run_check(len(text), lambda: _with_content(text, max_values, contents)), utf8_length(text)
+        return await run_check(len(text), lambda: _restore_content(text, max_values, contents)), utf8_length(text)
     if sidecar is None or not may_have_places(text):
-        if len(text) <= _SHORT_CHARACTERS:
-            return read_value(text, max_values), utf8_length(text)
-        return await run_check(len(text), lambda: read_value(text, max_values)), utf8_length(text)
-    return await run_check(LARGE_CHARACTERS, lambda: (read_value(text, max_values, sidecar), sidecar.measure(text)))
+        if len(text) <= _MAX_INLINE_CHARACTERS:
+            return decode_value(text, max_values), utf8_length(text)
+        return await run_check(len(text), lambda: decode_value(text, max_values)), utf8_length(text)
+    return await run_check(LARGE_CHARACTERS, lambda: (decode_value(text, max_values, sidecar), sidecar.measure(text)))
 
 
-def _with_content(text: str, max_values: int, contents: ContentRegistry) -> Any:
-    return with_parts(read_value(text, max_values), contents, contents.register)
+def _restore_content(text: str, max_values: int, contents: ContentRegistry) -> Any:
+    return with_parts(decode_value(text, max_values), contents, contents.register)
 
 
-def read_value(text: str, max_values: int, sidecar: Sidecar | None = None, what: str = _WHAT) -> Any:
+def decode_value(text: str, max_values: int, sidecar: Sidecar | None = None, label: str = _RESULT_LABEL) -> Any:
     """Return a value that a program has made, of its JSON text.
 
     Raises `CodeModeSerializationError` for what is too deep or too much, `CodeModeProtocolError` for no JSON at all.
     """
     if len(text) > min(MAX_DEPTH, max_values):  # what is shorter is neither too deep nor too much
-        check_values(text, max_values, what)
+        check_values(text, max_values, label)
         if nests_deeper_than(text, MAX_DEPTH):
-            raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels")
+            raise CodeModeSerializationError(f"{label} nests deeper than {MAX_DEPTH} levels")
     try:
-        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.decode(text, what)
+        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.decode(text, label)
     except ValueError as error:
-        raise CodeModeProtocolError(f"{what} cannot be read: {error}") from error
+        raise CodeModeProtocolError(f"{label} cannot be read: {error}") from error
 
 
-def _read_tags(read: Callable[[Any], Any], value: Any) -> Any:
+def _convert_tags(read: Callable[[Any], Any], value: Any) -> Any:
     """Read a result's tags. Raises `CodeModeSerializationError` for one that stands for nothing."""
     try:
         return read(value)
     except ValueError as error:
-        raise CodeModeSerializationError(f"{_WHAT} cannot be read: {error}") from None
+        raise CodeModeSerializationError(f"{_RESULT_LABEL} cannot be read: {error}") from None
 
 
-_SALT, _SEED = slice(16, 32), slice(32, None)
+_SALT_SLICE, _SEED_SLICE = slice(16, 32), slice(32, None)
 
 
-def invocation_of(
-    kind: type[Invocation],
+def make_invocation(
+    machine_type: type[Invocation],
     profile: Profile,
     catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions,
     outer: OuterCall,
-    answered: AnsweredPause | None,
-    given: Mapping[str, Any] | None,
+    answered_pause: AnsweredPause | None,
+    invocation_data: Mapping[str, Any] | None,
 ) -> tuple[Invocation, str]:
     """Return the machine, of this kind, and the id by which listeners know this run."""
     call = outer.call
     random = secrets.token_hex(32)
     invocation_id = "code-mode-" + random[:16]
-    calls_directly = given is not None and is_direct(given)
+    calls_directly = invocation_data is not None and is_direct_call(invocation_data)
     settings = Settings(
         outer_tool_call_id=call.tool_call_id if call.tool_call_id is not None else invocation_id,
-        salt=random[_SALT],
-        seed=random[_SEED],
+        salt=random[_SALT_SLICE],
+        seed=random[_SEED_SLICE],
         started_ms=call.started_at_ms or now_ms(),
         limits=_without_rich_values(options.execution_policy) if calls_directly else options.execution_policy,
-        profile=_of_direct_call(profile) if calls_directly else profile,
+        profile=_adapt_profile(profile) if calls_directly else profile,
         language_names=catalog.language_names,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
         state="state" in profile.request_kinds and (options.has_state or call.state is not None),
         hides_inputs=options.pipeline.before is not None,
         # What a program is given depends on the program.
-        invocation_data_json=canonical_json(given) if calls_directly else None,
+        invocation_data_json=canonical_json(invocation_data) if calls_directly else None,
     )
-    if answered is None:
-        identify = derived_identity(options.continuation, call, given) if call.tool_call_id else None
-        return kind(settings, identify=identify), invocation_id
-    continuation = answered.continuation
-    resolved = answered.answers.keys()
-    machine = kind(continuation.restore_settings(settings), recorded=continuation.ledger, answered_ids=resolved)
+    if answered_pause is None:
+        identify = make_identify(options.continuation, call, invocation_data) if call.tool_call_id else None
+        return machine_type(settings, identify=identify), invocation_id
+    continuation = answered_pause.continuation
+    resolved = answered_pause.answers.keys()
+    machine = machine_type(continuation.restore_settings(settings), recorded=continuation.ledger, answered_ids=resolved)
     return machine, invocation_id
 
 
-def is_direct(given: Mapping[str, Any]) -> bool:
+def is_direct_call(invocation_data: Mapping[str, Any]) -> bool:
     """Tell whether what an invocation brings along says that it is one call without a program."""
-    return given.get("source") == "invoke"
+    return invocation_data.get("source") == "invoke"
 
 
-def _of_direct_call(profile: Profile) -> Profile:
+def _adapt_profile(profile: Profile) -> Profile:
     """Return the profile for one call, whose output no script has seen: nothing is cut of it, also after a pause."""
     return replace(profile, guest=replace(profile.guest, result="json"))
 
@@ -179,10 +179,10 @@ class Execution:
     Options are put together and refused when it is made, before anything is claimed. `start` or `resume` then takes a
     worker, compares the program with the tools, and lets a `Runner` drive the invocation to its ending; by then calls
     are cancelled and the worker is gone. What the ending means comes after that: a value is decoded; a pause, and a
-    failure that leaves calls behind, gets its one way to go on (`WayOn`). Listeners hear of the end last.
+    failure that leaves calls behind, gets its one way to go on (`RecoveryPoint`). Listeners hear of the end last.
     """
 
-    _kind: ClassVar[type[Invocation]] = Invocation
+    _machine_type: ClassVar[type[Invocation]] = Invocation
 
     def __init__(
         self,
@@ -192,30 +192,38 @@ class Execution:
         outer: OuterCall,
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
-        given: Mapping[str, Any] | None = None,
+        invocation_data: Mapping[str, Any] | None = None,
         journaling: Journaling | None = None,
     ) -> None:
         self._profile = profile
-        self._given = given if answered is None else answered.continuation.invocation_data
-        self._is_direct = self._given is not None and is_direct(self._given)
-        self._given_warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
+        self._invocation_data = invocation_data if answered is None else answered.continuation.invocation_data
+        self._is_direct = self._invocation_data is not None and is_direct_call(self._invocation_data)
+        self._initial_warnings: tuple[str, ...] = (
+            () if self._invocation_data is None else tuple(self._invocation_data.get("warnings", ()))
+        )
         self._output_warnings: list[str] = []
         # What goes on after a pause was seen as it is now when its answers were checked.
         self._program: ProgramChecker | None = None
-        self._catalog = catalog = catalog.under(given) if answered is None and given is not None else catalog
+        self._catalog = catalog = (
+            catalog.under(invocation_data) if answered is None and invocation_data is not None else catalog
+        )
         self._options = options = options.under(profile.limits) if profile.limits.named else options
         self._outer = outer
         self._answered = answered
-        self._renewal: ClaimRenewal | None = None
+        self._claim_renewal: ClaimRenewal | None = None
         self._pool = pool_or_default(None) if pool is None else pool
         self._threads = InvocationThreads(self._pool.threads, nesting_depth())
-        self._parts = parts = NO_PARTS
+        self._optional_parts = parts = NO_PARTS
         if options.uses_optional_parts or outer.call.state is not None:
-            self._parts = parts = parts_of(options, outer, catalog, profile, is_direct=self._is_direct)
-        self._begun = partial(invocation_of, self._kind, profile, catalog, options, outer, answered, self._given)
-        self._machine, invocation_id = self._begun()
-        self._seat: DirectSeat | None = None  # of a call without a program
-        self._kept_inputs: dict[int, str] = {}
+            self._optional_parts = parts = make_optional_parts(
+                options, outer, catalog, profile, is_direct=self._is_direct
+            )
+        self._make_machine = partial(
+            make_invocation, self._machine_type, profile, catalog, options, outer, answered, self._invocation_data
+        )
+        self._machine, invocation_id = self._make_machine()
+        self._direct_worker: DirectCallWorker | None = None  # of a call without a program
+        self._saved_inputs: dict[int, str] = {}
         self._journaling = journaling if answered else parts.journaling
         settings, listeners = self._machine.settings, (*parts.listeners, *outer.listeners)
         more: Any = {"hides_inputs": settings.hides_inputs, "kinds": (outer.tool_kind, outer.tool_input_kind)}
@@ -227,9 +235,9 @@ class Execution:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
         policy = self._options.execution_policy
         try:
-            look = partial(check_source, js, policy)
+            check = partial(check_source, js, policy)
             is_large = isinstance(js, str) and len(js) > LARGE_SOURCE_CHARACTERS  # pyright: ignore[reportUnnecessaryIsInstance]
-            source = await self._looked_through(look) if is_large else look()
+            source = await self._run_in_thread(check) if is_large else check()
         except CodeModeError as error:
             return await self._run(js, error)
         return await self._run(source)
@@ -239,41 +247,44 @@ class Execution:
 
         ``text`` is an input that `encode_json` has written. Raises `CodeModeSerializationError` for what is no JSON.
         """
-        most, work = self._machine.settings.limits.max_tool_input_bytes, partial(DirectCall.of, name, value)
-        work = work if text is None else partial(DirectCall.of_text, name, text, most)
-        call = await run_bounded((value, text), work)
-        self._seat = DirectSeat(call, self._threads)
+        max_bytes, make_call = (
+            self._machine.settings.limits.max_tool_input_bytes,
+            partial(DirectCall.from_value, name, value),
+        )
+        make_call = make_call if text is None else partial(DirectCall.from_json, name, text, max_bytes)
+        call = await run_bounded((value, text), make_call)
+        self._direct_worker = DirectCallWorker(call, self._threads)
         return await self._run(call.js)
 
     async def resume(self, renewal: ClaimRenewal | None = None) -> RunOutcome:
         """Go on with the paused program. ``renewal`` is of its claim: no call begins that may be somebody else's."""
-        self._renewal = renewal
+        self._claim_renewal = renewal
         return await self._run(self._pause.continuation.js)
 
-    async def lapsed(self) -> RunOutcome:
+    async def recover_lapsed(self) -> RunOutcome:
         """Return the outcome of a resume with these answers whose host is gone: the way to go on from there."""
         continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
-        begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
-        shown = {
-            request_id: one.displayed_input_json
-            for request_id, one in inputs.items()
-            if one.displayed_input_json is not None
+        started = build_started_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
+        displayed_inputs = {
+            request_id: checked.displayed_input_json
+            for request_id, checked in inputs.items()
+            if checked.displayed_input_json is not None
         }
-        recovery = Recovery(self._catalog, shown, settings.has_rich_values)
-        error = lapsed_error()
-        error.calls = self._summaries(begun)
-        ledger = partial(recovery.ledger, begun, settings.salt)
-        error.recovery = await self._way_on.at(continuation.js, settings, ledger, continuation.engine)
-        return self.failed(error)
+        recovery = Recovery(self._catalog, displayed_inputs, settings.has_rich_values)
+        error = make_lapsed_error()
+        error.calls = self._summarize_calls(started)
+        ledger = partial(recovery.ledger, started, settings.salt)
+        error.recovery = await self._recovery_point.at(continuation.js, settings, ledger, continuation.engine)
+        return self.make_failed_outcome(error)
 
     @cached_property
-    def _way_on(self) -> WayOn:
-        return WayOn(self._options.continuation, self._outer.call.conversation_id, self._threads)
+    def _recovery_point(self) -> RecoveryPoint:
+        return RecoveryPoint(self._options.continuation, self._outer.call.conversation_id, self._threads)
 
     @property
     def _warnings(self) -> tuple[str, ...]:
         """What was wrong before the program ran, and what was done to its text."""
-        return self._given_warnings if self._program is None else (*self._given_warnings, *self._program.repairs)
+        return self._initial_warnings if self._program is None else (*self._initial_warnings, *self._program.repairs)
 
     @property
     def settings(self) -> Settings:
@@ -286,97 +297,97 @@ class Execution:
         return False
 
     @property
-    def has_gone_on(self) -> bool:
+    def has_progressed(self) -> bool:
         """True once a tool was begun, a timer has fired or there is a new way to go on: what was resumed is used up."""
         ledger = self._machine.ledger
-        is_begun = self._way_on.is_given or any(entry.is_started for entry in ledger.entries)
-        return is_begun or ledger.fired_timer_count > self._pause.continuation.ledger.fired_timer_count
+        has_started_call = self._recovery_point.exists or any(entry.is_started for entry in ledger.entries)
+        return has_started_call or ledger.fired_timer_count > self._pause.continuation.ledger.fired_timer_count
 
-    async def way_on(self) -> Interrupt | None:
+    async def find_recovery(self) -> Interrupt | None:
         """Return from where to go on, or to come to the same result again: what has run does not run again."""
         machine = self._machine
         if machine.js is None:
             return None
-        if self._answered is not None and not self.has_gone_on:
+        if self._answered is not None and not self.has_progressed:
             return self._answered.interrupt
         settings, ledger = machine.settings, machine.ledger
         ledger = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries])
-        recovery = Recovery(self._catalog, self._kept_inputs, settings.has_rich_values)
+        recovery = Recovery(self._catalog, self._saved_inputs, settings.has_rich_values)
         with suppress(CodeModeError):  # more content than a continuation carries
-            return await self._way_on.at(
-                machine.js, settings, lambda: recovery.ledger(ledger, settings.salt), size=_size_of(machine)
+            return await self._recovery_point.at(
+                machine.js, settings, lambda: recovery.ledger(ledger, settings.salt), size=_estimate_size(machine)
             )
         return None
 
-    def failed(self, error: CodeModeError) -> RunOutcome:
+    def make_failed_outcome(self, error: CodeModeError) -> RunOutcome:
         """Return the outcome of a run that ended with this error."""
-        return RunOutcome("failed", *self._record, error=error, trace=error.trace, **self._warning_fields)
+        return RunOutcome("failed", *self._outcome_fields, error=error, trace=error.trace, **self._warning_fields)
 
     async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
-        shown, kind = source, "invoke" if self._is_direct else "script"
+        displayed_source, kind = source, "invoke" if self._is_direct else "script"
         if len(source) > LARGE_SOURCE_CHARACTERS:
             hashes = self._reporter.is_watched and not self._is_direct
-            shown = await self._looked_through(partial(measure_source, source, hashes=hashes))
-        self._reporter.report_start(shown, source=kind, resumed=self._answered is not None)
+            displayed_source = await self._run_in_thread(partial(measure_source, source, hashes=hashes))
+        self._reporter.report_start(displayed_source, source=kind, resumed=self._answered is not None)
         token = serving_threads.set(self._threads)
         try:
             if refused is not None:  # what can be no program is told of as one that failed
-                return self.failed(await self._ended(refused))
+                return self.make_failed_outcome(await self._report_error(refused))
             if self._journaling is not None:
-                return await self._run_journaled(lambda: self._run_to_its_end(source), self._journaling)
-            return await self._run_to_its_end(source)
+                return await self._run_journaled(lambda: self._run_to_end(source), self._journaling)
+            return await self._run_to_end(source)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
                 raise
             # It came while async hooks were awaited. What has happened must not be lost with the caller.
-            raise cancelled from await self._told(CodeModeAbortedError("the invocation was cancelled"))
+            raise cancelled from await self._add_recovery(CodeModeAbortedError("the invocation was cancelled"))
         finally:
             try:  # noqa: SIM105 - each run comes here, and a context manager is four calls more
                 serving_threads.reset(token)
             except ValueError:  # a coroutine that nobody awaits any more is closed in another context
                 pass
 
-    async def _looked_through(self, work: Callable[[], ResultT]) -> ResultT:
+    async def _run_in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """Do work on a long text in a thread."""
         with Serving(self._threads):
             return await run_check(LARGE_CHARACTERS, work)
 
     async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:
         try:
-            return await journaling.run(work, lambda: self.is_resting, self._begin_anew)
-        except EndedBefore as before:
+            return await journaling.run(work, lambda: self.is_resting, self._reset_machine)
+        except AlreadyEnded as before:
             await self._reporter.report_end(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
             return before.outcome
         except CodeModeAbortedError as error:  # the program has ended, and that could not be written
-            return self.failed(await self._told(error))
+            return self.make_failed_outcome(await self._add_recovery(error))
 
-    def _begin_anew(self) -> None:
-        self._machine, _ = self._begun()
+    def _reset_machine(self) -> None:
+        self._machine, _ = self._make_machine()
 
-    async def _run_to_its_end(self, source: str) -> RunOutcome:
+    async def _run_to_end(self, source: str) -> RunOutcome:
         try:
             ending = await self._drive(source)
         except asyncio.CancelledError as cancelled:
-            raise cancelled from await self._ended(CodeModeAbortedError("the invocation was cancelled"))
+            raise cancelled from await self._report_error(CodeModeAbortedError("the invocation was cancelled"))
         except CodeModeError as error:  # there was no worker
-            return self.failed(await self._ended(error))
+            return self.make_failed_outcome(await self._report_error(error))
         if isinstance(ending, events.Failed):
-            return self.failed(await self._ended(ending.error))
+            return self.make_failed_outcome(await self._report_error(ending.error))
         if isinstance(ending, events.Interrupted):
-            return await self._interrupted()
-        return await self._completed(ending)
+            return await self._make_interrupted_outcome()
+        return await self._make_completed_outcome(ending)
 
     async def _drive(self, source: str) -> events.Ending:
         machine = self._machine
-        lease = self._seat if self._seat is not None else await self._worker()
+        lease = self._direct_worker if self._direct_worker is not None else await self._acquire_worker()
         try:
-            program = self._checker(source, lease)
-            first = None if program is not None else self._accepted(source)
+            program = self._make_checker(source, lease)
+            first = None if program is not None else self._accept_unchecked(source)
             if self._journaling is not None and self._answered is None:
-                self._journaling.waits_apart = first is None
-                first = None if first is None else await self._journaling.accepted(machine, first)
-            check = (is_checked, None) if program is None else (program.check, program.preparation)
-            runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check, self._journaling)
+                self._journaling.waits_without_worker = first is None
+                first = None if first is None else await self._journaling.open_for_program(machine, first)
+            check = (accept_checked_program, None) if program is None else (program.check, program.preparation)
+            runner = Runner(machine, lease, self._make_nested_calls(), self._reporter, *check, self._journaling)
         except BaseException:
             lease.kill_and_release()
             raise
@@ -400,11 +411,11 @@ class Execution:
         check = None if known is None else events.CheckProgram(known.js, known.facts)
         return self._machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=check)
 
-    def _accepted(self, js: str) -> events.ProgramAccepted:
+    def _accept_unchecked(self, js: str) -> events.ProgramAccepted:
         """Return that what has no checker runs as it is: it was checked before, or there is nothing to check."""
         return events.ProgramAccepted(js, reports_locations=self._catalog.may_ask)
 
-    async def _worker(self) -> Lease:
+    async def _acquire_worker(self) -> Lease:
         policy, limits = self._options.execution_policy, self._machine.settings.limits
         lease = await self._pool.acquire(limits.memory_limit_bytes, policy.on_saturation, limits.timeout_ms)
         lease.threads = self._threads
@@ -416,17 +427,17 @@ class Execution:
                 raise
         return lease
 
-    async def _completed(self, ending: events.Completed) -> RunOutcome:
+    async def _make_completed_outcome(self, ending: events.Completed) -> RunOutcome:
         text, max_values = ending.value_json, self._options.execution_policy.max_values
         try:
             value, result_bytes = await read_result(text, max_values, self._machine.ledger)
             has_tags = text is not None and TAG_START in text and self._machine.settings.has_tagged_result
             if has_tags and not self._profile.returns_rich_values:
-                value, has_tags = await run_check(len(text or ""), partial(_read_tags, to_plain, value)), False
+                value, has_tags = await run_check(len(text or ""), partial(_convert_tags, to_plain, value)), False
             elif has_tags:
-                await run_check(len(text or ""), partial(_read_tags, from_tagged, value))
+                await run_check(len(text or ""), partial(_convert_tags, from_tagged, value))
         except CodeModeError as error:
-            return self.failed(await self._ended(error))
+            return self.make_failed_outcome(await self._report_error(error))
         warnings, output_warnings = self._warnings, tuple(self._output_warnings)
         self._reporter.notes = (*warnings, *output_warnings)
         trace: Any = None
@@ -439,40 +450,42 @@ class Execution:
         more["is_tagged"] = has_tags
         if text is None and not self._is_direct:
             more |= {"returned_nothing": True, "last_value": ending.last_value or ""}
-            more["summaries"] = self._summaries(self._machine.ledger)
+            more["summaries"] = self._summarize_calls(self._machine.ledger)
         machine, reporter = self._machine, self._reporter
         record = machine.settings.outer_tool_call_id, reporter.console, machine.ledger, reporter.calls
         return RunOutcome("completed", *record, value=value, trace=trace, result_bytes=result_bytes, **more)
 
-    async def _interrupted(self) -> RunOutcome:
+    async def _make_interrupted_outcome(self) -> RunOutcome:
         machine = self._machine
         try:
-            ledger, size = machine.ledger, _size_of(machine)
-            interrupt = await self._way_on.at(machine.js or "", machine.settings, lambda: ledger, size=size)
+            ledger, size = machine.ledger, _estimate_size(machine)
+            interrupt = await self._recovery_point.at(machine.js or "", machine.settings, lambda: ledger, size=size)
         except CodeModeError as error:
-            return self.failed(await self._ended(error))
+            return self.make_failed_outcome(await self._report_error(error))
         for entry in machine.ledger.waiting_entries:
             self._reporter.report_still_waiting(entry)
         self._reporter.report_interrupt(interrupt)
         trace = await self._reporter.report_end(interrupted_by=interrupt)
-        summaries = self._summaries(machine.ledger)
-        return RunOutcome("interrupted", *self._record, interrupt=interrupt, trace=trace, summaries=summaries)
+        summaries = self._summarize_calls(machine.ledger)
+        return RunOutcome("interrupted", *self._outcome_fields, interrupt=interrupt, trace=trace, summaries=summaries)
 
-    async def _ended(self, error: CodeModeError) -> CodeModeError:
+    async def _report_error(self, error: CodeModeError) -> CodeModeError:
         self._reporter.notes = (*self._warnings, *self._output_warnings)
-        error.trace = await self._reporter.report_end(error=await self._told(error))
+        error.trace = await self._reporter.report_end(error=await self._add_recovery(error))
         return error
 
-    async def _told(self, error: CodeModeError) -> CodeModeError:
+    async def _add_recovery(self, error: CodeModeError) -> CodeModeError:
         """Return the error with what had happened by then, and the way to go on where there is one."""
-        error.calls = self._summaries(self._machine.ledger)
+        error.calls = self._summarize_calls(self._machine.ledger)
         if self._answered is not None:
             error.details["is_resumed"] = True
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
-            error.recovery = None if has_way_on(error, is_resumed=self._answered is not None) else await self.way_on()
+            error.recovery = (
+                None if has_other_recovery(error, is_resumed=self._answered is not None) else await self.find_recovery()
+            )
         return error
 
-    def _summaries(self, ledger: Ledger) -> tuple[CallSummary, ...]:
+    def _summarize_calls(self, ledger: Ledger) -> tuple[CallSummary, ...]:
         """Return what had happened to the calls of the program, those before a pause included."""
         entries, answered = ledger.entries, self._answered
         if answered is not None:
@@ -481,7 +494,7 @@ class Execution:
         return summarize_calls(entries, harmless, hides_inputs=self._machine.settings.hides_inputs)
 
     @property
-    def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger, Sequence[CallRecord]]:
+    def _outcome_fields(self) -> tuple[str, Sequence[ConsoleEvent], Ledger, Sequence[CallRecord]]:
         machine = self._machine
         return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger, self._reporter.calls
 
@@ -493,18 +506,18 @@ class Execution:
     def _pause(self) -> AnsweredPause:
         return cast("AnsweredPause", self._answered)
 
-    def _checker(self, source: str, lease: Lease | DirectSeat) -> ProgramChecker | None:
-        if self._answered is not None or isinstance(lease, DirectSeat):
+    def _make_checker(self, source: str, lease: Lease | DirectCallWorker) -> ProgramChecker | None:
+        if self._answered is not None or isinstance(lease, DirectCallWorker):
             return None  # it is what was checked before the pause, or nothing to check
-        how = {"compares": self._options.execution_policy.check_program, "keeps": not lease.has_run_program}
-        how["alters"] = self._options.pipeline.after is not None
-        how["fetches"] = self._machine.settings.fetch
-        how["is_rich"] = self._machine.settings.has_rich_values
-        self._program = ProgramChecker(source, self._profile, self._catalog, self._given, **how)
+        flags = {"checks_tools": self._options.execution_policy.check_program, "is_trusted": not lease.has_run_program}
+        flags["replaces_outputs"] = self._options.pipeline.after is not None
+        flags["has_fetch"] = self._machine.settings.fetch
+        flags["has_rich_values"] = self._machine.settings.has_rich_values
+        self._program = ProgramChecker(source, self._profile, self._catalog, self._invocation_data, **flags)
         return self._program
 
-    def _nested_calls(self) -> NestedCalls:
-        machine, answered, keeping = self._machine, self._answered, self._options.continuation
+    def _make_nested_calls(self) -> NestedCalls:
+        machine, answered, continuation_options = self._machine, self._answered, self._options.continuation
         return NestedCalls(
             catalog=self._catalog,
             options=self._options,
@@ -517,18 +530,20 @@ class Execution:
             machine=machine,
             answers={} if answered is None else answered.answers,
             threads=self._threads,
-            fetches=self._parts.fetches,
-            kept_inputs=self._kept_inputs,
+            fetches=self._optional_parts.fetches,
+            saved_inputs=self._saved_inputs,
             checked={} if answered is None else answered.inputs,
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
             sidecar=machine.ledger.sidecar,
-            content=CallContent(machine.ledger.contents, keeping, partial(getattr, self._journaling, "key", None)),
-            renewal=self._renewal,
-            state=self._parts.state,
+            content=CallContent(
+                machine.ledger.contents, continuation_options, partial(getattr, self._journaling, "key", None)
+            ),
+            renewal=self._claim_renewal,
+            state=self._optional_parts.state,
         )
 
 
-def _size_of(machine: Invocation) -> int:
+def _estimate_size(machine: Invocation) -> int:
     """Return about how many characters the program of an invocation and its ledger take."""
     return len(machine.js or "") + machine.ledger_bytes

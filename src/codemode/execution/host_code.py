@@ -34,7 +34,7 @@ from ..tools.context import PIPELINE_NULL, PipelineCall, ToolCallContext
 from ..tools.prepared import PreparedTool, tool_failed, without_quotes
 from ..tools.running import UnreadOutput, run_hook
 from ..tools.tool_result import ToolResult, blocks_of, failure_text, unwrapped
-from .call_values import CheckedInput, read_text, shown_of
+from .call_values import CheckedInput, decode_text, to_displayed_json
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 # Knows no order of calls.
 
-PIPELINE = "pipeline"
+PIPELINE_ORIGIN = "pipeline"
 """The ``origin`` of an error that a hook of the pipeline has caused."""
 
 
-class HostRaised(Exception):  # noqa: N818 - carries an error, is none itself
+class HostCodeError(Exception):
     """What host code raised during a call, already as the error that the caller gets."""
 
     def __init__(self, error: CodeModeError) -> None:
@@ -54,69 +54,70 @@ class HostRaised(Exception):  # noqa: N818 - carries an error, is none itself
         self.error = error
 
 
-async def decided(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
+async def await_decision(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     """Await what decides about a call. Only the tool itself can pause the program."""
     try:
-        return await guarded(entry, work)
-    except HostRaised as thrown:
-        approval.mark_decision_failure(thrown.error)
+        return await await_host_code(entry, work)
+    except HostCodeError as failure:
+        approval.mark_decision_failure(failure.error)
         raise
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in what decides about its approval")
-        raise HostRaised(hidden(entry, misplaced)) from pause
+        raise HostCodeError(hide_error(entry, misplaced)) from pause
 
 
-async def hooked(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
+async def await_hook(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     """Await a hook of the pipeline. It refuses a call with a `CodeModeToolError`; all else that it raises is hidden."""
     try:
-        return await guarded(entry, work)
-    except HostRaised as thrown:
-        raised = thrown.error
-        if not isinstance(raised, CodeModeToolError):
-            raise HostRaised(hidden_hook(entry, raised)) from raised
-        if raised.code == HOST_TOOL_ERROR:
-            raised.details["origin"] = PIPELINE
+        return await await_host_code(entry, work)
+    except HostCodeError as failure:
+        error = failure.error
+        if not isinstance(error, CodeModeToolError):
+            raise HostCodeError(hide_hook_error(entry, error)) from error
+        if error.code == HOST_TOOL_ERROR:
+            error.details["origin"] = PIPELINE_ORIGIN
         raise
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in the pipeline around it")
-        raise HostRaised(hidden_hook(entry, misplaced)) from pause
+        raise HostCodeError(hide_hook_error(entry, misplaced)) from pause
 
 
-async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
+async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     """Await host code. What it raises is hidden from the guest and kept for the host, whatever its class."""
     task = asyncio.current_task()
     try:
         return await work
     except CodeModeError as error:
-        raise HostRaised(sound(entry, error)) from error
+        raise HostCodeError(ensure_plain_error(entry, error)) from error
     except (Exception, SystemExit) as error:
         pause = find_interrupt_request(error)
         if pause is not None:
             raise pause from None
-        raise HostRaised(hidden(entry, error)) from error
+        raise HostCodeError(hide_error(entry, error)) from error
     except (asyncio.CancelledError, GeneratorExit) as error:
         if is_ended_from_outside(task):
             raise
         # Nobody cancelled or closed this call: something inside the tool raised it.
-        raise HostRaised(hidden(entry, error)) from error
+        raise HostCodeError(hide_error(entry, error)) from error
     except BaseExceptionGroup as group:
         pause = find_interrupt_request(group)
         if pause is not None:
             raise pause from None
         if group.split(FAILURES)[1] is not None or is_ended_from_outside(task):
             raise
-        raise HostRaised(hidden(entry, group)) from group
+        raise HostCodeError(hide_error(entry, group)) from group
 
 
-def sound(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
+def ensure_plain_error(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
     """Return what host code raised, or that it failed when its class has put other things into the fields of ours."""
     try:
-        is_sound = isinstance(error.message, str) and isinstance(error.code, str) and isinstance(error.details, dict)  # pyright: ignore[reportUnnecessaryIsInstance]
-        if is_sound:
+        fields: tuple[Any, ...] = (error.message, error.code, error.details)
+        has_plain_fields = all(map(isinstance, fields, (str, str, dict)))
+        if has_plain_fields:
             _make_plain(error)
     except Exception:  # noqa: BLE001 - they may be properties, or missing
-        is_sound = False
-    return error if is_sound else hidden(entry, error)
+        has_plain_fields = False
+    return error if has_plain_fields else hide_error(entry, error)
 
 
 def _make_plain(error: CodeModeError) -> None:
@@ -129,22 +130,22 @@ def _make_plain(error: CodeModeError) -> None:
         error.details = dict(error.details)
 
 
-def hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+def hide_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program may see in place of what host code raised, which stays its cause."""
     return tool_failed(entry.name, error, tool_call_id=entry.tool_call_id)
 
 
-def hidden_hook(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+def hide_hook_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program may see in place of what a hook of the pipeline did wrong."""
-    failed = hidden(entry, error)
-    failed.details["origin"] = PIPELINE
+    failed = hide_error(entry, error)
+    failed.details["origin"] = PIPELINE_ORIGIN
     return failed
 
 
-async def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
+async def unwrap_output(entry: LedgerEntry, result: ToolResult) -> Any:
     """Return the value of what a tool has answered as an MCP server would.
 
-    Raises `HostRaised` where it has failed, and `CodeModeSerializationError` for more content than there may be.
+    Raises `HostCodeError` where it has failed, and `CodeModeSerializationError` for more content than there may be.
     """
     size = weigh((result.content, result.structured_content), LARGE_CHARACTERS)
     try:
@@ -152,34 +153,34 @@ async def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
             parts = current.get()
             room = parts.require_room if isinstance(parts, ContentRegistry) else None
             return await run_check(size, partial(unwrapped, result, room))
-        text, blocks = await run_check(size, partial(_failure, result, entry.name))
+        text, blocks = await run_check(size, partial(_read_failure, result, entry.name))
     except CodeModeSerializationError:
         raise
     except Exception as error:
-        raise HostRaised(hidden(entry, error)) from error
+        raise HostCodeError(hide_error(entry, error)) from error
     details: dict[str, Any] = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}
     if result.has_structured_content:
         details["structured_content"] = result.structured_content
     fields = api_fields(result.structured_content)
     error_class = CodeModeHttpError if fields else CodeModeToolError
-    raise HostRaised(error_class(text, details={**details, **fields}))
+    raise HostCodeError(error_class(text, details={**details, **fields}))
 
 
-def _failure(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:
+def _read_failure(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:
     return failure_text(result, tool_name), blocks_of(result)
 
 
 _FAILED_CODES = {"fetch": HOST_FETCH_ERROR, "catalog": HOST_BRIDGE_ERROR}
 
 
-def told(entry: LedgerEntry, error: BaseException) -> CodeModeError:
+def to_call_error(entry: LedgerEntry, error: BaseException) -> CodeModeError:
     """Return what a request ended with when this was raised while it was performed."""
-    if isinstance(error, HostRaised):
+    if isinstance(error, HostCodeError):
         return error.error
     if isinstance(error, CodeModeError):
         let_go(error)
         return error
-    failed = hidden(entry, error)  # validators and serialisers of schemas are host code too
+    failed = hide_error(entry, error)  # validators and serialisers of schemas are host code too
     failed.code = _FAILED_CODES.get(entry.kind, failed.code)
     return failed
 
@@ -205,14 +206,14 @@ class CallPipeline:
         threads: InvocationThreads,
         tool: PreparedTool,
         entry: LedgerEntry,
-        made: Callable[[Any], PipelineCall],
+        make_call: Callable[[Any], PipelineCall],
     ) -> None:
         self._hooks = options.pipeline
         self._policy = options.execution_policy
         self._threads = threads
         self._tool = tool
         self._entry = entry
-        self._made = made
+        self._make_call = make_call
 
     @property
     def judges_inputs(self) -> bool:
@@ -224,70 +225,72 @@ class CallPipeline:
         """Whether hooks may replace outputs."""
         return self._hooks.after is not None
 
-    async def unquoted(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
+    async def check_without_quotes(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
         """Await the check of a value. What it says of one that a hook has yet to judge quotes nothing of it."""
         if (self._hooks.before if side == "input" else self._hooks.after) is None:
             return await check
         try:
             return await check
-        except (CodeModeProtocolError, HostRaised, UnreadOutput):
+        except (CodeModeProtocolError, HostCodeError, UnreadOutput):
             raise
         except Exception as error:  # noqa: BLE001 - validators and serialisers are host code too
             raise await run_check(LARGE_CHARACTERS, partial(without_quotes, error, self._tool, side)) from None
 
-    async def before(self, checked: CheckedInput) -> CheckedInput:
+    async def replace_input(self, checked: CheckedInput) -> CheckedInput:
         """Return the input with which the call goes on. Raises what refuses it."""
-        given = await self._ask(self._hooks.before, await self._call(checked.displayed_input_json))
-        return checked if given is None else await self._off_loop(given, self._replaced)
+        replacement = await self._call_hook(self._hooks.before, await self._copy_call(checked.displayed_input_json))
+        return checked if replacement is None else await self._run_off_loop(replacement, self._validate_replacement)
 
-    async def edited(self, value: Any) -> CheckedInput:
+    async def validate_edited(self, value: Any) -> CheckedInput:
         """Validate an input that a person has edited while the tool itself asked for that."""
-        return await self.unquoted("input", self._off_loop(value, self._replaced))
+        return await self.check_without_quotes("input", self._run_off_loop(value, self._validate_replacement))
 
     async def require_allowed(self, checked: CheckedInput) -> None:
         """Ask about an input that a person has edited, and that is no longer anybody's to change: raise a refusal."""
-        allowed = await self.before(checked)
+        allowed = await self.replace_input(checked)
         if allowed.displayed_input_json != checked.displayed_input_json:
             raise CodeModeToolError(
                 f"the edited input of tool {self._tool.name!r} is refused: the host would not run it unchanged",
                 details={"tool_name": self._tool.name, "tool_call_id": self._entry.tool_call_id},
             )
 
-    async def after(self, checked: CheckedInput, text: str | None) -> str | None:
+    async def replace_output(self, checked: CheckedInput, text: str | None) -> str | None:
         """Return the JSON text of the output that the program gets; None is undefined."""
-        output = None if text is None else await read_text(text)
-        given = await self._ask(self._hooks.after, await self._call(checked.displayed_input_json), output)
-        return text if given is None else await self._off_loop(given, self._written)
+        output = None if text is None else await decode_text(text)
+        replacement = await self._call_hook(
+            self._hooks.after, await self._copy_call(checked.displayed_input_json), output
+        )
+        return text if replacement is None else await self._run_off_loop(replacement, self._encode_output)
 
-    async def _ask(self, hook: Callable[..., Any] | None, *arguments: Any) -> Any:
+    async def _call_hook(self, hook: Callable[..., Any] | None, *arguments: Any) -> Any:
         if hook is None:
             return None
         work = run_hook(hook, arguments, self._threads, self._tool.name, self._entry.tool_call_id or "")
-        return await hooked(self._entry, work)
+        return await await_hook(self._entry, work)
 
-    async def _call(self, displayed_input_json: str | None) -> PipelineCall:
-        return self._made(None if displayed_input_json is None else await read_text(displayed_input_json))
+    async def _copy_call(self, displayed_input_json: str | None) -> PipelineCall:
+        return self._make_call(None if displayed_input_json is None else await decode_text(displayed_input_json))
 
-    async def _off_loop(self, given: Any, work: Callable[[Any], Any]) -> Any:
-        value = None if given is PIPELINE_NULL else given
+    async def _run_off_loop(self, replacement: Any, work: Callable[[Any], Any]) -> Any:
+        value = None if replacement is PIPELINE_NULL else replacement
         return await run_bounded(value, partial(work, value))
 
-    def _replaced(self, value: Any) -> CheckedInput:
-        what, policy = f"the input put in place of another for tool {self._tool.name!r}", self._policy
+    def _validate_replacement(self, value: Any) -> CheckedInput:
+        label, policy = f"the input put in place of another for tool {self._tool.name!r}", self._policy
         sidecar = self._entry.sidecar
         max_bytes = policy.max_tool_input_bytes + (0 if sidecar is None else sidecar.max_total_bytes)
         try:
             if is_rich.get():
-                value = to_tagged(value, escapes=False, max_values=policy.max_values, what=what)
-            text = encode_json(value, max_bytes=max_bytes, max_values=policy.max_values, what=what)
+                value = to_tagged(value, escapes=False, max_values=policy.max_values, what=label)
+            text = encode_json(value, max_bytes=max_bytes, max_values=policy.max_values, what=label)
             plain = decode_json(text)
         except (CodeModeSerializationError, ValueError) as error:
-            raise HostRaised(hidden_hook(self._entry, error)) from error
+            raise HostCodeError(hide_hook_error(self._entry, error)) from error
         validated = self._tool.validate_input(plain)
-        return CheckedInput(validated, shown_of(validated))
+        return CheckedInput(validated, to_displayed_json(validated))
 
-    def _written(self, value: Any) -> str:
-        what, policy = f"the output of tool {self._tool.name!r}", self._policy
+    def _encode_output(self, value: Any) -> str:
+        label, policy = f"the output of tool {self._tool.name!r}", self._policy
         if is_rich.get():
-            value = to_tagged(value, escapes=False, max_values=policy.max_values, what=what)
-        return encode_json(value, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what)
+            value = to_tagged(value, escapes=False, max_values=policy.max_values, what=label)
+        return encode_json(value, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=label)

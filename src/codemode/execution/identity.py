@@ -27,13 +27,13 @@ from .outcome import RunOutcome
 Identify = Callable[[Settings, str], Settings]
 _SALT_CHARACTERS = 16
 _SEED_CHARACTERS = 32
-_REMARKS = ("warnings", "notes")  # in what a call brings along: what its host had to say of it
+_REMARK_KEYS = ("warnings", "notes")  # in what a call brings along: what its host had to say of it
 
 
-def derived_identity(
+def make_identify(
     options: ContinuationOptions,
     call: CallContext,
-    brought: Mapping[str, Any] | None = None,
+    invocation_data: Mapping[str, Any] | None = None,
 ) -> Identify | None:
     """Return what gives the settings of a program their salt and seed; None where they stay random.
 
@@ -50,26 +50,26 @@ def derived_identity(
     key = _identity_key(keys[0])
     binding = [options.conversation_id, call.conversation_id]
 
-    def identified(settings: Settings, js: str) -> Settings:
+    def identify(settings: Settings, js: str) -> Settings:
         invocation_data_json = settings.invocation_data_json
         if options.journal is None:
-            kept = get_replay_settings(replace(settings, salt="", seed="", started_ms=0))
+            replayed = get_replay_settings(replace(settings, salt="", seed="", started_ms=0))
         else:
-            kept = {"outer_tool_call_id": settings.outer_tool_call_id, "profile": settings.profile.name}
-            invocation_data_json = _brought_json(brought)
-        named = {
-            "settings": kept,
+            replayed = {"outer_tool_call_id": settings.outer_tool_call_id, "profile": settings.profile.name}
+            invocation_data_json = _encode_identifying_data(invocation_data)
+        identity = {
+            "settings": replayed,
             "binding": binding,
             "started_at_ms": call.started_at_ms,
             "program": _digest(js),
         }
         if invocation_data_json is not None:
-            named["given"] = _digest(invocation_data_json)
-        digest = hmac.new(key, canonical_json(named).encode(), hashlib.sha256).hexdigest()
+            identity["given"] = _digest(invocation_data_json)
+        digest = hmac.new(key, canonical_json(identity).encode(), hashlib.sha256).hexdigest()
         salt, rest = digest[:_SALT_CHARACTERS], digest[_SALT_CHARACTERS:]
         return replace(settings, salt=salt, seed=rest[:_SEED_CHARACTERS])
 
-    return identified
+    return identify
 
 
 @lru_cache(8)
@@ -77,20 +77,24 @@ def _identity_key(key: bytes) -> bytes:
     return KeyRing((key,), purpose="identity").secret()
 
 
-def _brought_json(brought: Mapping[str, Any] | None) -> str | None:
-    kept = {} if brought is None else {name: value for name, value in brought.items() if name not in _REMARKS}
-    return canonical_json(kept) if kept else None
+def _encode_identifying_data(invocation_data: Mapping[str, Any] | None) -> str | None:
+    identifying = (
+        {}
+        if invocation_data is None
+        else {name: value for name, value in invocation_data.items() if name not in _REMARK_KEYS}
+    )
+    return canonical_json(identifying) if identifying else None
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-ORIGIN = "journal"
-_LEAST_OPENING_SECONDS = 1.0
+JOURNAL_ORIGIN = "journal"
+_MIN_OPENING_SECONDS = 1.0
 
 
-class EndedBefore(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
+class AlreadyEnded(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
     """The program has come to an end, or to a pause, on an earlier host: there is nothing to run."""
 
     def __init__(self, outcome: RunOutcome) -> None:
@@ -116,18 +120,18 @@ def require_journal_identity(options: ContinuationOptions, call: CallContext) ->
 
 def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedError:
     """Return the error of a run whose journal cannot be written, or is somebody else's by now."""
-    return CodeModeAbortedError(message, details={"origin": ORIGIN, "is_lost": is_lost})
+    return CodeModeAbortedError(message, details={"origin": JOURNAL_ORIGIN, "is_lost": is_lost})
 
 
-def opening_seconds(wait_ms: int | None) -> float | None:
+def get_opening_seconds(wait_ms: int | None) -> float | None:
     """Return how long a run that waits so long for its tools waits for its journal; None: as long as it takes.
 
     A second at the least: its store takes time of its own, and a shorter wait would end programs nobody else has.
     """
-    return None if wait_ms is None else max(wait_ms / 1000, _LEAST_OPENING_SECONDS)
+    return None if wait_ms is None else max(wait_ms / 1000, _MIN_OPENING_SECONDS)
 
 
-def held_elsewhere() -> CodeModeAbortedError:
+def journal_busy_error() -> CodeModeAbortedError:
     """Return the error of a run that has waited long enough for its journal. Nothing was run."""
     return journal_error(
         "the journal of this program could not be had in time: another run has it and goes on with it, or its store"
@@ -135,52 +139,52 @@ def held_elsewhere() -> CodeModeAbortedError:
     )
 
 
-def unavailable(what: str, failure: BaseException) -> CodeModeAbortedError:
+def journal_unavailable_error(action: str, failure: BaseException) -> CodeModeAbortedError:
     """Return the error of a run whose journal raised something."""
-    error = journal_error(f"the journal of this program cannot be {what}: {failure}")
+    error = journal_error(f"the journal of this program cannot be {action}: {failure}")
     error.__cause__ = failure
     return error
 
 
-def is_of_journal(error: BaseException) -> TypeGuard[CodeModeAbortedError]:
+def is_journal_error(error: BaseException) -> TypeGuard[CodeModeAbortedError]:
     """True for the error of a run whose journal could not be written, or is another host's."""
-    return isinstance(error, CodeModeAbortedError) and error.details.get("origin") == ORIGIN
+    return isinstance(error, CodeModeAbortedError) and error.details.get("origin") == JOURNAL_ORIGIN
 
 
-def has_way_on(error: CodeModeError, *, is_resumed: bool) -> bool:
+def has_other_recovery(error: CodeModeError, *, is_resumed: bool) -> bool:
     """True where the program goes on elsewhere, or by the same resume again: this run has no other way to offer."""
-    return is_of_journal(error) and (is_resumed or bool(error.details["is_lost"]))
+    return is_journal_error(error) and (is_resumed or bool(error.details["is_lost"]))
 
 
 @dataclass(slots=True)
-class Underway:
+class ActiveRun:
     """A run, until it has ended. ``key`` names what it alone may have; it may come later."""
 
     key: str
-    outer: Underway | None
+    outer: ActiveRun | None
     has_ended: bool = False
 
 
-_innermost: ContextVar[Underway | None] = ContextVar("codemode_underway", default=None)
+_innermost_run: ContextVar[ActiveRun | None] = ContextVar("codemode_underway", default=None)
 
 
 @contextmanager
-def underway(key: str = "") -> Generator[Underway]:
+def track_run(key: str = "") -> Generator[ActiveRun]:
     """Let what the block starts be part of a run."""
-    one = Underway(key, _innermost.get())
-    token = _innermost.set(one)
+    run = ActiveRun(key, _innermost_run.get())
+    token = _innermost_run.set(run)
     try:
-        yield one
+        yield run
     finally:
-        one.has_ended = True
+        run.has_ended = True
         with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
-            _innermost.reset(token)
+            _innermost_run.reset(token)
 
 
-def refuse_own(key: str, what: str = "this continuation is being resumed by") -> None:
+def refuse_waiting_for_self(key: str, prefix: str = "this continuation is being resumed by") -> None:
     """Raise `CodeModeProtocolError` when what asks for this key is part of what has it: it would wait for itself."""
-    one = _innermost.get()
-    while one is not None:
-        if one.key == key and not one.has_ended:
-            raise CodeModeProtocolError(f"{what} the program whose call asks for it: it would wait for itself")
-        one = one.outer
+    run = _innermost_run.get()
+    while run is not None:
+        if run.key == key and not run.has_ended:
+            raise CodeModeProtocolError(f"{prefix} the program whose call asks for it: it would wait for itself")
+        run = run.outer

@@ -23,28 +23,36 @@ from ..protocol.settings import Settings
 from ..records import record
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
-from .call_content import kept_contents
+from .call_content import load_recorded_contents
 from .call_context import CallContext
-from .identity import ORIGIN, EndedBefore, Underway, held_elsewhere, opening_seconds, refuse_own, underway
+from .identity import (
+    JOURNAL_ORIGIN,
+    ActiveRun,
+    AlreadyEnded,
+    get_opening_seconds,
+    journal_busy_error,
+    refuse_waiting_for_self,
+    track_run,
+)
 from .journal import InvocationJournal, JournalAccess
-from .outcome import RunOutcome, is_programs_end
-from .pauses import restored_profile
+from .outcome import RunOutcome, is_program_error
+from .pauses import restore_profile
 from .recovery import Recovery
 
 
-class JournalHeld(Exception):  # noqa: N818 - tells how far the run has come, and is no error of it
+class JournalBusy(Exception):  # noqa: N818 - tells how far the run has come, and is no error of it
     """The journal of a program is somebody else's for now.
 
     Whoever waits for it has no worker meanwhile: else two could wait for each other, one with the last worker of the
     pool, and one with the journal. ``held`` is where it waits.
     """
 
-    def __init__(self, held: HeldJournal) -> None:
+    def __init__(self, held: JournalWait) -> None:
         super().__init__("the journal of this program is somebody else's for now")
         self.held = held
 
 
-class HeldJournal:
+class JournalWait:
     """Opens the journal of one program, once. When it is this host's its lease is renewed, whoever takes it when."""
 
     def __init__(self, access: JournalAccess) -> None:
@@ -57,13 +65,13 @@ class HeldJournal:
         done, _ = await asyncio.wait([self._opening], timeout=seconds)
         return bool(done)
 
-    async def taken(self) -> tuple[OpenedJournal, InvocationJournal | None]:
+    async def take(self) -> tuple[OpenedJournal, InvocationJournal | None]:
         """Return it, with what writes it unless it has ended. Raises as `JournalAccess.open` does."""
         opened = await self._opening
         journal, self._journal = self._journal, None
         return opened, journal
 
-    async def give_up(self) -> None:
+    async def cancel(self) -> None:
         """Let go of what nobody has taken."""
         self._opening.cancel()
         with suppress(Exception, asyncio.CancelledError):
@@ -78,24 +86,24 @@ class HeldJournal:
         return opened
 
 
-_AT_ONCE_SECONDS = 0.1
+_MAX_WAIT_WITH_WORKER_SECONDS = 0.1
 """For so long a journal is waited for with a worker in one's hands."""
 
 
 @record
-class WrittenCalls:
+class RecordedCalls:
     """Makes of what is written of an invocation the ledger from which it goes on, over the tools that are there."""
 
     catalog: ToolCatalog[PreparedTool]
     profile: Profile
     options: ContinuationOptions
 
-    def require_same(self, begun: Continuation) -> None:
+    def require_same_tools(self, begun: Continuation) -> None:
         """Raise `CodeModeProtocolError` where the tools that it has called are not those that there are."""
         try:
             self.catalog.going_on(begun.invocation_data, get_called_tools(begun.ledger))
         except CodeModeProtocolError as error:
-            error.details.setdefault("origin", ORIGIN)
+            error.details.setdefault("origin", JOURNAL_ORIGIN)
             raise
 
     async def ledger(
@@ -103,7 +111,10 @@ class WrittenCalls:
     ) -> Ledger:
         """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
         size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
-        if self.profile.has_content and (contents := await kept_contents(ledger, salt, self.options)) is not None:
+        if (
+            self.profile.has_content
+            and (contents := await load_recorded_contents(ledger, salt, self.options)) is not None
+        ):
             contents.tag = get_content_tag(salt)
             ledger = replace(ledger, contents=contents)
         return await run_check(size, lambda: self._ledger(ledger, salt, sidecar, has_rich_values))
@@ -118,12 +129,12 @@ class WrittenCalls:
         return replace(recovered, entries=entries, sidecar=ledger.sidecar)
 
 
-def now_waiting(was: Ledger, now: Ledger) -> list[Step]:
+def list_waiting_steps(previous: Ledger, current: Ledger) -> list[Step]:
     """Return what is to be written of calls whose outcome turned out to be unknown."""
-    both = zip(was.entries, now.entries, strict=True)
+    pairs = zip(previous.entries, current.entries, strict=True)
     return [
         settle_step(CallSettled(after.id, after.outcome, after.now_ms or 1))
-        for before, after in both
+        for before, after in pairs
         if isinstance(after.outcome, Waiting) and not isinstance(before.outcome, Waiting)
     ]
 
@@ -141,115 +152,118 @@ class Journaling:
         self.options = options
         self._call = call
         self.profile = profile
-        self.calls = WrittenCalls(catalog, profile, options)
+        self.calls = RecordedCalls(catalog, profile, options)
         self.journal: InvocationJournal | None = None
-        self._run: Underway | None = None  # of which this is the journal
-        self._key = ""
-        self._held: HeldJournal | None = None
-        self.waits_apart = False  # with no worker in its hands
+        self._run: ActiveRun | None = None  # of which this is the journal
+        self._journal_key = ""
+        self._wait: JournalWait | None = None
+        self.waits_without_worker = False  # with no worker in its hands
         self.waits_ms: int | None = None  # as long as its tools
 
     @property
     def key(self) -> str | None:
         """The key of the journal, once it is open."""
-        return None if self.journal is None else self._key
+        return None if self.journal is None else self._journal_key
 
     async def run(
         self,
         work: Callable[[], Awaitable[RunOutcome]],
-        rests: Callable[[], bool] = lambda: False,
-        begin_anew: Callable[[], None] = lambda: None,
+        is_suspended: Callable[[], bool] = lambda: False,
+        reset: Callable[[], None] = lambda: None,
     ) -> RunOutcome:
         """Run the program, and keep what it has come to; where it was cut off, let go of the journal.
 
-        While it ``rests`` the journal stays this host's. Where it is another's for now, and the run ``waits_apart``,
-        ``work`` has ended with its worker, and is done once more when the journal is there, behind ``begin_anew``.
+        While it ``is_suspended`` the journal stays this host's. Where it is another's for now, and the run
+        ``waits_apart``,
+        ``work`` has ended with its worker, and is done once more when the journal is there, behind ``reset``.
         Raises `CodeModeAbortedError` when the outcome could not be kept, or another has the journal for too long.
         """
         try:
-            with underway(self._key) as self._run:
+            with track_run(self._journal_key) as self._run:
                 try:
                     outcome = await work()
-                except JournalHeld as apart:
-                    if not await apart.held.wait(opening_seconds(self.waits_ms)):
-                        raise held_elsewhere() from None
-                    begin_anew()
+                except JournalBusy as busy:
+                    if not await busy.held.wait(get_opening_seconds(self.waits_ms)):
+                        raise journal_busy_error() from None
+                    reset()
                     outcome = await work()
             error = outcome.error
-            has_ended = outcome.rest is None and (error is None or is_programs_end(error))
+            has_ended = outcome.rest is None and (error is None or is_program_error(error))
             if self.journal is not None and has_ended:
                 await self.journal.end(outcome, is_final=outcome.interrupt is None)
             return outcome
         finally:
-            if self._held is not None:
-                await self._held.give_up()
-            if self.journal is not None and not rests():
+            if self._wait is not None:
+                await self._wait.cancel()
+            if self.journal is not None and not is_suspended():
                 await self.journal.release()
 
-    def access(self, js: str, settings: Settings) -> JournalAccess:
+    def make_access(self, js: str, settings: Settings) -> JournalAccess:
         """Return the way to the journal of this program. Raises `CodeModeProtocolError` inside of its own run."""
         keeps_output = self.profile.tells_of_runs
         access = JournalAccess(self.options, self._call, js, settings, keeps_output=keeps_output)
-        refuse_own(access.key, "the journal of this program is held by")
-        self._key = access.key
+        refuse_waiting_for_self(access.key, "the journal of this program is held by")
+        self._journal_key = access.key
         if self._run is not None:
             self._run.key = access.key
         return access
 
-    async def accepted(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
+    async def open_for_program(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
         """Open the journal of a program that is about to run, and return from where it goes on.
 
-        Raises `EndedBefore`, `JournalHeld`, `CodeModeAbortedError` where the journal cannot be used, and
+        Raises `AlreadyEnded`, `JournalBusy`, `CodeModeAbortedError` where the journal cannot be used, and
         `CodeModeProtocolError` for one that this host cannot go on from.
         """
-        if self._held is None:
-            self._held = HeldJournal(self.access(event.js, machine.identify_settings(event)))
-            if self.waits_apart and not await self._held.wait(_AT_ONCE_SECONDS):
-                raise JournalHeld(self._held)
-        access = self._held.access
-        opened, journal = await self._opened(self._held)
+        if self._wait is None:
+            self._wait = JournalWait(self.make_access(event.js, machine.identify_settings(event)))
+            if self.waits_without_worker and not await self._wait.wait(_MAX_WAIT_WITH_WORKER_SECONDS):
+                raise JournalBusy(self._wait)
+        access = self._wait.access
+        opened, journal = await self._take_opened(self._wait)
         self.journal, settings = journal, access.settings
         if access.is_new(opened):
-            return _under(event, settings)
-        written = await access.read(opened)
-        journal.has_written(written.continuation.ledger, written.claims)
-        self.calls.require_same(written.continuation)
-        settings = self._begun_under(written.continuation, settings)
+            return _accept_with_settings(event, settings)
+        recorded = await access.read(opened)
+        journal.mark_written(recorded.continuation.ledger, recorded.claims)
+        self.calls.require_same_tools(recorded.continuation)
+        settings = self._restore_settings(recorded.continuation, settings)
         ledger = await self.calls.ledger(
-            written.continuation.ledger,
+            recorded.continuation.ledger,
             settings.salt,
             machine.ledger.sidecar,
             has_rich_values=settings.has_rich_values,
         )
-        journal.note(*now_waiting(written.continuation.ledger, ledger))
-        return _under(event, settings, ledger)
+        journal.note(*list_waiting_steps(recorded.continuation.ledger, ledger))
+        return _accept_with_settings(event, settings, ledger)
 
-    def _begun_under(self, begun: Continuation, fresh: Settings) -> Settings:
+    def _restore_settings(self, begun: Continuation, fresh: Settings) -> Settings:
         """Return the settings under which the program was begun, maybe by another release of this host."""
         settings, parameters = begun.restore_settings(fresh), begun.replay_settings["parameters"]
         if canonical_json(parameters) == canonical_json(dict(fresh.profile.parameters)):
             return settings
-        own = restored_profile(begun, self.profile)
+        own = restore_profile(begun, self.profile)
         guest = replace(own.guest, result=fresh.profile.guest.result)  # which a call without a program has of its own
         return replace(settings, profile=replace(own, guest=guest))
 
-    async def _opened(self, held: HeldJournal) -> tuple[OpenedJournal, InvocationJournal]:
+    async def _take_opened(self, held: JournalWait) -> tuple[OpenedJournal, InvocationJournal]:
         access = held.access
-        opened, journal = await held.taken()
-        self._held = None
+        opened, journal = await held.take()
+        self._wait = None
         if journal is None:
-            ended = await access.ended(opened)
+            ended = await access.read_outcome(opened)
             if ended.has_expired:  # a pause that nobody can go on from: the same one again, that holds from now
                 opened = await access.open(again=True)
                 if opened.outcome is not None:
-                    ended = await access.ended(opened)
+                    ended = await access.read_outcome(opened)
             if opened.outcome is not None:
-                raise EndedBefore(ended.outcome)
+                raise AlreadyEnded(ended.outcome)
             journal = InvocationJournal(access, opened)
         return opened, journal
 
 
-def _under(event: ProgramAccepted, settings: Settings, recorded: Ledger | None = None) -> ProgramAccepted:
+def _accept_with_settings(
+    event: ProgramAccepted, settings: Settings, recorded: Ledger | None = None
+) -> ProgramAccepted:
     return ProgramAccepted(
         event.js,
         event.invocation_data_json,

@@ -39,17 +39,26 @@ from .call_content import CallContent
 from .call_values import (
     CheckedInput,
     OutputText,
-    asked_argument,
-    checked_input,
-    fulfilled,
-    output_text,
-    payload_text,
+    decode_text,
+    encode_output,
+    encode_payload,
+    make_fulfilled,
+    read_catalog_argument,
     read_fetch,
-    read_text,
+    validate_call_input,
 )
-from .host_code import CallPipeline, HostRaised, decided, guarded, needs_approval, sound, told, unwrapped_output
-from .program_state import ProgramState, answer_of
-from .recovery import has_to_be_kept, known_outcome
+from .host_code import (
+    CallPipeline,
+    HostCodeError,
+    await_decision,
+    await_host_code,
+    ensure_plain_error,
+    needs_approval,
+    to_call_error,
+    unwrap_output,
+)
+from .program_state import ProgramState, perform_request
+from .recovery import has_to_be_saved, to_surface_outcome
 
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
@@ -57,7 +66,7 @@ if TYPE_CHECKING:
     from .journal import InvocationJournal
 
 
-FEW_TOOLS = 500
+MAX_INLINE_TOOLS = 500
 """A name that is unknown is compared with so many tools on the event loop."""
 _MAX_WARNINGS = 16
 
@@ -65,7 +74,7 @@ _MAX_WARNINGS = 16
 class CallProgress(Protocol):
     """Hears how far one call has come."""
 
-    def shown(self, input_json: str | None) -> None:
+    def input_displayed(self, input_json: str | None) -> None:
         """Nothing hides the input any more: this is what whoever watches may see of it."""
 
     def asked(self) -> None:
@@ -85,7 +94,7 @@ class NestedCalls:
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
     ``checked`` the inputs of answered calls, validated before. ``machine`` has the settings, which may change until the
     program begins; ``source`` is who calls.
-    ``kept_inputs`` are validated inputs as JSON texts, by request id: those that `has_to_be_kept` says, until their
+    ``saved_inputs`` are validated inputs as JSON texts, by request id: those that `has_to_be_saved` says, until their
     outcome is known. ``output_warnings`` collects the warnings about outputs that the surface shows with the outcome.
     """
 
@@ -100,7 +109,7 @@ class NestedCalls:
     answers: Mapping[int, Answer]
     threads: InvocationThreads
     fetches: Fetches | None
-    kept_inputs: dict[int, str]
+    saved_inputs: dict[int, str]
     checked: Mapping[int, CheckedInput]
     host_errors: HostErrors
     sidecar: Sidecar | None
@@ -124,11 +133,11 @@ class NestedCalls:
         try:
             if answer is not None:
                 if not runs_tool(answer):
-                    progress.shown(get_displayed_input_json(entry))
+                    progress.input_displayed(get_displayed_input_json(entry))
                 if isinstance(answer, KnownOutcome):
-                    outcome = known_outcome(entry, answer, self.host_errors)
+                    outcome = to_surface_outcome(entry, answer, self.host_errors)
                     if self.sidecar is not None and isinstance(outcome, Fulfilled) and entry.kind == "tool":
-                        outcome = await fulfilled(outcome.value_json, self.sidecar)
+                        outcome = await make_fulfilled(outcome.value_json, self.sidecar)
                     return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
@@ -138,23 +147,25 @@ class NestedCalls:
             if entry.kind == "fetch":
                 return CallSettled(entry.id, Fulfilled(await self._fetch(entry, progress)), self.now_ms())
             if entry.kind == "state":
-                await self.require_own()
-                text = await answer_of(self.state, entry, self.options.execution_policy)
+                await self.require_ownership()
+                text = await perform_request(self.state, entry, self.options.execution_policy)
                 return CallSettled(entry.id, Fulfilled(text), self.now_ms())
             tool = self.catalog.get(entry.name)
             if tool is None:
-                size = LARGE_CHARACTERS if len(self.catalog) > FEW_TOOLS else 0  # the name is compared with all of them
+                size = (
+                    LARGE_CHARACTERS if len(self.catalog) > MAX_INLINE_TOOLS else 0
+                )  # the name is compared with all of them
                 raise await run_check(size, lambda: self.catalog.unknown_tool(entry.name))
             return await _ToolCall(self, entry, tool, answer, progress).perform()
         except CodeModeProtocolError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program goes on
-            return self.rejected(entry, told(entry, error), is_raised=isinstance(error, HostRaised))
+            return self.make_rejected(entry, to_call_error(entry, error), is_raised=isinstance(error, HostCodeError))
 
-    def recall(self, entry: LedgerEntry) -> None:
+    def apply_replayed(self, entry: LedgerEntry) -> None:
         """Take notice of a request that a replay has answered."""
         if entry.kind == "state" and self.state is not None:
-            self.state.recall(entry)
+            self.state.apply_replayed(entry)
 
     def require_running(self) -> None:
         """Raise `asyncio.CancelledError` once the invocation has ended.
@@ -165,13 +176,13 @@ class NestedCalls:
         if self.aborted.is_set():
             raise asyncio.CancelledError
 
-    async def begun(self, begun: Awaitable[None] | None) -> None:
+    async def wait_for_start(self, may_start: Awaitable[None] | None) -> None:
         """Wait until a call may begin. Raises as `require_running`."""
-        if begun is not None:
-            await begun
+        if may_start is not None:
+            await may_start
             self.require_running()
 
-    async def require_own(self) -> None:
+    async def require_ownership(self) -> None:
         """Raise where this call may be another host's by now, and `asyncio.CancelledError` as `require_running`."""
         if self.renewal is not None:
             await self.renewal.require_ownership()
@@ -181,21 +192,21 @@ class NestedCalls:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
         request = await read_fetch(entry, self.options.execution_policy)
-        await self.require_own()
+        await self.require_ownership()
         if request.changes_something:
-            await self.begun(progress.started(None, is_approved=False))
+            await self.wait_for_start(progress.started(None, is_approved=False))
         return await self.fetches.perform(request)
 
     async def _ask_catalog(self, entry: LedgerEntry) -> str:
-        def asked() -> str:
-            argument = asked_argument(entry, self.options.execution_policy)
+        def ask() -> str:
+            argument = read_catalog_argument(entry, self.options.execution_policy)
             return encode_json(self.catalog.ask(entry.name, argument), what=f"the answer of {entry.name}")
 
-        return await run_check(LARGE_CHARACTERS, asked)
+        return await run_check(LARGE_CHARACTERS, ask)
 
-    def rejected(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
+    def make_rejected(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
         """Return that a request ended with this error, which host code may have raised."""
-        error = sound(entry, error)
+        error = ensure_plain_error(entry, error)
         if isinstance(error, CodeModeSerializationError):
             error.details.setdefault("kind", entry.kind)  # of a call's value, not of the program's result
         outcome = make_rejection(entry, error, self.host_errors, is_raised=is_raised)
@@ -224,12 +235,12 @@ class _ToolCall:
         self._policy = calls.options.execution_policy
         self._tool = tool
         self._is_approved = entry.is_approved
-        self._executed_json = entry.executed_input_json
+        self._executed_input_json = entry.executed_input_json
         hooks = calls.options.pipeline
-        self._edited: CheckedInput | None = None
+        self._edited_input: CheckedInput | None = None
         self._pipeline = None
         if hooks.before is not None or hooks.after is not None:
-            self._pipeline = CallPipeline(calls.options, calls.threads, tool, entry, self._told)
+            self._pipeline = CallPipeline(calls.options, calls.threads, tool, entry, self._make_pipeline_call)
 
     async def perform(self) -> CallSettled:
         """Return how the call ended; raises what the guest is to be told."""
@@ -237,53 +248,53 @@ class _ToolCall:
         if tool.execute is None:
             raise not_executable(tool.name, tool_call_id=entry.tool_call_id)
         asks = tool.needs_approval is not False
-        checked = await self._validate(is_shown=asks)
+        checked = await self._validate(is_displayed=asks)
         if self._pipeline is not None:
-            checked = await self._before(self._pipeline, checked)
+            checked = await self._apply_pipeline(self._pipeline, checked)
         calls = self._calls
         displayed_input_json = checked.displayed_input_json
-        if displayed_input_json is not None and has_to_be_kept(displayed_input_json, varies=tool.input_varies):
-            calls.kept_inputs[entry.id] = displayed_input_json
+        if displayed_input_json is not None and has_to_be_saved(displayed_input_json, varies=tool.input_varies):
+            calls.saved_inputs[entry.id] = displayed_input_json
         if isinstance(self._answer, Approval):
             self._allow(checked)
         if asks and not self._is_approved and await self._needs_approval(checked.validated):
             if calls.options.approval.mode == "interrupt":
-                return await self._pause({"kind": APPROVAL_KIND}, checked)
+                return await self._make_pause({"kind": APPROVAL_KIND}, checked)
             await self._approve(checked)
-        given = await calls.content.given(checked.validated) if MediaContent.exist else checked.validated.value
-        context = await self._context() if tool.takes_context else None
+        value = await calls.content.restore_parts(checked.validated) if MediaContent.exist else checked.validated.value
+        context = await self._make_context() if tool.takes_context else None
         if calls.renewal is not None or calls.aborted.is_set():
-            await calls.require_own()
-        if (begun := self._progress.started(self._executed_json, is_approved=self._is_approved)) is not None:
-            await calls.begun(begun)
+            await calls.require_ownership()
+        if (may_start := self._progress.started(self._executed_input_json, is_approved=self._is_approved)) is not None:
+            await calls.wait_for_start(may_start)
         try:
-            output = await guarded(entry, run_tool(tool, given, context, calls.threads, self._call_id))
-            written = await self._write_output(output)
-            if written.problems or written.failure is not None:
-                self._report_problems(written)
-            text = written.text
+            output = await await_host_code(entry, run_tool(tool, value, context, calls.threads, self._call_id))
+            output_text_result = await self._write_output(output)
+            if output_text_result.problems or output_text_result.failure is not None:
+                self._report_problems(output_text_result)
+            text = output_text_result.text
             if self._pipeline is not None:
-                text = await self._pipeline.after(self._edited or checked, text)
+                text = await self._pipeline.replace_output(self._edited_input or checked, text)
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
-            shown = checked if checked.displayed_input_json is not None else await self._validate(is_shown=True)
-            return await self._pause(pause.payload, shown)
-        outcome = Fulfilled(text) if calls.sidecar is None else await fulfilled(text, calls.sidecar)
+            displayed = checked if checked.displayed_input_json is not None else await self._validate(is_displayed=True)
+            return await self._make_pause(pause.payload, displayed)
+        outcome = Fulfilled(text) if calls.sidecar is None else await make_fulfilled(text, calls.sidecar)
         return CallSettled(entry.id, outcome, calls.now_ms())
 
     async def _write_output(self, output: Any) -> OutputText:
         try:
             if isinstance(output, ToolResult):
-                output = await unwrapped_output(self._entry, output)
+                output = await unwrap_output(self._entry, output)
             if MediaContent.exist:
-                output = await self._calls.content.taken(output)
+                output = await self._calls.content.extract_parts(output)
             try:
-                check = output_text(self._tool, output, self._policy)
-                return await (check if self._pipeline is None else self._pipeline.unquoted("output", check))
+                check = encode_output(self._tool, output, self._policy)
+                return await (check if self._pipeline is None else self._pipeline.check_without_quotes("output", check))
             except UnreadOutput:
                 read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
-            check = output_text(self._tool, await guarded(self._entry, read), self._policy)
-            return await (check if self._pipeline is None else self._pipeline.unquoted("output", check))
+            check = encode_output(self._tool, await await_host_code(self._entry, read), self._policy)
+            return await (check if self._pipeline is None else self._pipeline.check_without_quotes("output", check))
         except CodeModeSerializationError as error:
             raise mark_as_called(error, self._tool) from error.__cause__
 
@@ -299,35 +310,37 @@ class _ToolCall:
             log_mismatch(warning := mismatch_warning(self._tool.name, problems))
             self._calls.warn(warning)
 
-    async def _validate(self, *, is_shown: bool) -> CheckedInput:
+    async def _validate(self, *, is_displayed: bool) -> CheckedInput:
         entry, tool = self._entry, self._tool
         checked = self._calls.checked.get(entry.id)
         if checked is not None:
             return checked
         characters = len(entry.input_json or "")
         # A large one has a text too: making it may take longer than the check itself.
-        is_shown = is_shown or tool.input_varies or self._pipeline is not None or characters >= LARGE_CHARACTERS
+        is_displayed = is_displayed or tool.input_varies or self._pipeline is not None or characters >= LARGE_CHARACTERS
         if entry.sidecar is not None:  # of these a recovery finds out again what was shown
             characters = max(characters, LARGE_CHARACTERS)
-        check = run_check(characters, partial(checked_input, tool, entry, self._policy, is_shown=is_shown))
-        return await (check if self._pipeline is None else self._pipeline.unquoted("input", check))
+        check = run_check(
+            characters, partial(validate_call_input, tool, entry, self._policy, is_displayed=is_displayed)
+        )
+        return await (check if self._pipeline is None else self._pipeline.check_without_quotes("input", check))
 
-    async def _before(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
+    async def _apply_pipeline(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
         """Let the pipeline judge an input that nobody was shown yet, and an edited one."""
         if get_displayed_input_json(self._entry) is None:
-            checked = await pipeline.before(checked)
+            checked = await pipeline.replace_input(checked)
         elif isinstance(self._answer, Approval) and self._answer.input_json is not None:
             await pipeline.require_allowed(checked)
-        self._progress.shown(checked.displayed_input_json)
+        self._progress.input_displayed(checked.displayed_input_json)
         if pipeline.judges_inputs:  # who makes the call again makes it with this, not with what it was made of
-            self._executed_json = checked.displayed_input_json
+            self._executed_input_json = checked.displayed_input_json
         return checked
 
-    def _told(self, plain: Any) -> PipelineCall:
+    def _make_pipeline_call(self, input_value: Any) -> PipelineCall:
         calls = self._calls
         return PipelineCall(
             tool_name=self._tool.name,
-            input=plain,
+            input=input_value,
             tool_call_id=self._call_id,
             outer_tool_call_id=calls.outer_tool_call_id,
             source=calls.source,
@@ -338,13 +351,13 @@ class _ToolCall:
     def _allow(self, checked: CheckedInput) -> None:
         """Let the call run with this input: a person has seen it."""
         self._is_approved = True
-        self._executed_json = checked.displayed_input_json
+        self._executed_input_json = checked.displayed_input_json
 
-    async def _context(self) -> ToolCallContext:
+    async def _make_context(self) -> ToolCallContext:
         calls, entry = self._calls, self._entry
         answered = None
         if isinstance(self._answer, HostAnswer) and isinstance(entry.outcome, Waiting):
-            payload = await read_text(entry.outcome.payload_json)
+            payload = await decode_text(entry.outcome.payload_json)
             answered = AnsweredInterrupt(
                 id=entry.outcome.interrupt_id, payload=payload, resolution=self._answer.resolution
             )
@@ -362,11 +375,11 @@ class _ToolCall:
     async def _require_allowed(self, edited: Any) -> None:
         if self._pipeline is not None:
             try:
-                checked = await self._pipeline.edited(edited)
+                checked = await self._pipeline.validate_edited(edited)
                 await self._pipeline.require_allowed(checked)
-            except HostRaised as refused:
+            except HostCodeError as refused:
                 raise refused.error from None
-            self._edited = checked
+            self._edited_input = checked
 
     @contextmanager
     def _asking_person(self) -> Generator[None, None, None]:
@@ -378,15 +391,15 @@ class _ToolCall:
 
     async def _needs_approval(self, validated: ValidatedInput) -> bool:
         """Return True when a person is to decide: no answer but an approval opens the gate."""
-        given = await self._calls.content.given(validated)
-        return await decided(self._entry, needs_approval(self._tool, given, await self._context()))
+        value = await self._calls.content.restore_parts(validated)
+        return await await_decision(self._entry, needs_approval(self._tool, value, await self._make_context()))
 
     async def _approve(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry
         request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
         self._progress.asked()
         try:
-            answer = await decided(entry, approval.ask_callback(policy.on_approval_required, request))
+            answer = await await_decision(entry, approval.ask_callback(policy.on_approval_required, request))
         finally:
             self._progress.answered()
         decision = approval.read_decision(answer, request)
@@ -394,11 +407,11 @@ class _ToolCall:
             raise approval.make_denial_error(request, decision, policy)
         self._allow(checked)
 
-    async def _pause(self, payload: Mapping[str, Any], shown: CheckedInput) -> CallSettled:
+    async def _make_pause(self, payload: Mapping[str, Any], displayed: CheckedInput) -> CallSettled:
         entry, calls = self._entry, self._calls
-        payload_json = await payload_text(entry.name, payload, self._policy)
+        payload_json = await encode_payload(entry.name, payload, self._policy)
         outcome = make_waiting_outcome(
-            entry, "interrupt", calls.machine.settings.salt, payload_json, shown.displayed_input_json
+            entry, "interrupt", calls.machine.settings.salt, payload_json, displayed.displayed_input_json
         )
         return CallSettled(entry.id, outcome, calls.now_ms())
 
@@ -413,7 +426,7 @@ class Progress:
     record: CallRecord
     clock: Clock | None
 
-    def shown(self, input_json: str | None) -> None:
+    def input_displayed(self, input_json: str | None) -> None:
         """See `CallProgress.shown`."""
         self.reporter.report_shown_input(self.record, input_json)
 
@@ -446,9 +459,9 @@ class JournaledProgress:
         self._calls = calls
         self._journal = journal
 
-    def shown(self, input_json: str | None) -> None:
+    def input_displayed(self, input_json: str | None) -> None:
         """See `CallProgress.shown`."""
-        self._progress.shown(input_json)
+        self._progress.input_displayed(input_json)
 
     def asked(self) -> None:
         """See `CallProgress.asked`."""
@@ -463,9 +476,9 @@ class JournaledProgress:
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
         if tool is not None and tool.input_varies:  # which nobody could find out again
-            text = self._calls.kept_inputs.get(request_id)
+            text = self._calls.saved_inputs.get(request_id)
 
-        def begun() -> None:
+        def report_start() -> None:
             self._progress.started(executed_input_json, is_approved=is_approved)
 
-        return self._journal.begun(request_id, text, is_approved=is_approved, then=begun)
+        return self._journal.write_start(request_id, text, is_approved=is_approved, on_written=report_start)

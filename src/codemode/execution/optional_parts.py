@@ -24,21 +24,21 @@ _imported = set[str]()
 
 def require_optional_parts(options: CodeModeOptions) -> None:
     """Raise `ValueError` for a wrong origin, and for what is asked for and not installed."""
-    fetches_of(options)
+    make_fetches(options)
     require_cipher(options)
     if options.telemetry.is_enabled:
         from ..observe.telemetry import require_opentelemetry
 
         require_opentelemetry(options.telemetry)
-    _imported.update(_asked_for(options))
+    _imported.update(_list_requested_parts(options))
 
 
-def are_imported(options: CodeModeOptions) -> bool:
+def are_parts_imported(options: CodeModeOptions) -> bool:
     """True when `require_optional_parts` imports nothing."""
-    return _imported.issuperset(_asked_for(options))
+    return _imported.issuperset(_list_requested_parts(options))
 
 
-def _asked_for(options: CodeModeOptions) -> set[str]:
+def _list_requested_parts(options: CodeModeOptions) -> set[str]:
     asked = {
         "fetch": options.fetch_policy is not None,
         "seal": options.continuation.seal,
@@ -47,7 +47,7 @@ def _asked_for(options: CodeModeOptions) -> set[str]:
     return {name for name, is_asked in asked.items() if is_asked}
 
 
-def fetches_of(options: CodeModeOptions) -> Fetches | None:
+def make_fetches(options: CodeModeOptions) -> Fetches | None:
     """Return what performs the fetches of one invocation; None: there is no fetch. See `Fetches.of`."""
     if options.fetch_policy is None:
         return None
@@ -56,7 +56,7 @@ def fetches_of(options: CodeModeOptions) -> Fetches | None:
     return Fetches.of(options)
 
 
-def fetch_line(options: CodeModeOptions) -> str | None:
+def describe_fetch(options: CodeModeOptions) -> str | None:
     """Return what the model is told about ``fetch``; None when there is none."""
     if options.fetch_policy is None:
         return None
@@ -111,12 +111,12 @@ class OptionalParts(NamedTuple):
 NO_PARTS = OptionalParts()
 
 
-def parts_of(
+def make_optional_parts(
     options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile, *, is_direct: bool
 ) -> OptionalParts:
     """Return what an invocation has of them. Raises `ValueError` for what is asked for and cannot be."""
-    fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
-    state = state_of(options, outer.call) if "state" in profile.request_kinds else None
+    fetches = make_fetches(options) if "fetch" in profile.request_kinds else None
+    state = make_program_state(options, outer.call) if "state" in profile.request_kinds else None
     if "seal" not in _imported:
         require_cipher(options)
     journaling, listeners = None, ()
@@ -124,25 +124,25 @@ def parts_of(
         from .identity import require_journal_identity
 
         require_journal_identity(options.continuation, outer.call)
-        journaling = journaling_of(options, outer, catalog, profile)
+        journaling = make_journaling(options, outer, catalog, profile)
     if options.telemetry.is_enabled:
         called = profile.direct_tool if is_direct else profile.outer_tool
         listeners = telemetry_listeners(options, catalog.get, called, profile.host_errors)
     return OptionalParts(fetches, state, journaling, listeners)
 
 
-def state_of(options: CodeModeOptions, call: CallContext) -> ProgramState | None:
+def make_program_state(options: CodeModeOptions, call: CallContext) -> ProgramState | None:
     """Return the state that a program shares with others; None where the host gives no place for it."""
     if call.state is None and not options.has_state:
         return None
-    from .call_context import state_place
+    from .call_context import make_state_backend
     from .program_state import ProgramState
 
-    place = state_place(options, call)
+    place = make_state_backend(options, call)
     return None if place is None else ProgramState(place)
 
 
-def journaling_of(
+def make_journaling(
     options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile
 ) -> Journaling | None:
     """Return what opens the journal of one program; None where there is none."""

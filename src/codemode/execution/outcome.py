@@ -64,16 +64,18 @@ class PendingCall:
     status: Literal["running", "waiting"]
 
 
-def pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...]:
+def list_pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...]:
     """Return the calls without an answer, in issue order: tools and fetches."""
     return tuple(
-        PendingCall(call_id(one), one.name, one.kind, "waiting" if isinstance(one.outcome, Waiting) else "running")
-        for one in entries
-        if one.kind not in ("catalog", *UNREPORTED_KINDS) and (one.is_open or isinstance(one.outcome, Waiting))
+        PendingCall(
+            call_id(entry), entry.name, entry.kind, "waiting" if isinstance(entry.outcome, Waiting) else "running"
+        )
+        for entry in entries
+        if entry.kind not in ("catalog", *UNREPORTED_KINDS) and (entry.is_open or isinstance(entry.outcome, Waiting))
     )
 
 
-class RestingRun(Protocol):
+class SuspendedRun(Protocol):
     """What goes on with a program at rest, as `RestingExecution` does.
 
     ``on_news`` is called on the run's own loop when the outcome of a call has come at rest, or it has ended there.
@@ -133,14 +135,14 @@ class RestingRun(Protocol):
         ...
 
 
-def changed(outcome: RunOutcome, **changes: Any) -> RunOutcome:
+def with_changes(outcome: RunOutcome, **changes: Any) -> RunOutcome:
     """Return an outcome with other values of some of its fields."""
     fields = {name: getattr(outcome, name) for name in RunOutcome.__match_args__ if name != "trace"}
     return RunOutcome(**{"trace": get_stored_value(outcome, "trace"), **fields, **changes})
 
 
 @record
-class AtRest:
+class Suspension:
     """Why a program rests, what is in flight, and ``run``, which goes on with it; None where this was recorded.
 
     ``output_bytes`` are those of what it has written since the rest before.
@@ -148,7 +150,7 @@ class AtRest:
 
     reason: SuspensionReason
     pending: Sequence[PendingCall]
-    run: RestingRun | None = None
+    run: SuspendedRun | None = None
     output_bytes: int = 0
 
 
@@ -187,7 +189,7 @@ class RunOutcome:
     abandoned: tuple[DetachedCall, ...] = ()
     began_at_ms: float | None = None
     output: Sequence[OutputItem] = ()
-    rest: AtRest | None = None
+    rest: Suspension | None = None
     result_bytes: int | None = None
     returned_nothing: bool = False
     last_value: str = ""
@@ -204,33 +206,33 @@ class RunOutcome:
         return () if self.ledger is None else summarize_calls(self.ledger.entries)
 
 
-def is_programs_end(error: BaseException) -> bool:
+def is_program_error(error: BaseException) -> bool:
     """Return True for an error that the program would come to again."""
     return isinstance(error, CodeModeError) and not isinstance(error, (*CUT_OFF_ERRORS, CodeModeProtocolError))
 
 
-def contents_of(outcome: RunOutcome) -> ContentRegistry | None:
+def get_contents(outcome: RunOutcome) -> ContentRegistry | None:
     """Return the content that the program of a run was given, if it was given any."""
     contents = None if outcome.ledger is None else outcome.ledger.contents
     return contents if contents is not None and len(contents) else None
 
 
-def presented(outcome: RunOutcome) -> Any:
+def to_presented_value(outcome: RunOutcome) -> Any:
     """Return the value of a run, with `MediaContent` in place of handles; a `ContentResult` where it has shown some."""
-    contents, value = contents_of(outcome), outcome.value
+    contents, value = get_contents(outcome), outcome.value
     if contents is None or isinstance(value, ContentResult):
         return value
     try:
         value = with_parts(value, contents)
     except CodeModeSerializationError:  # a recorded outcome whose content is not kept any more: it stays a description
         return value
-    shown = tuple(contents.get(part_id) for part_id in contents.displayed_names if part_id in contents)
-    return ContentResult(value, shown) if shown else value
+    displayed = tuple(contents.get(part_id) for part_id in contents.displayed_names if part_id in contents)
+    return ContentResult(value, displayed) if displayed else value
 
 
-async def in_words(outcome: RunOutcome) -> Any:
+async def describe_content(outcome: RunOutcome) -> Any:
     """Return the value of a run with a description where a handle was, for what outlives its content."""
-    contents = contents_of(outcome)
+    contents = get_contents(outcome)
     if contents is None:
         return outcome.value
     with suppress(CodeModeSerializationError):  # as above
@@ -239,9 +241,9 @@ async def in_words(outcome: RunOutcome) -> Any:
     return outcome.value
 
 
-def with_content(result: Any, outcome: RunOutcome) -> Any:
+def restore_content(result: Any, outcome: RunOutcome) -> Any:
     """Return what a model is told of a run, plain JSON or an interrupt, with a `MediaContent` in each place of one."""
-    contents = contents_of(outcome)
+    contents = get_contents(outcome)
     if contents is None or not is_object(result):
         return result
     try:
@@ -253,12 +255,12 @@ def with_content(result: Any, outcome: RunOutcome) -> Any:
 # A line of JSON, and behind it the texts of a continuation as they are: escaping and parsing them again would take as
 # long as they are.
 
-_DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
-_LISTS = ("warnings", "output_warnings", "abandoned")  # of `RunOutcome`
+_EXTRA_DEPTH = 8  # of a value in an interrupt in an outcome
+_LIST_FIELDS = ("warnings", "output_warnings", "abandoned")  # of `RunOutcome`
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedOutcomes:
+class OutcomeCodec:
     """Writes and reads the outcomes of resumes of one continuation, which ``auth`` has signed.
 
     ``keeps_output``: with what was written to the console, what was cut of the value, and which calls were abandoned.
@@ -273,107 +275,106 @@ class RecordedOutcomes:
     @classmethod
     def of(
         cls, interrupt: Interrupt, auth: Auth, options: ContinuationOptions, *, keeps_output: bool = False
-    ) -> RecordedOutcomes:
+    ) -> OutcomeCodec:
         """Return those of an interrupt that was verified."""
         is_sealed = str(interrupt.continuation["encoding"]).startswith("sealed")
         return cls(options, auth, is_sealed, interrupt.outer_tool_call_id, keeps_output)
 
-    def of_outcome(self, outcome: RunOutcome) -> str:
+    def encode_outcome(self, outcome: RunOutcome) -> str:
         """Write what a run came to."""
-        output = self._output(outcome)
+        output = self._encode_output(outcome)
         if outcome.error is not None:
-            return self.of_error(outcome.error, output)
+            return self.encode_error(outcome.error, output)
         if outcome.rest is not None:
-            calls = [[one.id, one.name, one.kind, one.status] for one in outcome.rest.pending]
-            return self._written(f'{{"rest":{write_json([outcome.rest.reason, calls])}{output}}}', ())
-        output += self._content_of(outcome) + (',"tagged":true' if outcome.is_tagged else "")
-        return self.of_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
+            calls = [[call.id, call.name, call.kind, call.status] for call in outcome.rest.pending]
+            return self._encode(f'{{"rest":{write_json([outcome.rest.reason, calls])}{output}}}', ())
+        output += self._encode_content(outcome) + (',"tagged":true' if outcome.is_tagged else "")
+        return self.encode_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
 
-    def of_value(self, value: Any, output: str = "") -> str:
+    def encode_value(self, value: Any, output: str = "") -> str:
         """Write a value, or the next interrupt."""
         if isinstance(value, Interrupt):
-            plain, texts = _taken_apart(value)
-            return self._written(f'{{"interrupt":{write_json(plain)}{output}}}', texts)
-        return self._written(f'{{"value":{write_json(value)}{output}}}', ())
+            plain, texts = _split_interrupt(value)
+            return self._encode(f'{{"interrupt":{write_json(plain)}{output}}}', texts)
+        return self._encode(f'{{"value":{write_json(value)}{output}}}', ())
 
-    def of_error(self, error: BaseException, output: str = "") -> str:
+    def encode_error(self, error: BaseException, output: str = "") -> str:
         """Write an error, with its recovery."""
         if not isinstance(error, CodeModeError):
             aborted = error.__cause__
             error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
         failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
-        recovery, texts = (None, ()) if error.recovery is None else _taken_apart(error.recovery)
-        members = (
-            f'"error":{write_json(failure)},"calls":{write_json(error.calls)},"details":{_details_json(error.details)}'
-        )
-        return self._written(f'{{{members},"recovery":{write_json(recovery)}{output}}}', texts)
+        recovery, texts = (None, ()) if error.recovery is None else _split_interrupt(error.recovery)
+        details = _encode_details(error.details)
+        members = f'"error":{write_json(failure)},"calls":{write_json(error.calls)},"details":{details}'
+        return self._encode(f'{{{members},"recovery":{write_json(recovery)}{output}}}', texts)
 
-    def _output(self, outcome: RunOutcome) -> str:
+    def _encode_output(self, outcome: RunOutcome) -> str:
         """Return the members beside what a run came to, behind a comma; both are as bounded as the run itself."""
         if not self.keeps_output:
             return ""
         lines = [[line.invocation_id, line.level, line.text, line.written_at_ms] for line in outcome.console]
-        said: dict[str, Any] = {name: list(getattr(outcome, name)) for name in _LISTS}
+        members: dict[str, Any] = {name: list(getattr(outcome, name)) for name in _LIST_FIELDS}
         if outcome.returned_nothing:
-            said["nothing"] = [outcome.last_value, list(outcome.summaries)]
+            members["nothing"] = [outcome.last_value, list(outcome.summaries)]
         if outcome.output:
-            said["output"] = [[one.kind, one.value, one.level] for one in outcome.output]
-        said |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
-        return "," + write_json(said)[1:-1]
+            members["output"] = [[item.kind, item.value, item.level] for item in outcome.output]
+        members |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
+        return "," + write_json(members)[1:-1]
 
-    def _content_of(self, outcome: RunOutcome) -> str:
+    def _encode_content(self, outcome: RunOutcome) -> str:
         """Return the content of a run, behind a comma: where a store has it by its ids alone."""
-        contents = contents_of(outcome)
+        contents = get_contents(outcome)
         if contents is None:
             return ""
-        kept = [name for name, _ in contents.items() if name in contents.stored_names]
+        stored = [name for name, _ in contents.items() if name in contents.stored_names]
         carried = {name: part.size for name, part in contents.items() if name not in contents.stored_names}
         parts = parts_to_list(contents, carried) if sum(carried.values()) <= MAX_CARRIED_BYTES else []
-        return f',"content":{write_json([contents.tag, contents.displayed_names, parts, kept])}'
+        return f',"content":{write_json([contents.tag, contents.displayed_names, parts, stored])}'
 
-    def replayed(self, text: str) -> RunOutcome:
+    def decode_outcome(self, text: str) -> RunOutcome:
         """Return the outcome that was recorded, what a store has of its content still ``left`` there.
 
         Raises `CodeModeProtocolError` when it cannot be read.
         """
         try:
-            outcome, texts = self._read(text)
+            outcome, texts = self._decode(text)
         except ValueError as error:
             raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
         outer_id = self.outer_tool_call_id
-        console = [_console_event(outer_id, *line) for line in outcome.get("console", ())]
-        more: dict[str, Any] = {"is_replayed": True, "began_at_ms": outcome.get("began")}
-        more |= {name: tuple(outcome.get(name, ())) for name in _LISTS}
-        more["output"] = tuple(OutputItem(*one) for one in outcome.get("output", ()))
+        console = [_make_console_event(outer_id, *line) for line in outcome.get("console", ())]
+        fields: dict[str, Any] = {"is_replayed": True, "began_at_ms": outcome.get("began")}
+        fields |= {name: tuple(outcome.get(name, ())) for name in _LIST_FIELDS}
+        fields["output"] = tuple(OutputItem(*item) for item in outcome.get("output", ()))
         if "rest" in outcome:
             reason, calls = outcome["rest"]
-            rest = AtRest(reason, tuple(PendingCall(*one) for one in calls))
-            return RunOutcome("resting", outer_id, console, rest=rest, **more)
+            rest = Suspension(reason, tuple(PendingCall(*item) for item in calls))
+            return RunOutcome("resting", outer_id, console, rest=rest, **fields)
         if "value" in outcome:
-            more["ledger"] = _ledger_of(outcome.get("content"))
-            more["is_tagged"] = outcome.get("tagged") is True
+            fields["ledger"] = _read_content_ledger(outcome.get("content"))
+            fields["is_tagged"] = outcome.get("tagged") is True
             if "nothing" in outcome:
                 last_value, summaries = outcome["nothing"]
-                more |= {"returned_nothing": True, "last_value": last_value, "summaries": tuple(summaries)}
-            return RunOutcome("completed", outer_id, console, value=outcome["value"], **more)
+                fields |= {"returned_nothing": True, "last_value": last_value, "summaries": tuple(summaries)}
+            return RunOutcome("completed", outer_id, console, value=outcome["value"], **fields)
         if "interrupt" in outcome:
             return RunOutcome(
-                "interrupted", outer_id, console, interrupt=_put_together(outcome["interrupt"], texts), **more
+                "interrupted", outer_id, console, interrupt=_join_interrupt(outcome["interrupt"], texts), **fields
             )
-        return RunOutcome("failed", outer_id, console, error=_recorded_error(outcome, texts), **more)
+        return RunOutcome("failed", outer_id, console, error=_read_error(outcome, texts), **fields)
 
-    def _written(self, head: str, texts: Iterable[str]) -> str:
+    def _encode(self, head: str, texts: Iterable[str]) -> str:
         text = "".join([head, "\n", *texts])
         return seal_text(text, self.options, self.auth) if self.is_sealed else text
 
-    def _read(self, text: str) -> tuple[dict[str, Any], _Texts]:
+    def _decode(self, text: str) -> tuple[dict[str, Any], _TextReader]:
         opened = open_text(text, self.options, self.auth) if self.is_sealed else text
         end = opened.find("\n") % (len(opened) + 1)  # to the end where no text follows
-        outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _DEPTH_AROUND)
-        return cast("dict[str, Any]", outcome), _Texts(opened, end + 1)
+        outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _EXTRA_DEPTH)
+        return cast("dict[str, Any]", outcome), _TextReader(opened, end + 1)
 
 
-def _ledger_of(content: list[Any] | None) -> Ledger | None:
+def _read_content_ledger(content: list[Any] | None) -> Ledger | None:
     if content is None:
         return None
     contents = read_contents(content[2]) or ContentRegistry()
@@ -382,68 +383,68 @@ def _ledger_of(content: list[Any] | None) -> Ledger | None:
     return Ledger(contents=contents)
 
 
-class _Texts:
+class _TextReader:
     """Texts that stand one behind the other, taken by their lengths."""
 
     def __init__(self, text: str, start: int) -> None:
         self._text = text
-        self._at = start
+        self._offset = start
 
     def take(self, lengths: list[int]) -> list[str]:
-        taken: list[str] = []
+        texts: list[str] = []
         for length in lengths:
-            taken.append(self._text[self._at : self._at + length])
-            self._at += length
-        return taken
+            texts.append(self._text[self._offset : self._offset + length])
+            self._offset += length
+        return texts
 
 
-def _taken_apart(interrupt: Resumable) -> tuple[dict[str, Any], list[str]]:
+def _split_interrupt(interrupt: Resumable) -> tuple[dict[str, Any], list[str]]:
     """Return an interrupt with the lengths of its continuation's texts, and these."""
     plain = interrupt.to_dict()
     texts = cast("list[str]", interrupt.continuation["body"])
     return {**plain, "continuation": {**plain["continuation"], "body": [*map(len, texts)]}}, texts
 
 
-def _put_together(plain: dict[str, Any], texts: _Texts) -> Interrupt:
+def _join_interrupt(plain: dict[str, Any], texts: _TextReader) -> Interrupt:
     continuation = plain["continuation"]
     return Interrupt.from_dict({**plain, "continuation": {**continuation, "body": texts.take(continuation["body"])}})
 
 
-def _details_json(details: Mapping[str, Any]) -> str:
+def _encode_details(details: Mapping[str, Any]) -> str:
     """Write each of the details for itself: that a tool has put there what no text holds costs the others nothing."""
-    written = ((json.dumps(str(name)), _detail_json(value)) for name, value in details.items())
+    written = ((json.dumps(str(name)), _encode_detail(value)) for name, value in details.items())
     return "{" + ",".join(f"{name}:{text}" for name, text in written if text is not None) + "}"
 
 
-def _detail_json(value: Any) -> str | None:
+def _encode_detail(value: Any) -> str | None:
     # Details are for people: what is not JSON is kept as text.
-    for write in (_strictly, partial(encode_json, what="a detail"), _as_text):
+    for write in (_encode_strict, partial(encode_json, what="a detail"), _encode_text):
         with suppress(Exception):  # a tool may raise an error with any details
             text = write(value)
-            decode_json(text, max_depth=MAX_DEPTH + _DEPTH_AROUND - 2)  # it stands two levels deep
+            decode_json(text, max_depth=MAX_DEPTH + _EXTRA_DEPTH - 2)  # it stands two levels deep
             return text
     return None
 
 
-def _strictly(value: Any) -> str:
+def _encode_strict(value: Any) -> str:
     return json.dumps(value, default=str, allow_nan=False)
 
 
-def _as_text(value: Any) -> str:
+def _encode_text(value: Any) -> str:
     return json.dumps(str(value))
 
 
-def _console_event(
+def _make_console_event(
     outer_tool_call_id: str, invocation_id: str, level: str, text: str, written_at_ms: float = 0.0
 ) -> ConsoleEvent:
     ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
     return ConsoleEvent(**ids, level=level, text=text, written_at_ms=written_at_ms)
 
 
-def _recorded_error(outcome: Mapping[str, Any], texts: _Texts) -> CodeModeError:
+def _read_error(outcome: Mapping[str, Any], texts: _TextReader) -> CodeModeError:
     failure = outcome["error"]
     error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=outcome["details"])
     error.calls = tuple(outcome["calls"])
     if outcome["recovery"] is not None:
-        error.recovery = _put_together(outcome["recovery"], texts)
+        error.recovery = _join_interrupt(outcome["recovery"], texts)
     return error

@@ -34,7 +34,7 @@ from ..errors import (
 from ..protocol.call_status import ERROR_STATUSES, format_detached_message, may_have_run
 from ..source.program_input import failed_language_hint
 from ..trace.visible_text import clip_text, visible
-from .large_results import printed, unreturned_call
+from .large_results import format_console, suggest_return
 
 if TYPE_CHECKING:
     from .outcome import RunOutcome
@@ -87,7 +87,7 @@ _BY_ORIGIN = {
     ("protocol", "decision"): "malformed_decision",
     ("worker", "worker"): "worker_ended",
 }
-_OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
+_HOST_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
 
 
 def find_kind(error: CodeModeError) -> str:
@@ -99,7 +99,7 @@ def find_kind(error: CodeModeError) -> str:
             return "undecided"
         if details.get("schema") == "output":
             return "tool_output"
-        is_raised = kind == "tool" and error.reason == "execution" and not details.keys() & _OWN_DETAILS
+        is_raised = kind == "tool" and error.reason == "execution" and not details.keys() & _HOST_DETAILS
         return _TOOL_CODES.get(code, "tool_refused" if is_raised and type(error) is CodeModeToolError else kind)
     if kind == "timeout" and "late_ms" in details:
         return "held"
@@ -127,7 +127,7 @@ def find_nearest_kind(table: Mapping[str, Any], error: CodeModeError) -> str:
 
 MAX_DESCRIPTION_CHARACTERS = 3000
 # How each kind of line begins, and its share of the room.
-_GROUPS = (
+_CALL_GROUPS = (
     ("Already done, do not repeat: ", 0.4),
     ("May or may not have happened, find out before repeating: ", 0.15),
     ("Waits for a person, not done: ", 0.1),
@@ -136,47 +136,49 @@ _GROUPS = (
     ("Done, only read: ", 0.4),
     ("Cut off, only reads: ", 0.1),
 )
-_DONE, _UNKNOWN, _WAITING, _DENIED, _FAILED, _READ, _READING = range(len(_GROUPS))
+_DONE, _UNKNOWN, _WAITING, _DENIED, _FAILED, _READ, _READING = range(len(_CALL_GROUPS))
 # The group of a call by its status, and of one that only reads.
-_STATUSES = {
+_GROUPS_BY_STATUS = {
     ERROR_STATUSES.fulfilled: (_DONE, _READ),
     ERROR_STATUSES.open: (_UNKNOWN, _READING),
     ERROR_STATUSES.waiting: (_WAITING, _WAITING),
     "denied": (_DENIED, _DENIED),
     ERROR_STATUSES.rejected: (_FAILED, _FAILED),
 }
-_TEXT_CHARACTERS = (1000, 500, 200, 80, 30)  # of each text of a call: the first with which all calls fit
+_TEXT_LENGTHS = (1000, 500, 200, 80, 30)  # of each text of a call: the first with which all calls fit
 _MAX_NAME_CHARACTERS = 120
-_MAX_NAMES = 2
-_MAX_KEPT_CHARACTERS = 200  # of a result that the next program can read whole
-_MORE_CHARACTERS = 80  # of what is said of those left out
+_MAX_LISTED_NAMES = 2
+_MAX_SAVED_RESULT_CHARACTERS = 200  # of a result that the next program can read whole
+_LEFT_OUT_CHARACTERS = 80  # of what is said of those left out
 
 
-def describe_calls(calls: Iterable[CallSummary], most: int = MAX_DESCRIPTION_CHARACTERS) -> list[str]:
-    """Return one line for each way in which calls stand, at most ``most`` characters in all; [] without calls.
+def describe_calls(calls: Iterable[CallSummary], max_characters: int = MAX_DESCRIPTION_CHARACTERS) -> list[str]:
+    """Return one line for each status of calls, at most ``max_characters`` in all; [] without calls.
 
-    Inputs, results and messages are shortened, and calls left out and counted, where there is no room for them.
+    Shorten inputs, results and messages, and leave out and count calls, where there is no room for them.
     """
-    groups: list[list[CallSummary]] = [[] for _ in _GROUPS]
+    groups: list[list[CallSummary]] = [[] for _ in _CALL_GROUPS]
     for call in calls:
-        if may_have_run(call) and (group := _STATUSES.get(call.get("status", ""))) is not None:
+        if may_have_run(call) and (group := _GROUPS_BY_STATUS.get(call.get("status", ""))) is not None:
             groups[group[call.get("reads_only") is True]].append(call)
-    found = [(beginning, share, group) for (beginning, share), group in zip(_GROUPS, groups, strict=True) if group]
-    scale = most / max(1.0, sum(share for _, share, _ in found))
+    filled_groups = [
+        (beginning, share, group) for (beginning, share), group in zip(_CALL_GROUPS, groups, strict=True) if group
+    ]
+    scale = max_characters / max(1.0, sum(share for _, share, _ in filled_groups))
     return [
         clip_text(beginning + _join_calls(group, int(share * scale) - len(beginning)), int(share * scale))
-        for beginning, share, group in found
+        for beginning, share, group in filled_groups
     ]
 
 
 def drop_last_failure(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
     """Return the calls without the last of this name that failed, or was late: an error that describes it anyway."""
     statuses = (ERROR_STATUSES.late,) if is_late else (ERROR_STATUSES.rejected, "denied")
-    failed = [at for at, call in enumerate(calls) if call["name"] == name and call["status"] in statuses]
-    return [call for at, call in enumerate(calls) if at != max(failed, default=None)]
+    failed = [index for index, call in enumerate(calls) if call["name"] == name and call["status"] in statuses]
+    return [call for index, call in enumerate(calls) if index != max(failed, default=None)]
 
 
-def has_done(calls: Iterable[CallSummary]) -> bool:
+def may_have_changed_something(calls: Iterable[CallSummary]) -> bool:
     """Return True when a call is done, or may be, that changes something: the program must not simply run again."""
     statuses = (ERROR_STATUSES.fulfilled, ERROR_STATUSES.open)
     return any(
@@ -187,11 +189,11 @@ def has_done(calls: Iterable[CallSummary]) -> bool:
 def _join_calls(calls: Sequence[CallSummary], room: int) -> str:
     """Return calls with as much of their texts as fits, else the first calls and how many more there are."""
     texts: list[str] = []
-    for characters in _TEXT_CHARACTERS:
-        texts = [_describe(call, characters) for call in calls]
+    for characters in _TEXT_LENGTHS:
+        texts = [_describe_call(call, characters) for call in calls]
         if sum(len(text) + 2 for text in texts) <= room:
             return "; ".join(texts)
-    room -= _MORE_CHARACTERS
+    room -= _LEFT_OUT_CHARACTERS
     count = used = 0
     for text in texts:
         used += len(text) + 2
@@ -199,18 +201,18 @@ def _join_calls(calls: Sequence[CallSummary], room: int) -> str:
             break
         count += 1
     names = list(dict.fromkeys(clip_text(call["name"], _MAX_NAME_CHARACTERS) for call in calls[count:]))
-    others = ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
+    others = ", ".join(names[:_MAX_LISTED_NAMES]) + (", ..." if len(names) > _MAX_LISTED_NAMES else "")
     return f"{'; '.join(texts[:count])} and {len(calls) - count} more ({visible(others)})"
 
 
-def _describe(call: CallSummary, characters: int) -> str:
+def _describe_call(call: CallSummary, characters: int) -> str:
     """Return ``name(input) -> result`` or ``name(input): message``, each text of at most so many characters."""
     text = clip_text(call["name"], _MAX_NAME_CHARACTERS)
     if (call_input := call.get("input")) is not None:
         text += f"({clip_text(call_input, characters)})"
     if (result := call.get("result")) is not None:
         key = call.get("kept")
-        text += f" -> {clip_text(result, characters if key is None else min(characters, _MAX_KEPT_CHARACTERS))}"
+        text += f" -> {clip_text(result, characters if key is None else min(characters, _MAX_SAVED_RESULT_CHARACTERS))}"
         text += "" if key is None else f' (the whole: await state.get("{key}"))'
     elif (message := call.get("error")) is not None:
         text += f": {clip_text(' '.join(message.split()), characters)}"
@@ -218,32 +220,36 @@ def _describe(call: CallSummary, characters: int) -> str:
 
 
 _MAX_CALLS_CHARACTERS = 1500
-_KEPT = "\n\t"
-_RETURN = "Only what it returns is its result: end it with `return`."
-_UNDEFINED = "The program returned nothing: what it returned is undefined, as of a tool that gives nothing."
+_KEPT_CONTROLS = "\n\t"
+_RETURN_HINT = "Only what it returns is its result: end it with `return`."
+_UNDEFINED_RESULT = "The program returned nothing: what it returned is undefined, as of a tool that gives nothing."
 _ENDS_WITH_RETURN = re.compile(r"(?:^|[;{}\n])[ \t]*return\b[^;\n]*;?\s*\Z")
 _LAST_CHARACTERS = 500
-_UNRETURNED = "It ended before the function that it calls last: write {call} instead."
+_UNAWAITED_MAIN = "It ended before the function that it calls last: write {call} instead."
 
 
-def no_result_text(outcome: RunOutcome, js: str, give: str = _RETURN, *, shows_console: bool = True) -> str:
+def describe_no_result(
+    outcome: RunOutcome, js: str, return_hint: str = _RETURN_HINT, *, shows_console: bool = True
+) -> str:
     """Return what a model reads of a program that returned nothing, so that it need not run again.
 
-    The value of its last statement, what it had called, and with ``shows_console`` what it printed. ``give`` says how a
+    The value of its last statement, what it had called, and with ``shows_console`` what it printed. ``return_hint``
+    says how a
     program gives a result. After a program that returned null: what it printed. After any other: "".
     """
-    console = printed(outcome.console) if shows_console else ""
+    console = format_console(outcome.console) if shows_console else ""
     console_lines = [f"It had printed:\n{console}"] if console else []
     if not outcome.returned_nothing:
         return f"The program returned null. {console_lines[0]}" if console and outcome.value is None else ""
-    unreturned = unreturned_call(js)
+    suggestion = suggest_return(js)
     if _ENDS_WITH_RETURN.search(js[-_LAST_CHARACTERS:]) is not None:
-        lines = [_UNDEFINED]
+        lines = [_UNDEFINED_RESULT]
     else:
-        lines = [f"The program returned nothing. {give if unreturned is None else _UNRETURNED.format(call=unreturned)}"]
+        hint = return_hint if suggestion is None else _UNAWAITED_MAIN.format(call=suggestion)
+        lines = [f"The program returned nothing. {hint}"]
     calls = outcome.calls
     if outcome.last_value:
-        lines.append(f"Its last statement has this value: {visible(outcome.last_value, keep=_KEPT)}")
+        lines.append(f"Its last statement has this value: {visible(outcome.last_value, keep=_KEPT_CONTROLS)}")
     if outcome.last_value or outcome.console:  # the results of calls that only read are in these
         calls = [call for call in calls if call.get("reads_only") is not True]
     return "\n".join([*lines, *describe_calls(calls, _MAX_CALLS_CHARACTERS), *console_lines])
@@ -251,15 +257,15 @@ def no_result_text(outcome: RunOutcome, js: str, give: str = _RETURN, *, shows_c
 
 # Holds nothing that the program could not have seen itself: no host path, no text of a host exception.
 
-MAX_CHARACTERS = 6000
+MAX_FAILURE_CHARACTERS = 6000
 _MAX_MESSAGE_CHARACTERS = 1200
 _MAX_LINE_CHARACTERS = 160
-_MAX_PLACES = 4
+_MAX_LOCATIONS = 4
 _MAX_FAILURE_CALLS_CHARACTERS = 3200
 _MAX_ENDED_CHARACTERS = 2000
 
-_SEND_AGAIN = "send the whole program again"
-_SEND_THE_REST = "send it without the calls that are done: use their results"
+_SEND_AGAIN_PHRASE = "send the whole program again"
+_SEND_REMAINING_PHRASE = "send it without the calls that are done: use their results"
 _SLOW_CALL = "The call was too slow and may have happened all the same: find out, then ask for less or go on."
 _REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or go on without it."
 _UNREADABLE_OUTPUT = (
@@ -293,8 +299,8 @@ _HINTS = {
     "fetch_failed": "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
     "worker": "The sandbox failed; a program that uses less memory may work.",
     "undefined_name": "A program has the language itself and what the description names, and calls a tool on `tools`."
-    f" Correct it and {_SEND_AGAIN}.",
-    "error": f"Correct the program at that place and {_SEND_AGAIN}.",
+    f" Correct it and {_SEND_AGAIN_PHRASE}.",
+    "error": f"Correct the program at that place and {_SEND_AGAIN_PHRASE}.",
 }
 # A variable that is given what a call returns, without `await`; names that are taken from `tools` or imported.
 _ASSIGNED_CALL = re.compile(
@@ -307,10 +313,10 @@ _MAX_READ_CHARACTERS = 20_000
 _SAVED_FRAME = re.compile(r"\(saved/([A-Za-z_]\w{0,63})\.js:(\d{1,6}):(\d{1,6})\)", re.ASCII)
 _MAX_CHAIN_LINES = 5
 _BEFORE_ANY_CALL = (CodeModeSyntaxError, CodeModeIllegalAccessError, CodeModeSourceTooLargeError)
-_GO_ON_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
-_PRINTED = "It had printed:"
-_NO_CALL = "No call was made."
-_HIDDEN = {
+_CANNOT_CONTINUE_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
+_PRINTED_HEADING = "It had printed:"
+_NO_CALL_MADE = "No call was made."
+_HIDDEN_MESSAGES = {
     CodeModeWorkerError: "the sandbox ended without a result",
     CodeModeProtocolError: "the run broke a rule of the sandbox and was stopped",
 }
@@ -323,51 +329,51 @@ def failure_text(error: BaseException, js: str | None, hint: str = "") -> str:
     results, one hint; and then at most 4,000 characters of what it had printed. ``js`` is the program as the model
     wrote it; None when it sent none. ``hint`` is one that is likelier than that of the error.
     """
-    return failure_lines(error, js, hint) + _printed(error)
+    return describe_failure(error, js, hint) + _format_printed(error)
 
 
-def failure_lines(error: BaseException, js: str | None, hint: str = "") -> str:
+def describe_failure(error: BaseException, js: str | None, hint: str = "") -> str:
     """Return the same without what the program had printed, for who has seen it."""
-    headline = visible(clip_text(_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT)
-    hint = f"Hint: {hint}" if hint else _hint(error, js or "")
-    above = visible("\n".join([headline, *_places(error, js or "")]), keep=_KEPT)
-    above = clip_text(above, MAX_CHARACTERS - len(hint) - _MAX_FAILURE_CALLS_CHARACTERS)
-    return "\n".join([above, *_calls(error), hint])[:MAX_CHARACTERS]
+    headline = visible(clip_text(_make_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT_CONTROLS)
+    hint = f"Hint: {hint}" if hint else _find_hint(error, js or "")
+    details = visible("\n".join([headline, *_iter_locations(error, js or "")]), keep=_KEPT_CONTROLS)
+    details = clip_text(details, MAX_FAILURE_CHARACTERS - len(hint) - _MAX_FAILURE_CALLS_CHARACTERS)
+    return "\n".join([details, *_describe_calls_made(error), hint])[:MAX_FAILURE_CHARACTERS]
 
 
-def _printed(error: BaseException) -> str:
+def _format_printed(error: BaseException) -> str:
     trace = error.trace if isinstance(error, CodeModeError) else None
-    text = "" if trace is None else printed(trace.console)
-    return f"\n{_PRINTED}\n{text}" if text else ""
+    text = "" if trace is None else format_console(trace.console)
+    return f"\n{_PRINTED_HEADING}\n{text}" if text else ""
 
 
-def ended_text(what: str, error: BaseException | None) -> str:
+def describe_ended(ending: str, error: BaseException | None) -> str:
     """Return what the model is shown of a program that was ended from outside, and is no longer there.
 
-    ``what`` is what became of it; after it the calls that are done or may be, at most 2,000 characters in all.
+    ``ending`` is what became of it; after it the calls that are done or may be, at most 2,000 characters in all.
     """
-    what = clip_text(visible(what, keep=_KEPT), _MAX_ENDED_CHARACTERS)
-    parts = [what] if error is None else [what, *_calls(error, _MAX_ENDED_CHARACTERS - len(what))]
+    ending = clip_text(visible(ending, keep=_KEPT_CONTROLS), _MAX_ENDED_CHARACTERS)
+    parts = [ending] if error is None else [ending, *_describe_calls_made(error, _MAX_ENDED_CHARACTERS - len(ending))]
     return "\n".join(parts)[:_MAX_ENDED_CHARACTERS]
 
 
-def _headline(error: BaseException) -> str:
+def _make_headline(error: BaseException) -> str:
     if not isinstance(error, CodeModeError):
         return "Error: the program could not be run"
-    hidden = next((message for kind, message in _HIDDEN.items() if isinstance(error, kind)), None)
+    hidden = next((message for kind, message in _HIDDEN_MESSAGES.items() if isinstance(error, kind)), None)
     if hidden is not None:
-        return f"{type(error).__name__}: {_whose_fault(error) or hidden}"
+        return f"{type(error).__name__}: {_describe_host_error(error) or hidden}"
     name, message, _code = guest_view(error)
     tool = error.details.get("tool_name")
     if name == "Error" and isinstance(tool, str):
-        what = ": no decision could be obtained; the call did not run" if _is_undecided(error) else " failed"
-        shown = tool if ":" in tool else f"tools.{tool}"  # an id of a catalog is no member of `tools`
-        return f"{type(error).__name__}: {shown}{what}"
-    thrown = error.details.get("name") if type(error) is CodeModeError else None
-    return f"{thrown if isinstance(thrown, str) else name}:{_worded(error, message)}"
+        ending = ": no decision could be obtained; the call did not run" if _is_undecided(error) else " failed"
+        displayed_name = tool if ":" in tool else f"tools.{tool}"  # an id of a catalog is no member of `tools`
+        return f"{type(error).__name__}: {displayed_name}{ending}"
+    thrown_name = error.details.get("name") if type(error) is CodeModeError else None
+    return f"{thrown_name if isinstance(thrown_name, str) else name}:{_format_message(error, message)}"
 
 
-def _whose_fault(error: CodeModeError) -> str:
+def _describe_host_error(error: CodeModeError) -> str:
     """Return what a host's own error may say of itself: nothing of a worker, which is hostile."""
     if not isinstance(error, CodeModeProtocolError):
         return ""
@@ -382,47 +388,52 @@ def _is_undecided(error: BaseException) -> bool:
     return isinstance(error, CodeModeError) and error.details.get("origin") == "decision"
 
 
-def _worded(error: CodeModeError, message: str) -> str:
-    detached = error.details.get("calls") if isinstance(error, CodeModeDetachedBridgeRequestError) else None
-    if calls := list_or_empty(detached):
-        return " " + format_detached_message([_detached(mapping_or_empty(call)) for call in calls])
-    listed = _problems(error)
-    if len(listed) < 2:
+def _format_message(error: CodeModeError, message: str) -> str:
+    detached_calls = error.details.get("calls") if isinstance(error, CodeModeDetachedBridgeRequestError) else None
+    if calls := list_or_empty(detached_calls):
+        return " " + format_detached_message([_format_detached_call(mapping_or_empty(call)) for call in calls])
+    problems = _get_problems(error)
+    if len(problems) < 2:
         return f" {message}"
-    return "".join(f"\nline {one.get('line')}, column {one.get('column')}: {one.get('message')}" for one in listed)
+    return "".join(
+        f"\nline {problem.get('line')}, column {problem.get('column')}: {problem.get('message')}"
+        for problem in problems
+    )
 
 
-def _detached(call: Mapping[str, Any]) -> str:
+def _format_detached_call(call: Mapping[str, Any]) -> str:
     name, status = call.get("name"), call.get("status")
     # That one was done and only not looked at is nothing that a program has to know to be corrected.
     return str(name) if status == "unobserved" else f"{name} ({status})"
 
 
-def _problems(error: BaseException) -> list[Mapping[str, Any]]:
+def _get_problems(error: BaseException) -> list[Mapping[str, Any]]:
     return list_or_empty(error.details.get("problems")) if isinstance(error, CodeModeSyntaxError) else []
 
 
-def _places(error: BaseException, js: str) -> Iterator[str]:
+def _iter_locations(error: BaseException, js: str) -> Iterator[str]:
     details: dict[str, Any] = error.details if isinstance(error, CodeModeError) else {}
-    places = _problems(error) or [details]
+    locations = _get_problems(error) or [details]
     lines = js.split("\n")
-    shown: set[int] = set()
-    for place in places:
-        line, column = place.get("line"), place.get("column")
-        if type(line) is not int or type(column) is not int or line < 1 or line in shown:
+    seen_lines: set[int] = set()
+    for location in locations:
+        line, column = location.get("line"), location.get("column")
+        if type(line) is not int or type(column) is not int or line < 1 or line in seen_lines:
             continue
         if js and line > len(lines):  # of another text
             continue
-        shown.add(line)
+        seen_lines.add(line)
         # Whoever goes on from a pause may not have the program, and the model has it.
-        yield _place(lines[line - 1].rstrip("\r"), line, column) if js else f"  at line {line}, column {column}"
-        if len(shown) == _MAX_PLACES:
+        yield (
+            _format_location(lines[line - 1].rstrip("\r"), line, column) if js else f"  at line {line}, column {column}"
+        )
+        if len(seen_lines) == _MAX_LOCATIONS:
             return
-    if not shown and (saved := find_saved_place(details)):
-        yield f"  {saved}"
+    if not seen_lines and (saved_location := find_saved_location(details)):
+        yield f"  {saved_location}"
 
 
-class SavedPlace(NamedTuple):
+class SavedProgramLocation(NamedTuple):
     """Where in a saved program an error arose."""
 
     name: str
@@ -438,28 +449,32 @@ class SavedPlace(NamedTuple):
         return f"Call saved.{self.name} with other input, or do without it."
 
 
-def find_saved_place(details: Mapping[str, Any]) -> SavedPlace | None:
+def find_saved_location(details: Mapping[str, Any]) -> SavedProgramLocation | None:
     """Return where an error arose, if it arose in a saved program."""
     stack = details.get("stack")
     if "line" in details or not isinstance(stack, str):
         return None
-    found = _SAVED_FRAME.search(stack[:_MAX_READ_CHARACTERS])
-    return None if found is None else SavedPlace(*found.groups())
+    match = _SAVED_FRAME.search(stack[:_MAX_READ_CHARACTERS])
+    return None if match is None else SavedProgramLocation(*match.groups())
 
 
-def _place(text: str, line: int, column: int) -> str:
+def _format_location(text: str, line: int, column: int) -> str:
     start = max(0, column - 1 - _MAX_LINE_CHARACTERS // 2)
-    shown = text[start : start + _MAX_LINE_CHARACTERS].replace("\t", " ")
-    marked = f"  at line {line}, column {column}:\n    {shown}"
-    at = column - 1 - start
-    return f"{marked}\n    {' ' * at}^" if 0 <= at <= len(shown) and shown.isprintable() else marked
+    displayed = text[start : start + _MAX_LINE_CHARACTERS].replace("\t", " ")
+    marked_line = f"  at line {line}, column {column}:\n    {displayed}"
+    caret = column - 1 - start
+    return (
+        f"{marked_line}\n    {' ' * caret}^"
+        if 0 <= caret <= len(displayed) and displayed.isprintable()
+        else marked_line
+    )
 
 
-def _calls(error: BaseException, most: int = _MAX_FAILURE_CALLS_CHARACTERS) -> list[str]:
+def _describe_calls_made(error: BaseException, max_characters: int = _MAX_FAILURE_CALLS_CHARACTERS) -> list[str]:
     """Return the lines about what the program had called."""
-    if lines := describe_calls(getattr(error, "calls", ()), most):
+    if lines := describe_calls(getattr(error, "calls", ()), max_characters):
         return lines
-    return ["Calls made before the pause may be done; do not repeat them." if _is_after_pause(error) else _NO_CALL]
+    return ["Calls made before the pause may be done; do not repeat them." if _is_after_pause(error) else _NO_CALL_MADE]
 
 
 def _is_after_pause(error: BaseException) -> bool:
@@ -468,43 +483,51 @@ def _is_after_pause(error: BaseException) -> bool:
     return details.get("origin") == "continuation" or details.get("is_resumed") is True
 
 
-def _hint(error: BaseException, js: str) -> str:
-    if isinstance(error, CodeModeDetachedBridgeRequestError) and (call := unreturned_call(js)) is not None:
-        return f"Hint: The program ended before the function that it calls last: write {call} instead."
+def _find_hint(error: BaseException, js: str) -> str:
+    if isinstance(error, CodeModeDetachedBridgeRequestError) and (suggestion := suggest_return(js)) is not None:
+        return f"Hint: The program ended before the function that it calls last: write {suggestion} instead."
     name = error.details.get("name") if isinstance(error, CodeModeError) else None
     is_syntax = isinstance(error, CodeModeSyntaxError)
     is_runtime = type(error) is CodeModeError and not getattr(error, "calls", ())
     if (is_syntax or is_runtime) and (other := failed_language_hint("SyntaxError" if is_syntax else str(name), js)):
         return f"Hint: {other}"
-    if type(error) is CodeModeError and name == "TypeError" and (unawaited := _unawaited_hint(error, js)):
-        return f"Hint: {unawaited}"
+    if type(error) is CodeModeError and name == "TypeError" and (unawaited_hint := _find_unawaited_hint(error, js)):
+        return f"Hint: {unawaited_hint}"
     hint = _HINTS[find_nearest_kind(_HINTS, error)] if isinstance(error, CodeModeError) else "Try a simpler program."
-    if type(error) is CodeModeError and hint == _HINTS["error"] and (saved := find_saved_place(error.details)):
-        hint = saved.hint
+    if (
+        type(error) is CodeModeError
+        and hint == _HINTS["error"]
+        and (saved_location := find_saved_location(error.details))
+    ):
+        hint = saved_location.hint
     if isinstance(error, CodeModeSerializationError) and error.reason == "output":
         hint = _UNREADABLE_OUTPUT
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
         hint = _REFUSED_HINT  # it is of a program that a tool has run
-    if _is_after_pause(error) or has_done(getattr(error, "calls", ())):
-        hint = _GO_ON_HINT if isinstance(error, CodeModeConcurrencyError) else hint.replace(_SEND_AGAIN, _SEND_THE_REST)
+    if _is_after_pause(error) or may_have_changed_something(getattr(error, "calls", ())):
+        hint = (
+            _CANNOT_CONTINUE_HINT
+            if isinstance(error, CodeModeConcurrencyError)
+            else hint.replace(_SEND_AGAIN_PHRASE, _SEND_REMAINING_PHRASE)
+        )
     return f"Hint: {hint}"
 
 
-def _unawaited_hint(error: CodeModeError, js: str) -> str:
+def _find_unawaited_hint(error: CodeModeError, js: str) -> str:
     """Return a hint where the line that failed uses the promise of a call as if it were the result, else ""."""
     line = error.details.get("line")
     lines = js.split("\n")
     if type(line) is not int or not 0 < line <= len(lines):
         return ""
     before = "\n".join(lines[:line])[-_MAX_READ_CHARACTERS:]
-    taken = {"callTool", *re.findall(r"\w+", " ".join("".join(pair) for pair in _TAKEN_NAMES.findall(before)))}
+    imported_names = {"callTool", *re.findall(r"\w+", " ".join("".join(pair) for pair in _TAKEN_NAMES.findall(before)))}
     first = line - 1
     while first > 0 and line - first < _MAX_CHAIN_LINES and lines[first].lstrip()[:1] in (".", ")"):
         first -= 1  # a chain of calls goes on there
     used = set(re.findall(r"\w+", " ".join(lines[first:line])[:_MAX_READ_CHARACTERS]))
     for variable, callee in _ASSIGNED_CALL.findall(before):
-        if variable in used and (callee.startswith("tools.") or callee in taken):
-            return f"`{variable}` is a promise: write `{variable} = await {callee}(...)`, then {_SEND_AGAIN}."
+        if variable in used and (callee.startswith("tools.") or callee in imported_names):
+            return f"`{variable}` is a promise: write `{variable} = await {callee}(...)`, then {_SEND_AGAIN_PHRASE}."
     return ""
 
 
@@ -517,12 +540,12 @@ CLASSES = frozenset({BASE, SCHEMA, TOOL_CALL, LIMIT, TOOL_NOT_FOUND, SERVER_NOT_
 FAILED, IMPORT_FAILURE = "TOOL_FAILED", "IMPORT_FAILURE"
 WITHOUT_SERVER_HINT = "Go on without this server, or tell the user."
 
-_LOOK_UP = "Look the {} up with {} of @codemode/discovery."
+_LOOK_UP_HINT = "Look the {} up with {} of @codemode/discovery."
 MODULE_CALLS: Mapping[str, tuple[str, str, str]] = {
     "validation": (SCHEMA, "VALIDATION", "Change {where}: expected {expected}."),
-    "unknown_tool": (TOOL_NOT_FOUND, "TOOL_NOT_FOUND", _LOOK_UP.format("tool", "searchTools")),
-    "unknown_server": (SERVER_NOT_FOUND, "SERVER_NOT_FOUND", _LOOK_UP.format("server", "listServers")),
-    "import_failure": (SERVER_NOT_FOUND, IMPORT_FAILURE, _LOOK_UP.format("server", "listServers")),
+    "unknown_tool": (TOOL_NOT_FOUND, "TOOL_NOT_FOUND", _LOOK_UP_HINT.format("tool", "searchTools")),
+    "unknown_server": (SERVER_NOT_FOUND, "SERVER_NOT_FOUND", _LOOK_UP_HINT.format("server", "listServers")),
+    "import_failure": (SERVER_NOT_FOUND, IMPORT_FAILURE, _LOOK_UP_HINT.format("server", "listServers")),
     "limit": (LIMIT, "SANDBOX_LIMIT", "Do less in one program."),
     "timeout": (TOOL_CALL, "TIMEOUT", "Ask the tool for less at once."),
     "approval_denied": (
@@ -557,11 +580,11 @@ class Wording(NamedTuple):
     error_class: str = ""
 
 
-def _word_limit(message: str, hint: str = "Do less in one program.") -> Wording:
+def _make_limit_wording(message: str, hint: str = "Do less in one program.") -> Wording:
     return Wording("SANDBOX_LIMIT", message, hint, LIMIT)
 
 
-_NO_FAULT = "Tell the user: it is no fault of the program."
+_NOT_PROGRAMS_FAULT = "Tell the user: it is no fault of the program."
 MODULE_WORDING: Mapping[str, Wording] = {
     "syntax": Wording("SYNTAX_ERROR", "the program is no module"),
     "illegal_access": Wording(
@@ -569,26 +592,26 @@ MODULE_WORDING: Mapping[str, Wording] = {
         "it cannot be told what the program imports, so that it did not run",
         "Write the program shorter and simpler.",
     ),
-    "source_too_large": _word_limit(
+    "source_too_large": _make_limit_wording(
         "code has {bytes} bytes; at most {max_bytes} are allowed", "Send a shorter program."
     ),
-    "timeout": _word_limit(
+    "timeout": _make_limit_wording(
         "the program did not end in time: timeoutMs is {timeout_ms}{used}",
         "Do less in one program, or ask for a longer timeoutMs.",
     ),
-    "limit": _word_limit("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
-    "max_catalog_requests": _word_limit(
+    "limit": _make_limit_wording("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
+    "max_catalog_requests": _make_limit_wording(
         "{name} is {max}, and the program made {next} questions to discovery", "Make fewer calls."
     ),
-    "max_in_flight_bridge_requests": _word_limit(
+    "max_in_flight_bridge_requests": _make_limit_wording(
         "{name} is {max}, and the program made {next} calls at once", "Await some calls before making more."
     ),
-    "max_ledger_bytes": _word_limit("what calls were given and gave takes more than {max} bytes"),
-    "max_timers": _word_limit("the program set more than {max} timers", "Set fewer timers."),
-    "out_of_memory": _word_limit(
+    "max_ledger_bytes": _make_limit_wording("what calls were given and gave takes more than {max} bytes"),
+    "max_timers": _make_limit_wording("the program set more than {max} timers", "Set fewer timers."),
+    "out_of_memory": _make_limit_wording(
         "the program has used all of its memory{or_null}: maxMemoryBytes is {most}", "Keep less in memory at a time."
     ),
-    "out_of_stack": _word_limit(
+    "out_of_stack": _make_limit_wording(
         "the program has used all of its call stack of {most} bytes", "Use a loop in place of recursion."
     ),
     "value": Wording(
@@ -622,9 +645,9 @@ MODULE_WORDING: Mapping[str, Wording] = {
     "malformed_decision": Wording(
         "WORKER_FAILED",
         "the decision about a call could not be read: the call did not run, and the program ended",
-        _NO_FAULT,
+        _NOT_PROGRAMS_FAULT,
     ),
-    "protocol": Wording("WORKER_FAILED", "the sandbox broke a rule and was stopped", _NO_FAULT),
+    "protocol": Wording("WORKER_FAILED", "the sandbox broke a rule and was stopped", _NOT_PROGRAMS_FAULT),
     "worker": Wording("WORKER_FAILED", "the sandbox ended without a result", "Run a program that needs less memory."),
     **dict.fromkeys(("call_value", "error"), Wording("UNCAUGHT_EXCEPTION", "{message}")),
 }
@@ -639,56 +662,58 @@ def find_exhausted_kind(name: str, message: str) -> str | None:
 
 _OUT_OF_MEMORY = "out of memory"
 _OUT_OF_STACK = ("Maximum call stack size exceeded", "stack overflow")
-_MISSING = re.compile(r"(?P<name>[\w$]{1,100}) is not defined\Z")
-_CORRECT = "Correct the program at this place and send it whole."
-_CATCH = "Correct the program at this place, or catch the error."
-_ASSIGN = "Assign the result to globalThis.__codemode_result__ in place of this."
-_IMPORT = 'Import it, as in: import * as server from "@codemode/servers/<serverId>".'
-_NO_NETWORK = "Call the tools of servers: there is no network."
-_WRITE_OUT = "Write the code out: code in strings is never run."
-_OF_OTHER_HOSTS = [
+_UNDEFINED_NAME = re.compile(r"(?P<name>[\w$]{1,100}) is not defined\Z")
+_CORRECT_HINT = "Correct the program at this place and send it whole."
+_CATCH_HINT = "Correct the program at this place, or catch the error."
+_ASSIGN_RESULT_HINT = "Assign the result to globalThis.__codemode_result__ in place of this."
+_IMPORT_HINT = 'Import it, as in: import * as server from "@codemode/servers/<serverId>".'
+_NO_NETWORK_HINT = "Call the tools of servers: there is no network."
+_NO_EVAL_HINT = "Write the code out: code in strings is never run."
+_FOREIGN_GLOBALS = [
     "AbortController", "AbortSignal", "Blob", "Buffer", "Bun", "crypto", "Deno", "document",
     "FormData", "global", "Headers", "Intl", "localStorage", "navigator", "process",
     "Request", "Response", "setImmediate", "window", "__dirname", "__filename",
 ]  # fmt: skip
-_ABSENT = {
-    **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK),
-    **dict.fromkeys(("module", "exports"), _ASSIGN),
-    **dict.fromkeys(_OF_OTHER_HOSTS, "Do without it: this is no Node.js and no browser."),
+_ABSENT_NAME_HINTS = {
+    **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK_HINT),
+    **dict.fromkeys(("module", "exports"), _ASSIGN_RESULT_HINT),
+    **dict.fromkeys(_FOREIGN_GLOBALS, "Do without it: this is no Node.js and no browser."),
     "structuredClone": "Copy with JSON.parse(JSON.stringify(value)).",
     "performance": "Use Date.now().",
     **dict.fromkeys(("print", "alert"), "Write console.log(value)."),
-    "eval": _WRITE_OUT,
-    **dict.fromkeys(("require", "tools", "callTool"), _IMPORT),
+    "eval": _NO_EVAL_HINT,
+    **dict.fromkeys(("require", "tools", "callTool"), _IMPORT_HINT),
     "setInterval": "Use setTimeout in a loop.",
 }
-_SHAPE = "Write the value before this place to console.log: it is not what the program takes it for."
-_CALLED = "Look what is called here up: there is no such function. What a tool gives has to be awaited first."
+_WRONG_SHAPE_HINT = "Write the value before this place to console.log: it is not what the program takes it for."
+_NOT_A_FUNCTION_HINT = (
+    "Look what is called here up: there is no such function. What a tool gives has to be awaited first."
+)
 
 
-def absent_hint(name: str) -> str | None:
+def find_absent_name_hint(name: str) -> str | None:
     """Return what to do without a name of another host; None for any other name."""
-    return _ABSENT.get(name)
+    return _ABSENT_NAME_HINTS.get(name)
 
 
-def syntax_hint(message: str) -> str:
+def find_syntax_hint(message: str) -> str:
     """Return what to do about a program that is none, by what the engine says of it."""
-    return _ASSIGN if message.startswith("return not in a function") else _CORRECT
+    return _ASSIGN_RESULT_HINT if message.startswith("return not in a function") else _CORRECT_HINT
 
 
-def thrown_hint(name: str, message: str) -> str:
+def find_thrown_error_hint(name: str, message: str) -> str:
     """Return what to do about an error that the engine has thrown, and nobody has caught."""
-    if name == "ReferenceError" and (missing := _MISSING.match(message)):
-        return _ABSENT.get(
+    if name == "ReferenceError" and (missing := _UNDEFINED_NAME.match(message)):
+        return _ABSENT_NAME_HINTS.get(
             missing["name"], f"Declare or import {missing['name']}: tools are imported from their servers."
         )
     if name == "EvalError":
-        return _WRITE_OUT
+        return _NO_EVAL_HINT
     if name == "TypeError" and message.endswith("not a function"):
-        return _CALLED
+        return _NOT_A_FUNCTION_HINT
     if name == "TypeError" and message.startswith("cannot read property "):
-        return _SHAPE
-    return _CATCH
+        return _WRONG_SHAPE_HINT
+    return _CATCH_HINT
 
 
 # The statuses of CodeCall.
@@ -714,10 +739,10 @@ CODE_CALL_WORDING: Mapping[str, Wording] = {
 
 def format_message(wording: Wording, error: CodeModeError, **fields: Any) -> str:
     """Return the message of a wording for an error: its fields are those of its details, and ``fields``."""
-    return wording.message.format_map(_Fields({**error.details, "message": error.message, **fields}))
+    return wording.message.format_map(_MessageFields({**error.details, "message": error.message, **fields}))
 
 
-class _Fields(dict[str, Any]):
+class _MessageFields(dict[str, Any]):
     def __missing__(self, name: str) -> None:
         """Return None for a detail that an error lacks, as one of a program that another version ran."""
 
@@ -738,7 +763,7 @@ TOO_MANY_PENDING = "too_many_pending_tool_calls"
 NESTED_TOOL_FAILED = "nested_tool_failed"
 TYPESCRIPT_FAILED = "typescript_transform_failed"
 MODULE_DENIED = "module_access_denied"
-CAPS = frozenset({TIMEOUT, MEMORY_LIMIT, OUTPUT_LIMIT, SNAPSHOT_LIMIT, TOO_MANY_PENDING})
+LIMIT_CODES = frozenset({TIMEOUT, MEMORY_LIMIT, OUTPUT_LIMIT, SNAPSHOT_LIMIT, TOO_MANY_PENDING})
 """Codes of limits that a program has passed."""
 _EXEC_CODES = {
     "illegal_access": MODULE_DENIED,
@@ -756,17 +781,17 @@ _EXEC_CODES = {
     "worker_ended": INTERNAL_ERROR,
     "error": INTERNAL_ERROR,
 }
-_TYPESCRIPT = "TypeScript "
-_MODULE_WORDS = ("`import", "`export", "`require", "import.meta ", "meta expected")
-PERSON_ASKED = (
+_TYPESCRIPT_PREFIX = "TypeScript "
+_MODULE_PREFIXES = ("`import", "`export", "`require", "import.meta ", "meta expected")
+PERSON_ASKED_TEXT = (
     "A person has been asked to decide. Asking again does not help: call wait with this runId later, or do something"
     " else meanwhile."
 )
-_TOOL_CALLED = re.compile(r"\btools\.([A-Za-z_$][\w$]{0,127})\(")
-_NEAR = 140  # characters, in which such a call has its place, on its dot or its name
-STORE_AWAY_NOW = "The store cannot be used now. Say so, and do not repeat what is done or may be."
-STORE_AWAY = "The store cannot be used now, and no program goes on without it. Call this again later."
-SHELL_REFUSED = (
+_TOOL_CALL = re.compile(r"\btools\.([A-Za-z_$][\w$]{0,127})\(")
+_CALL_CONTEXT_CHARACTERS = 140  # characters, in which such a call has its place, on its dot or its name
+STORE_UNAVAILABLE_AFTER_CALLS = "The store cannot be used now. Say so, and do not repeat what is done or may be."
+STORE_UNAVAILABLE = "The store cannot be used now, and no program goes on without it. Call this again later."
+SHELL_COMMAND_TEXT = (
     "exec runs JavaScript, and this looks like a shell command, which it is not. Write a program: find tools with"
     ' `await tools.search("what it should do")`, and call one with `await tools.call(id, input)`'
 )
@@ -778,42 +803,46 @@ def find_exec_code(error: CodeModeError) -> str:
         return OUTPUT_LIMIT
     if error.details.get("is_out_of_memory") is True:
         return MEMORY_LIMIT
-    messages = [str(one.get("message", "")) for one in _problems(error)]
-    if any(message.startswith(_MODULE_WORDS) for message in messages):
+    messages = [str(problem.get("message", "")) for problem in _get_problems(error)]
+    if any(message.startswith(_MODULE_PREFIXES) for message in messages):
         return MODULE_DENIED
-    if any(message.startswith(_TYPESCRIPT) for message in messages):
+    if any(message.startswith(_TYPESCRIPT_PREFIX) for message in messages):
         return TYPESCRIPT_FAILED
     return _EXEC_CODES[find_nearest_kind(_EXEC_CODES, error)]
 
 
-def aborted_text(reason: str | None, error: CodeModeError | None) -> str:
+def describe_aborted(reason: str | None, error: CodeModeError | None) -> str:
     """Return what a model is told of a run that somebody has ended: why, and what had been called."""
-    return ended_text("this run was aborted" + (f": {reason}" if reason else ""), error)
+    return describe_ended("this run was aborted" + (f": {reason}" if reason else ""), error)
 
 
-def store_away_text(error: CodeModeError) -> str:
+def describe_store_unavailable(error: CodeModeError) -> str:
     """Return what a model is told of a program that ended because its store cannot be used."""
-    return failure_text(error, None, STORE_AWAY_NOW if has_done(error.calls) else STORE_AWAY)
+    return failure_text(
+        error, None, STORE_UNAVAILABLE_AFTER_CALLS if may_have_changed_something(error.calls) else STORE_UNAVAILABLE
+    )
 
 
-def still_waits(error: BaseException | None) -> str:
+def describe_still_waiting(error: BaseException | None) -> str:
     """Return what a model is told of a run with which nothing could go on now. It is not to correct anything."""
-    said = [] if error is None else failure_text(error, None).splitlines()[:1]
-    return "\n".join([*said, "The run still waits: call wait again."])
+    lines = [] if error is None else failure_text(error, None).splitlines()[:1]
+    return "\n".join([*lines, "The run still waits: call wait again."])
 
 
-def no_tool_hint(error: CodeModeError, code: str) -> str:
+def find_unknown_tool_hint(error: CodeModeError, code: str) -> str:
     """Return what to do instead where a program has called a tool by a name that it does not have, else nothing."""
     line, column = error.details.get("line"), error.details.get("column")
     if error.details.get("name") != "TypeError" or error.message != "not a function":
         return ""
     if type(line) is not int or type(column) is not int or not 1 <= line <= len(lines := code.split("\n")):
         return ""
-    near = _TOOL_CALLED.finditer(lines[line - 1], max(0, column - _NEAR), column + _NEAR)
-    called = next((one for one in near if one.start() < column <= one.end()), None)
-    if called is None:
+    near = _TOOL_CALL.finditer(
+        lines[line - 1], max(0, column - _CALL_CONTEXT_CHARACTERS), column + _CALL_CONTEXT_CHARACTERS
+    )
+    match = next((call for call in near if call.start() < column <= call.end()), None)
+    if match is None:
         return ""
     return (
-        f"tools.{called[1]} is no tool, or a name that several have: find ids with `await tools.search(query)`,"
+        f"tools.{match[1]} is no tool, or a name that several have: find ids with `await tools.search(query)`,"
         " and call one with `await tools.call(id, input)`."
     )

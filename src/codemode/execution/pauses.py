@@ -41,17 +41,17 @@ def verify(
 
     ``at_ms`` None: at any time, expired or not. Raises `CodeModeProtocolError`.
     """
-    continuation, auth = opened(Interrupt.of(interrupt), options, at_ms, binding)
+    continuation, auth = open_interrupt(Interrupt.of(interrupt), options, at_ms, binding)
     if continuation.replay_settings["profile"] != profile.name:
         raise CodeModeProtocolError(
             f"the program was paused by {continuation.replay_settings['profile']!r} and cannot go on under"
             f" {profile.name!r}"
         )
-    restored_profile(continuation, profile)
+    restore_profile(continuation, profile)
     return continuation, auth
 
 
-def opened(
+def open_interrupt(
     paused: Interrupt, options: CodeModeOptions, at_ms: int | None, binding: str | None
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt of whatever face continues, as `verify` does."""
@@ -61,20 +61,24 @@ def opened(
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
     recorded = list_pending_requests(continuation.ledger.waiting_entries)
     shown = [request.comparison_fields() for request in paused.requests]
-    if not same_json(shown, [request.comparison_fields() for request in recorded]) or _are_elsewhere(
+    if not same_json(shown, [request.comparison_fields() for request in recorded]) or _have_other_locations(
         paused.requests, recorded
     ):
         raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
     return continuation, auth
 
 
-def _are_elsewhere(shown: Sequence[PendingRequest], recorded: Sequence[PendingRequest]) -> bool:
+def _have_other_locations(displayed_requests: Sequence[PendingRequest], recorded: Sequence[PendingRequest]) -> bool:
     """Tell whether places are shown that are not those of the calls. A page may have left them out."""
-    pairs = list(zip(shown, recorded, strict=True))
-    return any(one.place not in (None, other.place) or one.program not in (None, other.program) for one, other in pairs)
+    pairs = list(zip(displayed_requests, recorded, strict=True))
+    return any(
+        displayed.place not in (None, recorded_request.place)
+        or displayed.program not in (None, recorded_request.program)
+        for displayed, recorded_request in pairs
+    )
 
 
-def restored_profile(continuation: Continuation, profile: Profile) -> Profile:
+def restore_profile(continuation: Continuation, profile: Profile) -> Profile:
     """Return the profile under which the program was paused: ``profile``, with the parameters that were signed.
 
     Raises `CodeModeProtocolError` for those that it cannot have.
@@ -90,33 +94,33 @@ def restored_profile(continuation: Continuation, profile: Profile) -> Profile:
         raise CodeModeProtocolError(f"the program was paused with wrong parameters: {error}") from error
 
 
-def scope_binding(scope: str) -> str:
+def make_scope_binding(scope: str) -> str:
     """Return what continuations of exec and wait are bound to in this conversation."""
     return f"execWait:{scope}"
 
 
-def open_for(conversation_id: str | None, open_bound: Callable[[str | None], OpenedT]) -> OpenedT:
+def open_with_binding(conversation_id: str | None, open_bound: Callable[[str | None], OpenedT]) -> OpenedT:
     """Open what a surface has signed for this conversation: ``open_bound`` is called with each possible binding.
 
     Raises what ``open_bound`` raises, `ValueError` for a wrong ``conversation_id``.
     """
     text_or_none(conversation_id, "conversation_id")
-    refused: CodeModeProtocolError | None = None
+    first_error: CodeModeProtocolError | None = None
     # A pair of exec and wait binds its pauses in its own way; one with a store also those of no conversation.
-    for binding in (conversation_id, scope_binding(conversation_id or "")):
+    for binding in (conversation_id, make_scope_binding(conversation_id or "")):
         try:
             return open_bound(binding)
         except CodeModeProtocolError as error:
             if "binding" not in error.details:
                 raise
-            refused = refused or error
+            first_error = first_error or error
         except (AttributeError, TypeError) as error:
             raise CodeModeProtocolError("this is not an interrupt of code mode") from error
-    assert refused is not None  # noqa: S101 - there is a binding
-    raise refused
+    assert first_error is not None  # noqa: S101 - there is a binding
+    raise first_error
 
 
-def genuine_interrupt(
+def read_own_interrupt(
     value: Any,
     options: CodeModeOptions | Mapping[str, Any] | None,
     conversation_id: str | None = None,
@@ -131,7 +135,7 @@ def genuine_interrupt(
     if isinstance(value, Interrupt):
         return value
     paused = Interrupt.from_dict(value)
-    open_for(conversation_id, lambda binding: opened(paused, settings, None, binding))
+    open_with_binding(conversation_id, lambda binding: open_interrupt(paused, settings, None, binding))
     return paused
 
 
@@ -149,7 +153,7 @@ def is_interrupt(
     text_or_none(conversation_id, "conversation_id")
     try:
         paused = Interrupt.of(value)
-        open_for(conversation_id, lambda binding: opened(paused, settings, now_ms(), binding))
+        open_with_binding(conversation_id, lambda binding: open_interrupt(paused, settings, now_ms(), binding))
     except (CodeModeProtocolError, AttributeError, TypeError):
         return False
     return True
@@ -162,8 +166,8 @@ def is_approval_interrupt(
     conversation_id: str | None = None,
 ) -> bool:
     """Return True for such an interrupt whose first request asks a person for approval."""
-    is_genuine = is_interrupt(value, options=options, conversation_id=conversation_id)
-    return is_genuine and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND
+    is_own = is_interrupt(value, options=options, conversation_id=conversation_id)
+    return is_own and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,9 +231,11 @@ def inspect_interrupt(
         paused = Interrupt.of(interrupt)
         framework = get_framework(paused.continuation)
         if framework is not None:
-            said = f"what the agent goes on from is kept by {framework}"
-            return PauseView(js=None, calls=(), requests=paused.requests, unreadable=said)
-        continuation, _ = open_for(conversation_id, lambda binding: opened(paused, settings, None, binding))
+            reason = f"what the agent goes on from is kept by {framework}"
+            return PauseView(js=None, calls=(), requests=paused.requests, unreadable=reason)
+        continuation, _ = open_with_binding(
+            conversation_id, lambda binding: open_interrupt(paused, settings, None, binding)
+        )
     except (AttributeError, TypeError) as error:
         raise CodeModeProtocolError("this is not an interrupt of code mode") from error
     except CodeModeProtocolError as error:
@@ -240,30 +246,30 @@ def inspect_interrupt(
     entries = [entry for entry in ledger.entries if entry.kind not in UNREPORTED_KINDS]
     delivered = [one for one in ledger.deliveries if ledger[one].kind not in UNREPORTED_KINDS]
     answered = {request_id: place for place, request_id in enumerate(delivered, 1)}
-    calls = tuple(_call(order, entry, answered.get(entry.id)) for order, entry in enumerate(entries, 1))
+    calls = tuple(_make_call_view(order, entry, answered.get(entry.id)) for order, entry in enumerate(entries, 1))
     source = continuation.js if continuation.source is None else continuation.source
     return PauseView(js=continuation.js, calls=calls, requests=paused.requests, source=source)
 
 
-def _call(order: int, entry: LedgerEntry, answered: int | None) -> CallView:
+def _make_call_view(order: int, entry: LedgerEntry, answered: int | None) -> CallView:
     outcome, error, value = entry.outcome, None, None
-    shown = get_displayed_input_json(entry)
-    given = entry.input_json if shown is None else shown
+    displayed_json = get_displayed_input_json(entry)
+    input_json = entry.input_json if displayed_json is None else displayed_json
     if isinstance(outcome, Rejected):
         error = {"name": outcome.name, "message": outcome.message, "code": outcome.code}
     if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
         value = decode_json(outcome.value_json)
-    place = to_location_fields(entry.location)
+    location = to_location_fields(entry.location)
     return CallView(
         order=order,
         id=call_id(entry),
         kind=entry.kind,
         name=entry.name,
-        input=None if given is None else decode_json(given),
+        input=None if input_json is None else decode_json(input_json),
         status=call_status(outcome, ERROR_STATUSES),
         value=value,
         error=error,
         answered=answered,
         ended_at_ms=entry.now_ms if isinstance(outcome, Fulfilled | Rejected) else None,
-        **place,
+        **location,
     )

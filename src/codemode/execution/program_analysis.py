@@ -55,7 +55,7 @@ class _Analysis(Execution):
 
     found: tuple[str, Facts | None] | None = None
 
-    def _checker(self, source: str, lease: Any) -> Any:  # noqa: ARG002 - as `Execution` has it
+    def _make_checker(self, source: str, lease: Any) -> Any:  # noqa: ARG002 - as `Execution` has it
         return _Reader(self)
 
 

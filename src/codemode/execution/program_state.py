@@ -19,28 +19,30 @@ from ..options.parts import ExecutionPolicy
 from ..protocol.call_status import MAX_RESULT_CHARACTERS, call_id
 from ..protocol.ledger import Fulfilled, LedgerEntry
 from ..trace.failures import log_failure
-from .call_context import LatePlace, MappingPlace, StatePlace
-from .large_results import too_large_text
-from .outcome import in_words
+from .call_context import LatePlace, MappingBackend, StateBackend
+from .large_results import describe_too_large
+from .outcome import describe_content
 
 if TYPE_CHECKING:
     from .outcome import RunOutcome
 
 
-PREFIX = "result:"
+RESULT_PREFIX = "result:"
 MAX_RESULTS = 8
 MAX_RESULT_BYTES = 16 << 20
 MAX_CALL_RESULTS = 4
 _log = logging.getLogger("codemode.tools")
 
 
-async def told_of_large(outcome: RunOutcome, most: int, place: StatePlace | None) -> str:
+async def describe_large_result(outcome: RunOutcome, max_characters: int, backend: StateBackend | None) -> str:
     """Return what a model reads of a result that is too large, which the next program finds where there is a place."""
-    value, json_bytes = await in_words(outcome), outcome.result_bytes
-    return too_large_text(value, most, json_bytes, None if place is None else await keep_result(place, value))
+    value, json_bytes = await describe_content(outcome), outcome.result_bytes
+    return describe_too_large(
+        value, max_characters, json_bytes, None if backend is None else await save_result(backend, value)
+    )
 
 
-async def keep_call_results(outcome: RunOutcome, place: StatePlace) -> None:
+async def save_call_results(outcome: RunOutcome, backend: StateBackend) -> None:
     """Keep the newest results of calls that a failed program leaves and a model is not shown whole.
 
     Their summaries name the key. Images, audio and files are not kept.
@@ -58,27 +60,27 @@ async def keep_call_results(outcome: RunOutcome, place: StatePlace) -> None:
     ]
     for call, text in large[-MAX_CALL_RESULTS:]:
         value = await run_check(len(text or ""), partial(decode_json, text or "null"))
-        if (key := await keep_result(place, value)) is not None:
+        if (key := await save_result(backend, value)) is not None:
             call["kept"] = key
 
 
-async def keep_result(place: StatePlace, value: Any) -> str | None:
+async def save_result(backend: StateBackend, value: Any) -> str | None:
     """Keep a result that a model is not shown; return its key, or None where it could not be kept.
 
     The newest 8 stay, of 16 MiB together. A result that is the newest already keeps its key.
     """
     try:
-        what = "the result"
-        text = await run_check(LARGE_CHARACTERS, lambda: encode_json(value, max_bytes=MAX_RESULT_BYTES, what=what))
+        label = "the result"
+        text = await run_check(LARGE_CHARACTERS, lambda: encode_json(value, max_bytes=MAX_RESULT_BYTES, what=label))
         if len(text) > MAX_RESULT_BYTES:  # what is no ASCII is longer as it is kept
             return None
-        numbers = sorted(number for key in await place.keys() if (number := _number(key)) is not None)
-        if numbers and await place.get(f"{PREFIX}{numbers[-1]}") == text:
-            return f"{PREFIX}{numbers[-1]}"
-        ahead = place.ahead if isinstance(place, LatePlace) else 0
-        key = f"{PREFIX}{(numbers[-1] if numbers else 0) + 1 + ahead}"
-        await place.set(key, text)
-        await _forget_old(place, numbers, utf8_length(text))
+        numbers = sorted(number for key in await backend.keys() if (number := _parse_result_number(key)) is not None)
+        if numbers and await backend.get(f"{RESULT_PREFIX}{numbers[-1]}") == text:
+            return f"{RESULT_PREFIX}{numbers[-1]}"
+        offset = backend.ahead if isinstance(backend, LatePlace) else 0
+        key = f"{RESULT_PREFIX}{(numbers[-1] if numbers else 0) + 1 + offset}"
+        await backend.set(key, text)
+        await _delete_old_results(backend, numbers, utf8_length(text))
     except CodeModeSerializationError:
         return None
     except Exception as error:  # noqa: BLE001 - a place is host code, and the program has come to its result
@@ -87,21 +89,21 @@ async def keep_result(place: StatePlace, value: Any) -> str | None:
     return key
 
 
-async def _forget_old(place: StatePlace, numbers: list[int], size: int) -> None:
-    kept = 1
+async def _delete_old_results(backend: StateBackend, numbers: list[int], size: int) -> None:
+    count = 1
     for number in reversed(numbers):
-        key = f"{PREFIX}{number}"
-        size += utf8_length(await place.get(key) or "")
-        kept += 1
-        if kept > MAX_RESULTS or size > MAX_RESULT_BYTES:
+        key = f"{RESULT_PREFIX}{number}"
+        size += utf8_length(await backend.get(key) or "")
+        count += 1
+        if count > MAX_RESULTS or size > MAX_RESULT_BYTES:
             size = MAX_RESULT_BYTES + 1  # whatever is older goes too
-            await place.delete(key)
+            await backend.delete(key)
 
 
-def _number(key: str) -> int | None:
-    digits = key.removeprefix(PREFIX)
-    is_one = digits != key and digits.isascii() and digits.isdigit() and len(digits) < 16
-    return int(digits) if is_one else None
+def _parse_result_number(key: str) -> int | None:
+    digits = key.removeprefix(RESULT_PREFIX)
+    is_number = digits != key and digits.isascii() and digits.isdigit() and len(digits) < 16
+    return int(digits) if is_number else None
 
 
 # Knows no ledger: a replay is answered without it.
@@ -118,14 +120,14 @@ class ProgramState:
     """The state of one invocation. Its requests are performed in the order in which the program has made them.
 
     All values of programs together have at most 1 MiB of JSON and keys, and 1,000 keys, also of programs that write to
-    one place at once; results that a model was not shown (`keep_result`) stand beside them, and no program changes
+    one place at once; results that a model was not shown (`save_result`) stand beside them, and no program changes
     them. Content is refused: its bytes go with the run.
     """
 
-    def __init__(self, place: StatePlace) -> None:
-        self._place = place
-        self._room = _room_of(place)
-        self._turn = asyncio.Lock()
+    def __init__(self, backend: StateBackend) -> None:
+        self._backend = backend
+        self._quota = _get_quota(backend)
+        self._lock = asyncio.Lock()
 
     async def perform(self, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
         """Return the JSON text that answers a request; None is undefined.
@@ -133,76 +135,76 @@ class ProgramState:
         Raises `CodeModeToolError` for what may not be written, `CodeModeSerializationError` for what is too large,
         `CodeModeProtocolError` for what no kernel sends.
         """
-        async with self._turn:
-            key, value = await _arguments(entry, policy)
+        async with self._lock:
+            key, value = await _read_arguments(entry, policy)
             if entry.name == "state.keys":
-                keys = sorted(await self._place.keys())
+                keys = sorted(await self._backend.keys())
                 return await run_check(LARGE_CHARACTERS, lambda: encode_json(keys, what="the keys of state"))
             if entry.name == "state.get":
-                return await self._place.get(key)
+                return await self._backend.get(key)
             _require_writable(key, entry.name)
             if value is not None:
-                _require_no_content(value)
+                _refuse_content(value)
             await self._write(key, value)
             return None
 
-    def recall(self, entry: LedgerEntry) -> None:
+    def apply_replayed(self, entry: LedgerEntry) -> None:
         """Take notice of a request that a replay has answered: a place that keeps nothing yet is told of writes."""
-        if isinstance(self._place, LatePlace) and isinstance(entry.outcome, Fulfilled):
+        if isinstance(self._backend, LatePlace) and isinstance(entry.outcome, Fulfilled):
             text = entry.input_json or ""
             if entry.name in ("state.set", "state.delete"):
-                key, value = _recalled(text)
-                self._place.recall(key, value if entry.name == "state.set" else None)
-                self._room.forget()
+                key, value = _parse_replayed(text)
+                self._backend.recall(key, value if entry.name == "state.set" else None)
+                self._quota.invalidate()
 
     async def _write(self, key: str, value: str | None) -> None:
         size = 0 if value is None else utf8_length(key) + utf8_length(value)
-        while not self._room.begin(key, size):
-            looked_at = self._room.changes
-            self._room.know(await self._found(), looked_at)
+        while not self._quota.reserve(key, size):
+            changes_before = self._quota.changes
+            self._quota.set_sizes(await self._read_sizes(), changes_before)
         is_sure = False
         try:
-            await (self._place.delete(key) if value is None else self._place.set(key, value))
+            await (self._backend.delete(key) if value is None else self._backend.set(key, value))
             is_sure = True
         finally:
-            self._room.end(key, size, is_sure=is_sure)
+            self._quota.finish_write(key, size, is_sure=is_sure)
 
-    async def _found(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for key in await self._place.keys():
-            if not key.startswith(PREFIX):
-                found[key] = utf8_length(key) + utf8_length(await self._place.get(key) or "")
-        return found
+    async def _read_sizes(self) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for key in await self._backend.keys():
+            if not key.startswith(RESULT_PREFIX):
+                sizes[key] = utf8_length(key) + utf8_length(await self._backend.get(key) or "")
+        return sizes
 
 
-class _Room:
+class _StateQuota:
     """The sizes of what programs have written to a place, for all who write there. Room is taken before it is used.
 
     Of writes of one key at once nobody knows which is the last: the largest counts, and then it is looked again.
     """
 
-    def __init__(self, place: object) -> None:
-        self.place = place  # as long as this is there nothing else has its identity
+    def __init__(self, backend: object) -> None:
+        self.place = backend  # as long as this is there nothing else has its identity
         self.changes = 0  # how often what somebody has read meanwhile may be wrong
         self._sizes: dict[str, int] | None = None
-        self._writing: dict[str, list[int]] = {}  # the sizes that are being written
-        self._at_once: set[str] = set()
+        self._sizes_in_flight: dict[str, list[int]] = {}  # the sizes that are being written
+        self._concurrent_keys: set[str] = set()
         self._lock = forkable_lock()
 
-    def know(self, sizes: dict[str, int], looked_at: int) -> None:
-        """Take what somebody has found who ``looked_at`` the place then, unless something has happened since."""
+    def set_sizes(self, sizes: dict[str, int], changes_before: int) -> None:
+        """Take what somebody has found who ``changes_before`` the place then, unless something has happened since."""
         with self._lock:
-            if self._sizes is None and self.changes == looked_at:
-                writing = {key: max(sizes.get(key, 0), *written) for key, written in self._writing.items()}
+            if self._sizes is None and self.changes == changes_before:
+                writing = {key: max(sizes.get(key, 0), *written) for key, written in self._sizes_in_flight.items()}
                 self._sizes = sizes | writing
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Look again before the next write."""
         with self._lock:
             self.changes += 1
             self._sizes = None
 
-    def begin(self, key: str, size: int) -> bool:
+    def reserve(self, key: str, size: int) -> bool:
         """Take room for what is about to be written, 0 for a deletion. False: it is not known what is there.
 
         Raises `CodeModeToolError` where there is no room.
@@ -211,115 +213,115 @@ class _Room:
             sizes = self._sizes
             if sizes is None:
                 return False
-            written = self._writing.get(key, [])
-            if written:
-                self._at_once.add(key)
-            own, size = size, max(size, *written, 0)
+            sizes_in_flight = self._sizes_in_flight.get(key, [])
+            if sizes_in_flight:
+                self._concurrent_keys.add(key)
+            own_size, size = size, max(size, *sizes_in_flight, 0)
             if size and key not in sizes and len(sizes) >= MAX_STATE_KEYS:
-                raise _refused("state.set", f"state has {MAX_STATE_KEYS} keys already; delete some")
-            whole = sum(sizes.values()) - sizes.get(key, 0) + size
-            if size and whole > MAX_STATE_BYTES:
-                message = f"state would have {whole} bytes in all, of at most {MAX_STATE_BYTES}; delete some keys"
-                raise _refused("state.set", message)
+                raise _make_state_error("state.set", f"state has {MAX_STATE_KEYS} keys already; delete some")
+            total = sum(sizes.values()) - sizes.get(key, 0) + size
+            if size and total > MAX_STATE_BYTES:
+                message = f"state would have {total} bytes in all, of at most {MAX_STATE_BYTES}; delete some keys"
+                raise _make_state_error("state.set", message)
             sizes[key] = size
-            self._writing[key] = [*written, own]
+            self._sizes_in_flight[key] = [*sizes_in_flight, own_size]
             return True
 
-    def end(self, key: str, size: int, *, is_sure: bool) -> None:
+    def finish_write(self, key: str, size: int, *, is_sure: bool) -> None:
         """Tell that a write has ended."""
         with self._lock:
             self.changes += 1
-            left = self._writing.pop(key)
-            left.remove(size)
-            if left:
-                self._writing[key] = left
-            elif key in self._at_once:
-                self._at_once.discard(key)
+            remaining = self._sizes_in_flight.pop(key)
+            remaining.remove(size)
+            if remaining:
+                self._sizes_in_flight[key] = remaining
+            elif key in self._concurrent_keys:
+                self._concurrent_keys.discard(key)
                 self._sizes = None
             if not is_sure:
                 self._sizes = None
-            elif self._sizes is not None and not left and not self._sizes.get(key):
+            elif self._sizes is not None and not remaining and not self._sizes.get(key):
                 self._sizes.pop(key, None)
 
 
-_rooms: WeakValueDictionary[int, _Room] = WeakValueDictionary()
+_quotas: WeakValueDictionary[int, _StateQuota] = WeakValueDictionary()
 
 
-def _room_of(place: StatePlace) -> _Room:
+def _get_quota(backend: StateBackend) -> _StateQuota:
     """Return the room in a place, the same for all whose programs run now."""
-    shared = place.shared if isinstance(place, MappingPlace) else place
-    found = _rooms.get(id(shared))
-    if found is None or found.place is not shared:
-        found = _rooms[id(shared)] = _Room(shared)
-    return found
+    shared = backend.shared if isinstance(backend, MappingBackend) else backend
+    quota = _quotas.get(id(shared))
+    if quota is None or quota.place is not shared:
+        quota = _quotas[id(shared)] = _StateQuota(shared)
+    return quota
 
 
-def _require_no_content(value: str) -> None:
+def _refuse_content(value: str) -> None:
     parts = current.get()
     if parts is not None and f'"{parts.tag}":' in value:  # as the host writes it
-        raise _refused(
+        raise _make_state_error(
             "state.set",
             "an image, audio or a file cannot be kept in state, for its bytes go with this program; keep what a tool"
             " finds it by again, or what you have read of it",
         )
 
 
-async def answer_of(state: ProgramState | None, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
+async def perform_request(state: ProgramState | None, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
     """Return what answers a request of a program, which may go on where there is no state. Raises as `perform`."""
     if state is None:
-        raise _refused(entry.name, "there is no state where this program runs")
+        raise _make_state_error(entry.name, "there is no state where this program runs")
     return await state.perform(entry, policy)
 
 
-async def _arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[str, str | None]:
+async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[str, str | None]:
     """Return key and JSON text of the value of a request."""
     text, count = entry.input_json, _ARGUMENTS.get(entry.name)
     if entry.input_bytes is not None:
         check_size(entry.input_bytes, policy.max_tool_input_bytes, f"the value of {entry.name}")
     if text is None or count is None:
         raise CodeModeProtocolError("the worker made a request about state that no program makes")
-    return await run_check(len(text), lambda: _read(entry.name, text, count, policy))
+    return await run_check(len(text), lambda: _parse_arguments(entry.name, text, count, policy))
 
 
-def _read(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[str, str | None]:
-    what = f"the value of {name}"
-    check_size(utf8_length(text), policy.max_tool_input_bytes, what)
-    check_values(text, policy.max_values, what)
+def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[str, str | None]:
+    label = f"the value of {name}"
+    check_size(utf8_length(text), policy.max_tool_input_bytes, label)
+    check_values(text, policy.max_values, label)
     try:
-        given = decode_json(text)
+        arguments = decode_json(text)
     except ValueError as error:
-        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
-    if not is_array(given) or len(given) != count or (count and not isinstance(given[0], str)):
+        raise CodeModeSerializationError(f"{label} cannot be read: {error}") from None
+    if not is_array(arguments) or len(arguments) != count or (count and not isinstance(arguments[0], str)):
         raise CodeModeProtocolError("the worker made a request about state that no program makes")
     if not count:
         return "", None
-    key = cast("str", given[0])
+    key = cast("str", arguments[0])
     _require_key(key, name)
-    return key, encode_json(given[1], what=what) if count > 1 else None
+    return key, encode_json(arguments[1], what=label) if count > 1 else None
 
 
-def _recalled(text: str) -> tuple[str, str | None]:
+def _parse_replayed(text: str) -> tuple[str, str | None]:
     """Return key and value of what the kernel has written. What another has, with spaces, is read as when it came."""
     if text[:2] == '["':
-        found, end = _DECODER.raw_decode(text, 1)  # the key alone: values may be large
+        key_text, end = _DECODER.raw_decode(text, 1)  # the key alone: values may be large
         if text[end] in ",]" and text[end + 1 : end + 2] not in _SPACE and text[-2] not in _SPACE:
-            key = str(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            key = str(key_text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             return key, text[end + 1 : -1]
-    given = decode_json(text)
-    return given[0], encode_json(given[1], what="the value of state.set") if len(given) > 1 else None
+    arguments = decode_json(text)
+    return arguments[0], encode_json(arguments[1], what="the value of state.set") if len(arguments) > 1 else None
 
 
 def _require_key(key: str, name: str) -> None:
     if not key or len(key) > MAX_KEY_CHARACTERS:
-        raise _refused(name, f"a key has 1 to {MAX_KEY_CHARACTERS} characters, this one {len(key)}")
+        raise _make_state_error(name, f"a key has 1 to {MAX_KEY_CHARACTERS} characters, this one {len(key)}")
     if any(ord(char) < 32 or 0xD7FF < ord(char) < 0xE000 or ord(char) == 127 for char in key):
-        raise _refused(name, "a key has no control characters, and no halves of surrogate pairs")
+        raise _make_state_error(name, "a key has no control characters, and no halves of surrogate pairs")
 
 
 def _require_writable(key: str, name: str) -> None:
-    if key.startswith(PREFIX):
-        raise _refused(name, f"keys that begin with {PREFIX!r} are results, which programs only read")
+    if key.startswith(RESULT_PREFIX):
+        raise _make_state_error(name, f"keys that begin with {RESULT_PREFIX!r} are results, which programs only read")
 
 
-def _refused(name: str, message: str) -> CodeModeToolError:
+def _make_state_error(name: str, message: str) -> CodeModeToolError:
     return CodeModeToolError(f"{name}: {message}", details={"tool_name": name})

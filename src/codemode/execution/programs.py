@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 class AnalysedProgram:
     """Plain JavaScript and what is known about it; facts None: nothing is known.
 
-    ``fitted`` is how it was last compared with tools and found to fit.
+    ``last_check`` is how it was last compared with tools and found to fit.
     """
 
     js: str
     facts: Facts | None
-    fitted: Fitted | None = None
+    last_check: CheckedProgram | None = None
 
 
 @record
-class Fitted:
-    """That a program fits an unchanging set of tools under some rules. ``found`` is what else came of that, if kept."""
+class CheckedProgram:
+    """Records that a program passed the checks for one set of tools and rules; ``result`` may be reused."""
 
     tools: ref[Any]
     rules: object
-    found: Any = None
+    result: Any = None
 
 
 def make_program_cache() -> SizedCache[bytes, AnalysedProgram]:
@@ -62,7 +62,7 @@ def make_program_cache() -> SizedCache[bytes, AnalysedProgram]:
     return SizedCache(4 << 20, most_entries=256, most_of_one=64 << 10)
 
 
-def program_key(source: str, profile: str) -> bytes:
+def hash_program(source: str, profile: str) -> bytes:
     """Return what names a program here: its source under a profile of this name."""
     return hashlib.sha256(f"{profile}\n{source}".encode("utf-8", "surrogatepass")).digest()
 
@@ -70,8 +70,8 @@ def program_key(source: str, profile: str) -> bytes:
 LARGE_SOURCE_CHARACTERS = 1 << 16
 """From here on even to look at a program's text may take long."""
 
-_MAX_KEPT = 4096  # characters of what a program is given
-_MAX_REPAIRS, _MAX_REPAIR = 8, 200
+_MAX_CACHED_CHARACTERS = 4096  # characters of what a program is given
+_MAX_REPAIRS, _MAX_REPAIR_CHARACTERS = 8, 200
 _NAME = re.compile(r"[^\W\d][\w$]{0,255}|\$[\w$]{0,255}")
 _programs = make_program_cache()
 
@@ -105,37 +105,42 @@ class ProgramChecker:
         source: str,
         profile: Profile,
         catalog: ToolCatalog[PreparedTool],
-        given: Mapping[str, Any] | None,
+        invocation_data: Mapping[str, Any] | None,
         *,
-        compares: bool,
-        alters: bool = False,
-        fetches: bool = False,
-        keeps: bool = True,
-        is_rich: bool = False,
+        checks_tools: bool,
+        replaces_outputs: bool = False,
+        has_fetch: bool = False,
+        is_trusted: bool = True,
+        has_rich_values: bool = False,
     ) -> None:
         self._source = source
         self._profile = profile
         self._catalog = catalog
-        self._given = given
-        self._compares = compares
-        self._alters = alters
-        self._has = (*profile.guest.globals, "fetch") if fetches else profile.guest.globals
-        self._keeps = keeps
-        self._is_rich = is_rich
-        self._rules = (profile.static_rules, compares, alters, fetches, is_rich)
+        self._invocation_data = invocation_data
+        self._checks_tools = checks_tools
+        self._replaces_outputs = replaces_outputs
+        self._globals = (*profile.guest.globals, "fetch") if has_fetch else profile.guest.globals
+        self._is_trusted = is_trusted
+        self._has_rich_values = has_rich_values
+        self._rules = (profile.static_rules, checks_tools, replaces_outputs, has_fetch, has_rich_values)
         self._facts: Facts | None = None
-        self._doing: Awaitable[None] | None = None  # what the tools have to do before they are compared
-        self._changes = False  # the tools by that
-        self._key = program_key(source, profile.name)
+        self._preparation: Awaitable[None] | None = None  # what the tools have to do before they are compared
+        self._changes_tools = False  # the tools by that
+        self._key = hash_program(source, profile.name)
         self.known = _programs.get(self._key)
 
     def accepted_before(self) -> ProgramAccepted | None:
         """Return what `check` found of this very text and these very tools; None where there is more to do."""
-        fitted = self._fitted()
-        if self.known is None or fitted is None or fitted.found is None or fitted.found[0] is not self._given:
+        last_check = self._find_last_check()
+        if (
+            self.known is None
+            or last_check is None
+            or last_check.result is None
+            or last_check.result[0] is not self._invocation_data
+        ):
             return None
-        self._doing = self._catalog.preparation(self.known.facts, self._given)
-        return fitted.found[1] if self._doing is None else None
+        self._preparation = self._catalog.preparation(self.known.facts, self._invocation_data)
+        return last_check.result[1] if self._preparation is None else None
 
     def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
         """Return that the program may run, with all that it is given, or what is certainly wrong with it.
@@ -145,20 +150,20 @@ class ProgramChecker:
         self._facts = facts
         if js == self._source:
             js = self._source  # nothing was stripped of it, and it is kept once
-        fitted = self._fitted()
-        if fitted is not None and fitted.found is not None and fitted.found[0] is self._given:
-            return fitted.found[1]
-        if self.known is None and facts is not None and self._keeps:
+        last_check = self._find_last_check()
+        if last_check is not None and last_check.result is not None and last_check.result[0] is self._invocation_data:
+            return last_check.result[1]
+        if self.known is None and facts is not None and self._is_trusted:
             _programs.put(self._key, AnalysedProgram(js, facts), size)
         if self._profile.guest.is_module and not is_module(facts):
             return ProgramRefused(is_unclear=True)
         if self._profile.static_rules.is_in_force and not is_analysable(facts):
             return ProgramAccepted(js, compile_only=True)
-        refused = None if fitted is not None else self._refused(facts)
-        if refused is not None:
-            return refused
-        accepted = ProgramAccepted(js, self._given_json(facts), reports_locations=self._catalog.may_ask)
-        self._keep(accepted)
+        refusal = None if last_check is not None else self._check(facts)
+        if refusal is not None:
+            return refusal
+        accepted = ProgramAccepted(js, self._encode_invocation_data(facts), reports_locations=self._catalog.may_ask)
+        self._remember_check(accepted)
         return accepted
 
     @property
@@ -167,104 +172,110 @@ class ProgramChecker:
         facts = self._facts if self._facts is not None or self.known is None else self.known.facts
         if facts is None or "repairs" not in facts:
             return ()
-        said = list_or_empty(mapping_or_empty(facts).get("repairs"))[:_MAX_REPAIRS]
-        return tuple(one_line(note, _MAX_REPAIR) for note in said if isinstance(note, str))
+        notes = list_or_empty(mapping_or_empty(facts).get("repairs"))[:_MAX_REPAIRS]
+        return tuple(one_line(note, _MAX_REPAIR_CHARACTERS) for note in notes if isinstance(note, str))
 
     def preparation(self, facts: Facts | None) -> Awaitable[None] | None:
         """Return what the tools have to do before `check`, if there is anything."""
-        doing = self._catalog.preparation(facts, self._given) if self._doing is None else self._doing
-        self._changes = doing is not None
+        doing = (
+            self._catalog.preparation(facts, self._invocation_data) if self._preparation is None else self._preparation
+        )
+        self._changes_tools = doing is not None
         return doing
 
-    def _fitted(self) -> Fitted | None:
-        fitted = None if self.known is None or self._changes else self.known.fitted
-        if fitted is None or fitted.tools() is not self._catalog or fitted.rules != self._rules:
+    def _find_last_check(self) -> CheckedProgram | None:
+        last_check = None if self.known is None or self._changes_tools else self.known.last_check
+        if last_check is None or last_check.tools() is not self._catalog or last_check.rules != self._rules:
             return None
-        return fitted
+        return last_check
 
-    def _keep(self, accepted: ProgramAccepted) -> None:
+    def _remember_check(self, accepted: ProgramAccepted) -> None:
         """Remember that a known program fits; and what it is given, where the next run is given the very same."""
-        if self.known is not None and not self._changes:
-            is_kept = self._given is None or type(self._given) is WrittenObject
-            found = (
-                (self._given, accepted) if is_kept and len(accepted.invocation_data_json or "") <= _MAX_KEPT else None
+        if self.known is not None and not self._changes_tools:
+            is_reusable = self._invocation_data is None or type(self._invocation_data) is WrittenObject
+            result = (
+                (self._invocation_data, accepted)
+                if is_reusable and len(accepted.invocation_data_json or "") <= _MAX_CACHED_CHARACTERS
+                else None
             )
-            self.known.fitted = Fitted(ref(self._catalog), self._rules, found)
+            self.known.last_check = CheckedProgram(ref(self._catalog), self._rules, result)
 
-    def _given_json(self, facts: Facts | None) -> str | None:
-        given, added = self._given, self._catalog.given_for(facts)
-        if added is not None:
-            given = added if given is None else {**given, **added}
-        said = mapping_or_empty(facts)
-        if (last := two_counts(said.get("last"))) is not None:
-            given = {**(given or {}), "last": last}
-        if (ends := said.get("ends")) in ENDS:
-            given = {**(given or {}), "ends": ends}
-            if isinstance(name := said.get("last_name"), str) and _NAME.fullmatch(name):
-                given["last_name"] = name
-        if (moved := place_rows(said.get("places"))) is not None:
-            given = {**(given or {}), "places": moved}
-        return None if given is None else canonical_object(given)
+    def _encode_invocation_data(self, facts: Facts | None) -> str | None:
+        data, catalog_data = self._invocation_data, self._catalog.given_for(facts)
+        if catalog_data is not None:
+            data = catalog_data if data is None else {**data, **catalog_data}
+        known_facts = mapping_or_empty(facts)
+        if (last_statement := two_counts(known_facts.get("last"))) is not None:
+            data = {**(data or {}), "last": last_statement}
+        if (ends := known_facts.get("ends")) in ENDS:
+            data = {**(data or {}), "ends": ends}
+            if isinstance(name := known_facts.get("last_name"), str) and _NAME.fullmatch(name):
+                data["last_name"] = name
+        if (moved_rows := place_rows(known_facts.get("places"))) is not None:
+            data = {**(data or {}), "places": moved_rows}
+        return None if data is None else canonical_object(data)
 
-    def _refused(self, facts: Facts | None) -> ProgramRefused | None:
+    def _check(self, facts: Facts | None) -> ProgramRefused | None:
         error = self._catalog.refusal(facts)
         if error is not None:
             return ProgramRefused(error=error)
         if self._profile.static_rules.is_in_force:
-            return self._broken_rules(facts) or self._refused_name(facts) or self._absent_names(facts)
+            return self._check_rules(facts) or self._check_called_names(facts) or self._check_free_names(facts)
         if self._profile.guest.is_module:
             return None  # what it may import and call is for the tools to say
-        problems = () if facts is None or not self._compares else self._problems(facts)
+        problems = () if facts is None or not self._checks_tools else self._find_problems(facts)
         return ProgramRefused(problems) if problems else None
 
-    def _broken_rules(self, facts: Facts | None) -> ProgramRefused | None:
-        broken = violations(facts, self._profile.static_rules, self._source)
-        return ProgramRefused(violations=tuple(broken)) if broken else None
+    def _check_rules(self, facts: Facts | None) -> ProgramRefused | None:
+        violation_list = violations(facts, self._profile.static_rules, self._source)
+        return ProgramRefused(violations=tuple(violation_list)) if violation_list else None
 
-    def _refused_name(self, facts: Facts | None) -> ProgramRefused | None:
+    def _check_called_names(self, facts: Facts | None) -> ProgramRefused | None:
         """Return what a program comes to that calls by name what it cannot: the error of that very call."""
-        if not (self._compares and self._profile.static_rules.checks_tools):
+        if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
-        refused = first_refused(facts, self._catalog.__contains__)
-        if refused is None:
+        call = first_refused(facts, self._catalog.__contains__)
+        if call is None:
             return None
-        error = self._catalog.unknown_tool(refused.name)
-        told = make_rejection(LedgerEntry(1, "tool", refused.name, None), error, self._profile.host_errors).fields_json
-        if told is not None:
-            error.details["call"] = {**read_error_fields(told), "details": {"ran": False}}
-        error.details |= {"ran": False, "line": refused.line, "column": refused.column}
+        error = self._catalog.unknown_tool(call.name)
+        fields_json = make_rejection(
+            LedgerEntry(1, "tool", call.name, None), error, self._profile.host_errors
+        ).fields_json
+        if fields_json is not None:
+            error.details["call"] = {**read_error_fields(fields_json), "details": {"ran": False}}
+        error.details |= {"ran": False, "line": call.line, "column": call.column}
         return ProgramRefused(error=error)
 
-    def _absent_names(self, facts: Facts | None) -> ProgramRefused | None:
-        if not (self._compares and self._profile.static_rules.checks_tools):
+    def _check_free_names(self, facts: Facts | None) -> ProgramRefused | None:
+        if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
-        problems = self._free_names(facts)
+        problems = self._find_free_names(facts)
         return ProgramRefused(tuple(problems)) if problems else None
 
-    def _free_names(self, facts: Facts | None) -> list[ProgramProblem]:
-        return check_free_names(facts, self._catalog, self._has, self._profile.static_rules.tool_call)
+    def _find_free_names(self, facts: Facts | None) -> list[ProgramProblem]:
+        return check_free_names(facts, self._catalog, self._globals, self._profile.static_rules.tool_call)
 
-    def _problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
-        with using_rich_values(self._is_rich):
-            found = check_program(facts, self._catalog, self._input_schema, self._conversion)
-        found += self._free_names(facts)
-        if not self._alters:
-            found += check_results(facts, self._catalog, self._output_schema)
-        return tuple(sorted(found, key=lambda one: (one["line"], one["column"])))
+    def _find_problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
+        with using_rich_values(self._has_rich_values):
+            problems = check_program(facts, self._catalog, self._get_input_schema, self._get_conversion)
+        problems += self._find_free_names(facts)
+        if not self._replaces_outputs:
+            problems += check_results(facts, self._catalog, self._get_output_schema)
+        return tuple(sorted(problems, key=lambda problem: (problem["line"], problem["column"])))
 
-    def _input_schema(self, name: str) -> Any:
+    def _get_input_schema(self, name: str) -> Any:
         tool = self._catalog.get(name)
         return None if tool is None else tool.input_json_schema
 
-    def _conversion(self, name: str) -> Conversion:
+    def _get_conversion(self, name: str) -> Conversion:
         tool = self._catalog.get(name)
         return "unknown" if tool is None else tool.conversion
 
-    def _output_schema(self, name: str) -> Any:
+    def _get_output_schema(self, name: str) -> Any:
         tool = self._catalog.get(name)
         return None if tool is None else tool.output_json_schema
 
 
-def is_checked(js: str, _facts: Facts | None, _size: int) -> ProgramAccepted:
+def accept_checked_program(js: str, _facts: Facts | None, _size: int) -> ProgramAccepted:
     """Find nothing wrong with a program that was checked before it paused."""
     return ProgramAccepted(js)

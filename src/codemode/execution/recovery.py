@@ -27,11 +27,11 @@ from ..records import record
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
 from ..workers.image import engine_version
-from .call_content import content_store_of, genuine, hold_for, knowing
+from .call_content import get_content_store, hold_content, restore_handles, using_contents
 from .call_values import AnsweredPause
 
 
-def has_to_be_kept(text: str, *, varies: bool) -> bool:
+def has_to_be_saved(text: str, *, varies: bool) -> bool:
     """Tell whether a recovery could not validate again what a call is about to run with.
 
     Of a large input that would keep the loop; where a schema gives another value each time it would come out otherwise.
@@ -42,39 +42,41 @@ def has_to_be_kept(text: str, *, varies: bool) -> bool:
 # Runs nothing.
 
 # As the guest runtime writes a request; a body stands behind the method.
-_READING_FETCH = re.compile(r'\{"url":"(?:[^"\\]|\\.)*+","method":"(?:GET|HEAD)"', re.IGNORECASE)
+_READ_ONLY_FETCH = re.compile(r'\{"url":"(?:[^"\\]|\\.)*+","method":"(?:GET|HEAD)"', re.IGNORECASE)
 
 
-def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, errors: HostErrors) -> Ledger:
+def build_started_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, errors: HostErrors) -> Ledger:
     """Return the ledger of a resume that was begun with these answers and of which nothing more is known.
 
     What an answer let run may have run. What it only told, a denial or an outcome, is so.
     """
     ledger = answered.continuation.ledger
-    begun = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries], sidecar=None)
+    started = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries], sidecar=None)
     for request_id, answer in answered.answers.items():
-        entry, checked = begun[request_id], answered.inputs.get(request_id)
-        told = _told(entry, answer, policy, errors)
-        if told is not None:
-            begun.settle(request_id, told, now_ms)
-            begun.deliveries.append(request_id)
+        entry, checked = started[request_id], answered.inputs.get(request_id)
+        outcome = _find_known_outcome(entry, answer, policy, errors)
+        if outcome is not None:
+            started.settle(request_id, outcome, now_ms)
+            started.deliveries.append(request_id)
         elif isinstance(answer, Approval):
-            begun.start(request_id, None if checked is None else checked.displayed_input_json, is_approved=True)
+            started.start(request_id, None if checked is None else checked.displayed_input_json, is_approved=True)
         else:
-            begun.start(request_id, entry.executed_input_json, is_approved=entry.is_approved)
-    return begun
+            started.start(request_id, entry.executed_input_json, is_approved=entry.is_approved)
+    return started
 
 
-def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: HostErrors) -> Outcome | None:
+def _find_known_outcome(
+    entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: HostErrors
+) -> Outcome | None:
     if isinstance(answer, KnownOutcome):
-        return known_outcome(entry, answer, errors)
+        return to_surface_outcome(entry, answer, errors)
     if not is_denial(answer):
         return None
     request = ApprovalRequest(entry.name, None, entry.tool_call_id or "")
     return make_rejection(entry, make_denial_error(request, answer.decision, policy), errors)
 
 
-def known_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) -> Outcome:
+def to_surface_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) -> Outcome:
     """Return how a call really ended, as a program of this face is told of it."""
     if answer.error is None or (errors.codes is None and errors.words is None):
         return answer.outcome
@@ -84,13 +86,13 @@ def known_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) 
 def reads_only(catalog: ToolCatalog[PreparedTool], entry: LedgerEntry) -> bool:
     """Return True for a call that changes nothing, as its tool says or the method of a fetch."""
     if entry.kind == "fetch":
-        return _READING_FETCH.match(entry.input_json or "") is not None
+        return _READ_ONLY_FETCH.match(entry.input_json or "") is not None
     tool = catalog.get(entry.name)
-    said: Mapping[str, Any] = {} if tool is None else tool.annotations
-    return said.get("readOnlyHint") is True and said.get("destructiveHint") is not True
+    annotations: Mapping[str, Any] = {} if tool is None else tool.annotations
+    return annotations.get("readOnlyHint") is True and annotations.get("destructiveHint") is not True
 
 
-def lapsed_error() -> CodeModeAbortedError:
+def make_lapsed_error() -> CodeModeAbortedError:
     """Return the error of a resume whose host is gone."""
     return CodeModeAbortedError(
         "the host that went on with this program is gone and did not say how it ended: what was answered may have"
@@ -111,14 +113,16 @@ class Recovery:
         """Return the ledger from which the run goes on."""
         contents = ledger.contents
 
-        def shown(entry: LedgerEntry) -> str | None:
-            text = self._ran_with(entry)
+        def get_displayed_input(entry: LedgerEntry) -> str | None:
+            text = self._get_executed_input(entry)
             return text if contents is None else contents.replace_numbers(text)
 
-        with knowing(contents, has_rich_values=self.has_rich_values):  # a person is shown the host's own words of it
-            return build_recovery_ledger(ledger, salt, self._runs_again, shown, self._runs_again_with)
+        with using_contents(
+            contents, has_rich_values=self.has_rich_values
+        ):  # a person is shown the host's own words of it
+            return build_recovery_ledger(ledger, salt, self._may_repeat, get_displayed_input, self._get_repeat_input)
 
-    def _runs_again(self, entry: LedgerEntry) -> bool:
+    def _may_repeat(self, entry: LedgerEntry) -> bool:
         """Return True for a call that does no harm when it runs twice."""
         tool = self.catalog.get(entry.name)
         if entry.kind in ("catalog", *UNREPORTED_KINDS) or not entry.is_started:
@@ -127,27 +131,29 @@ class Recovery:
             return False
         return any(tool.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
 
-    def _runs_again_with(self, entry: LedgerEntry) -> str | None:
+    def _get_repeat_input(self, entry: LedgerEntry) -> str | None:
         """Return the input of a call that is made again, if its schema would give it another one."""
         tool = self.catalog.get(entry.name) if entry.kind == "tool" and entry.is_started else None
-        return self._ran_with(entry) if tool is not None and tool.input_varies else entry.executed_input_json
+        return self._get_executed_input(entry) if tool is not None and tool.input_varies else entry.executed_input_json
 
-    def _ran_with(self, entry: LedgerEntry) -> str | None:
+    def _get_executed_input(self, entry: LedgerEntry) -> str | None:
         """Return the validated input of a call that was started."""
         tool = self.catalog.get(entry.name) if entry.kind == "tool" else None
         if tool is None or entry.executed_input_json is not None:
             return entry.full_input_json if entry.executed_input_json is None else entry.executed_input_json
-        kept = self.inputs.get(entry.id)
-        if kept is not None:
-            return kept
+        saved = self.inputs.get(entry.id)
+        if saved is not None:
+            return saved
         try:
-            issued = MISSING if entry.input_json is None else genuine(entry.decode_full_input(), entry.input_json)
+            issued = (
+                MISSING if entry.input_json is None else restore_handles(entry.decode_full_input(), entry.input_json)
+            )
             return canonical_json(tool.validate_input(issued).json_value)
         except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
             return entry.full_input_json
 
 
-class WayOn:
+class RecoveryPoint:
     """The one way to go on from a run: with two of them the calls that are left could run twice."""
 
     def __init__(self, options: ContinuationOptions, binding: str | None, threads: InvocationThreads) -> None:
@@ -157,7 +163,7 @@ class WayOn:
         self._interrupt: Interrupt | None = None
 
     @property
-    def is_given(self) -> bool:
+    def exists(self) -> bool:
         """True once there is one."""
         return self._interrupt is not None
 
@@ -178,30 +184,32 @@ class WayOn:
         if self._interrupt is None:
             with Serving(self._threads):
                 size = size if settings.profile.sidecar is None else LARGE_CHARACTERS
-                await to_its_end(self._keep(js, settings, ledger, engine, size))
+                await to_its_end(self._store_interrupt(js, settings, ledger, engine, size))
         return cast("Interrupt", self._interrupt)
 
-    async def _keep(
+    async def _store_interrupt(
         self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None, size: int
     ) -> None:
         # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
-        interrupt, left = await run_check(size, lambda: self._made(js, settings, ledger(), engine))
-        await hold_for(interrupt, left, settings.salt, self._options)
+        interrupt, left = await run_check(size, lambda: self._make_interrupt(js, settings, ledger(), engine))
+        await hold_content(interrupt, left, settings.salt, self._options)
         self._interrupt = interrupt
 
-    def _made(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> tuple[Interrupt, Ledger]:
-        continuation = continuation_of(js, engine or engine_version(), settings, ledger, self._options)
-        return interrupt_at(continuation, self._options, self._binding), ledger
+    def _make_interrupt(
+        self, js: str, settings: Settings, ledger: Ledger, engine: str | None
+    ) -> tuple[Interrupt, Ledger]:
+        continuation = make_continuation(js, engine or engine_version(), settings, ledger, self._options)
+        return make_interrupt(continuation, self._options, self._binding), ledger
 
 
-def continuation_of(
+def make_continuation(
     js: str, engine: str, settings: Settings, ledger: Ledger, options: ContinuationOptions
 ) -> Continuation:
     """Return the continuation, with its content where no store has that. Raises as `Continuation.of`."""
-    return Continuation.of(js, engine, settings, ledger, carries_content=content_store_of(options) is None)
+    return Continuation.of(js, engine, settings, ledger, carries_content=get_content_store(options) is None)
 
 
-def interrupt_at(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:
+def make_interrupt(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:
     """Return the signed interrupt with which a program goes on from there."""
     warn_if_unshared(options)
     return Interrupt(

@@ -24,28 +24,28 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version
 from ..workers.pool import WorkerPool
-from .call_content import hold_for
+from .call_content import hold_content
 from .call_context import OuterCall
 from .call_values import AnsweredPause
-from .execution import Execution, read_value
+from .execution import Execution, decode_value
 from .journal_opening import Journaling
-from .outcome import AtRest, OutputItem, PendingCall, RunOutcome, changed, pending_calls
-from .programs import is_checked
-from .recovery import Recovery, continuation_of, interrupt_at
-from .resting_runner import RestingRunner
+from .outcome import OutputItem, PendingCall, RunOutcome, Suspension, list_pending_calls, with_changes
+from .programs import accept_checked_program
+from .recovery import Recovery, make_continuation, make_interrupt
+from .resting_runner import SuspendableRunner
 
 if TYPE_CHECKING:
-    from .resting_runner import Written
+    from .resting_runner import OutputEntry
 
 
 ResultT = TypeVar("ResultT")
 _GRACE_SECONDS = 4.0
-_LOOK_SECONDS = 0.5  # whether there is a loop that does what it was asked
-_CLOSED = "the event loop on which this run was started is closed"
-_STANDS = "the event loop on which this run was started does not run now"
+_POLL_SECONDS = 0.5  # whether there is a loop that does what it was asked
+_LOOP_CLOSED = "the event loop on which this run was started is closed"
+_LOOP_STOPPED = "the event loop on which this run was started does not run now"
 
 
-class _Asked:
+class _CrossLoopCall:
     """Something that another loop was asked to do. ``done`` is what it comes to."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -55,24 +55,24 @@ class _Asked:
         self._task: asyncio.Task[Any] | None = None
         self._is_wanted = True
 
-    def begin(self) -> None:
+    def start(self) -> None:
         if self._is_wanted:
             self._task = self._loop.create_task(self._work())
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(self._on_task_done)
 
-    def end(self) -> None:
+    def cancel(self) -> None:
         """Let it be cancelled, if it has begun. From any thread."""
         with suppress(RuntimeError):  # of a loop that was closed meanwhile
-            self._loop.call_soon_threadsafe(self._end)
+            self._loop.call_soon_threadsafe(self._cancel_task)
 
-    def _end(self) -> None:
+    def _cancel_task(self) -> None:
         self._is_wanted = False
         if self._task is not None:
             self._task.cancel()
         else:
             self.done.cancel()
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             self.done.cancel()
         elif (error := task.exception()) is not None:
@@ -81,7 +81,7 @@ class _Asked:
             self.done.set_result(task.result())
 
 
-async def at_home(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+async def run_on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
     """Do something on a loop. Who is cancelled is so when that has seen it and has ended.
 
     Raises `CodeModeAbortedError` for a loop that is closed, or ends meanwhile, and `CodeModeConcurrencyError` for one
@@ -89,65 +89,65 @@ async def at_home(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[
     """
     if asyncio.get_running_loop() is loop:
         return await work()
-    asked = _Asked(loop, work)
+    call = _CrossLoopCall(loop, work)
     try:
-        loop.call_soon_threadsafe(asked.begin)
+        loop.call_soon_threadsafe(call.start)
     except RuntimeError as error:
-        raise CodeModeAbortedError(_CLOSED) from error
-    here = asyncio.wrap_future(asked.done)
+        raise CodeModeAbortedError(_LOOP_CLOSED) from error
+    local_future = asyncio.wrap_future(call.done)
     try:
-        await _outcome(loop, here)
+        await _wait_for_loop(loop, local_future)
     except BaseException:
-        asked.end()
+        call.cancel()
         if loop.is_running():
-            await asyncio.wait([here], timeout=_GRACE_SECONDS)
-        if here.done() and not here.cancelled():
-            here.exception()  # looked at, so that nothing warns about it
+            await asyncio.wait([local_future], timeout=_GRACE_SECONDS)
+        if local_future.done() and not local_future.cancelled():
+            local_future.exception()  # looked at, so that nothing warns about it
         raise
-    if here.cancelled():  # by its loop, as it ended: nobody has cancelled whoever waits here
-        raise CodeModeAbortedError(_CLOSED)
-    return here.result()
+    if local_future.cancelled():  # by its loop, as it ended: nobody has cancelled whoever waits here
+        raise CodeModeAbortedError(_LOOP_CLOSED)
+    return local_future.result()
 
 
-async def _outcome(loop: asyncio.AbstractEventLoop, here: asyncio.Future[Any]) -> None:
-    while not here.done():
+async def _wait_for_loop(loop: asyncio.AbstractEventLoop, local_future: asyncio.Future[Any]) -> None:
+    while not local_future.done():
         did_run = loop.is_running()
-        await asyncio.wait([here], timeout=_LOOK_SECONDS)
-        if here.done() or (did_run and loop.is_running()):
+        await asyncio.wait([local_future], timeout=_POLL_SECONDS)
+        if local_future.done() or (did_run and loop.is_running()):
             continue
         if loop.is_closed():
-            raise CodeModeAbortedError(_CLOSED)
+            raise CodeModeAbortedError(_LOOP_CLOSED)
         if not did_run and not loop.is_running():
-            raise CodeModeConcurrencyError(_STANDS)
+            raise CodeModeConcurrencyError(_LOOP_STOPPED)
 
 
-_WHAT = "an item of the program's output"
+_ITEM_LABEL = "an item of the program's output"
 
 
-async def items_of(written: list[Written], max_values: int) -> tuple[OutputItem, ...]:
-    """Return what was written, as values. Raises `CodeModeError` for what `read_value` refuses."""
+async def read_output_items(written: list[OutputEntry], max_values: int) -> tuple[OutputItem, ...]:
+    """Return what was written, as values. Raises `CodeModeError` for what `decode_value` refuses."""
     if not written:
         return ()
 
-    def read(one: Written) -> OutputItem:
-        if one.kind not in ("json", "content"):
-            return OutputItem(one.kind, one.text, one.level)
-        return OutputItem(one.kind, read_value(one.text, max_values, what=_WHAT))
+    def read_item(item: OutputEntry) -> OutputItem:
+        if item.kind not in ("json", "content"):
+            return OutputItem(item.kind, item.text, item.level)
+        return OutputItem(item.kind, decode_value(item.text, max_values, label=_ITEM_LABEL))
 
-    return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read, written)))
-
-
-_Stop: TypeAlias = events.Ending | events.SuspensionReason
+    return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read_item, written)))
 
 
-class RestingExecution(Execution):
+_StopReason: TypeAlias = events.Ending | events.SuspensionReason
+
+
+class SuspendableExecution(Execution):
     """Runs one program of a profile that rests at its deadline. Its outcome may be that it is at rest: then `go_on`.
 
     It lives on the event loop of its start, with its calls. At rest it may be without a worker, and go on with any
     other one; whether it was makes no difference to what it comes to.
     """
 
-    _kind: ClassVar[type[Invocation]] = SuspendableInvocation
+    _machine_type: ClassVar[type[Invocation]] = SuspendableInvocation
 
     def __init__(
         self,
@@ -157,20 +157,20 @@ class RestingExecution(Execution):
         outer: OuterCall,
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
-        given: Mapping[str, Any] | None = None,
+        invocation_data: Mapping[str, Any] | None = None,
         journaling: Journaling | None = None,
     ) -> None:
         if answered is not None:
             answer_open_yields(answered.continuation.ledger, (outer.call.clock_ms or now_ms)())
-        super().__init__(profile, catalog, options, outer, pool, answered, given, journaling)
+        super().__init__(profile, catalog, options, outer, pool, answered, invocation_data, journaling)
         self._progress = self._machine.ledger.progress
-        self._runner: RestingRunner | None = None
+        self._runner: SuspendableRunner | None = None
         self._loop = asyncio.get_running_loop()
-        self._is_starting, self._is_going_on, self._is_over = True, False, False
-        self._has_stopped = False  # the part of the run with which somebody goes on
+        self._is_starting, self._is_continuing, self._is_over = True, False, False
+        self._has_segment_ended = False  # the part of the run with which somebody goes on
         self._closing: asyncio.Task[None] | None = None
-        self._owed: RunOutcome | None = None  # that came when whoever waited for it had been cancelled
-        self.on_news: Callable[[], None] = _nobody
+        self._unclaimed_outcome: RunOutcome | None = None  # that came when whoever waited for it had been cancelled
+        self.on_news: Callable[[], None] = _ignore
 
     # -- at rest
 
@@ -182,7 +182,7 @@ class RestingExecution(Execution):
     @property
     def is_resting(self) -> bool:
         """True while somebody can go on with it, or get an outcome that nobody has got yet."""
-        return self._owed is not None or self._rests
+        return self._unclaimed_outcome is not None or self._rests
 
     @property
     def _rests(self) -> bool:
@@ -211,13 +211,13 @@ class RestingExecution(Execution):
         if runner is None:
             return 0
         machine = runner.machine
-        texts = (machine.js or "", machine.settings.invocation_data_json or "", *(one.text for one in runner.written))
+        texts = (machine.js or "", machine.settings.invocation_data_json or "", *(one.text for one in runner.output))
         return machine.size_bytes + sum(map(utf8_length, texts))
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that are in flight, or waiting for a person."""
-        return () if self._runner is None else pending_calls(self._runner.machine.ledger.entries)
+        return () if self._runner is None else list_pending_calls(self._runner.machine.ledger.entries)
 
     async def go_on(self, wait_ms: int | None = None) -> RunOutcome:
         """Go on from rest, and return what it has come to. Works from any event loop and thread.
@@ -226,23 +226,23 @@ class RestingExecution(Execution):
         on. Raises `CodeModeProtocolError` when it is not at rest, or somebody else goes on with it already. Who is
         cancelled leaves it at rest; what it has come to by then is for whoever goes on with it next.
         """
-        return await self._at_home(lambda: self._go_on(self._wait_ms if wait_ms is None else wait_ms))
+        return await self._run_on_own_loop(lambda: self._continue(self._wait_ms if wait_ms is None else wait_ms))
 
     def drop_worker(self) -> None:
         """Give up worker and slot of a program at rest, on its own loop: it makes no difference to what comes."""
-        if self._rests and not self._is_going_on:
-            cast("RestingRunner", self._runner).drop_worker()
+        if self._rests and not self._is_continuing:
+            cast("SuspendableRunner", self._runner).drop_worker()
 
     async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
         """End it, with its calls, and return that it has failed. Works from any event loop and thread."""
-        return await self._at_home(lambda: self._abort(CodeModeAbortedError(reason)))
+        return await self._run_on_own_loop(lambda: self._abort(CodeModeAbortedError(reason)))
 
     async def kept(self) -> Interrupt:
         """Return what is to be kept of a program at rest: program, settings and ledger, signed.
 
         The outcome of what runs now is unknown in it. `restored`, with the same tools, goes on from there.
         """
-        return await self._at_home(self._kept)
+        return await self._run_on_own_loop(self._save)
 
     # -- the run
 
@@ -250,151 +250,157 @@ class RestingExecution(Execution):
     def _wait_ms(self) -> int:
         return self._outer.wait_ms or self._machine.settings.limits.timeout_ms
 
-    def _begin_anew(self) -> None:
-        super()._begin_anew()
+    def _reset_machine(self) -> None:
+        super()._reset_machine()
         self._runner = None
         self._progress = self._machine.ledger.progress
 
-    async def _run_to_its_end(self, source: str) -> RunOutcome:
+    async def _run_to_end(self, source: str) -> RunOutcome:
         try:
             try:
-                stop = await self._begin(source)
+                stop = await self._start(source)
             except BaseException:
                 await self._close()
                 raise
         except asyncio.CancelledError as cancelled:
-            raise cancelled from await self._ended(CodeModeAbortedError("the invocation was cancelled"))
+            raise cancelled from await self._report_error(CodeModeAbortedError("the invocation was cancelled"))
         except CodeModeError as error:  # there was no worker
-            return self.failed(await self._ended(error))
+            return self.make_failed_outcome(await self._report_error(error))
         try:
-            return await self._stopped(stop)
+            return await self._make_segment_outcome(stop)
         except BaseException:  # cancelled, before its worker was given back
             await self._close()
             raise
 
-    async def _begin(self, source: str) -> _Stop:
+    async def _start(self, source: str) -> _StopReason:
         machine = self._machine
-        lease = await self._worker()
+        lease = await self._acquire_worker()
         try:
-            program = self._checker(source, lease)
-            check = (is_checked, None) if program is None else (program.check, program.preparation)
+            program = self._make_checker(source, lease)
+            check = (accept_checked_program, None) if program is None else (program.check, program.preparation)
             if self._journaling is not None and program is not None:
-                self._journaling.waits_apart, self._journaling.waits_ms = True, self._wait_ms
-            calls, compute_ms = self._nested_calls(), self._progress.compute_ms
+                self._journaling.waits_without_worker, self._journaling.waits_ms = True, self._wait_ms
+            calls, compute_ms = self._make_nested_calls(), self._progress.compute_ms
             more = (calls, self._reporter, *check, self._journaling)
-            runner = RestingRunner(machine, lease, *more, wait_ms=self._wait_ms, compute_ms=compute_ms)
+            runner = SuspendableRunner(machine, lease, *more, wait_ms=self._wait_ms, compute_ms=compute_ms)
         except BaseException:
             lease.kill_and_release()
             raise
         self._runner = runner
-        runner.on_news = self._tell_news
-        runner.on_ended = self._ended_by_itself
+        runner.on_news = self._notify_change
+        runner.on_ended = self._on_ended_while_suspended
         if lease.needs_spare:
             self._loop.call_soon(lease.refill, 1)
         if program is None:
-            runner.start(machine.receive(self._accepted(source)))
+            runner.start(machine.receive(self._accept_unchecked(source)))
         else:
             runner.start(self._first_effects(source, program))
-        return await _stop(runner)
+        return await _wait_for_stop(runner)
 
-    async def _go_on(self, wait_ms: int) -> RunOutcome:
-        runner, owed = self._runner, self._owed
-        if runner is None or not self.is_resting or self._is_going_on:
+    async def _continue(self, wait_ms: int) -> RunOutcome:
+        runner, unclaimed = self._runner, self._unclaimed_outcome
+        if runner is None or not self.is_resting or self._is_continuing:
             raise CodeModeProtocolError("the program is not at rest, or somebody goes on with it already")
-        if owed is not None:
-            self._owed = None
-            return owed
-        self._is_going_on, self._has_stopped = True, False
+        if unclaimed is not None:
+            self._unclaimed_outcome = None
+            return unclaimed
+        self._is_continuing, self._has_segment_ended = True, False
         try:
-            leg = self._loop.create_task(self._leg(lambda: self._gone_on(runner, wait_ms)))
-            return await kept_from_cancelling(leg, self._owe, lambda: not (self._has_stopped or runner.ended.done()))
+            segment = self._loop.create_task(self._run_segment(lambda: self._run_next_segment(runner, wait_ms)))
+            return await kept_from_cancelling(
+                segment, self._store_unclaimed_outcome, lambda: not (self._has_segment_ended or runner.ended.done())
+            )
         finally:
-            self._is_going_on = False
+            self._is_continuing = False
 
-    def _owe(self, outcome: RunOutcome) -> None:
-        self._owed = outcome
+    def _store_unclaimed_outcome(self, outcome: RunOutcome) -> None:
+        self._unclaimed_outcome = outcome
 
-    async def _gone_on(self, runner: RestingRunner, wait_ms: int) -> _Stop:
+    async def _run_next_segment(self, runner: SuspendableRunner, wait_ms: int) -> _StopReason:
         try:
-            stop = await self._handed_in(runner, wait_ms)
+            stop = await self._deliver_changes(runner, wait_ms)
         except BaseException as error:
             if not runner.ended.done():
                 if isinstance(error, asyncio.CancelledError):
                     runner.drop_worker()
                 raise
             stop = None
-        self._has_stopped = True
+        self._has_segment_ended = True
         try:
             return runner.ended.result() if stop is None else stop  # it has ended at the same moment
         except BaseException:
             await self._close()
             raise
 
-    async def _leg(self, work: Callable[[], Awaitable[_Stop]]) -> RunOutcome:
+    async def _run_segment(self, work: Callable[[], Awaitable[_StopReason]]) -> RunOutcome:
         """Return the outcome of one more part of the run; its journal, if it has one, is kept or ended."""
 
-        async def done() -> RunOutcome:
-            return await self._stopped(await work())
+        async def run_segment() -> RunOutcome:
+            return await self._make_segment_outcome(await work())
 
         with Serving(self._threads):
-            return await (done() if self._journaling is None else self._run_journaled(done, self._journaling))
+            return await (
+                run_segment() if self._journaling is None else self._run_journaled(run_segment, self._journaling)
+            )
 
-    async def _handed_in(self, runner: RestingRunner, wait_ms: int) -> _Stop:
+    async def _deliver_changes(self, runner: SuspendableRunner, wait_ms: int) -> _StopReason:
         """Hand in what has come, on the worker that was kept or on another; without one first wait for something."""
-        runner.take_worker_back()
+        runner.reclaim_worker()
         while not runner.is_warm and runner.machine.has_running_requests and not runner.machine.has_pending_deliveries:
-            runner.wait_for_news(wait_ms)
-            stop = await _stop(runner)
+            runner.wait_for_change(wait_ms)
+            stop = await _wait_for_stop(runner)
             if not isinstance(stop, str) or runner.is_wait_over:
                 return stop
             wait_ms = max(1, wait_ms - runner.waited_ms)
-        await runner.answer_yields()
+        await runner.answer_open_yields()
         if runner.ended.done():
             return runner.ended.result()
         if runner.is_warm or not runner.machine.has_pending_deliveries:
             runner.go_on(wait_ms)
-            return await _stop(runner)
-        lease = await self._worker()
+            return await _wait_for_stop(runner)
+        lease = await self._acquire_worker()
         if runner.ended.done():
             lease.kill_and_release()
         else:
             js = runner.machine.js or ""
-            self._machine = runner.go_on_with(lease, self._accepted(js), wait_ms)
-        return await _stop(runner)
+            self._machine = runner.continue_on_worker(lease, self._accept_unchecked(js), wait_ms)
+        return await _wait_for_stop(runner)
 
-    async def _stopped(self, stop: _Stop) -> RunOutcome:
+    async def _make_segment_outcome(self, stop: _StopReason) -> RunOutcome:
         """Return the outcome of a program that has come to rest, or to its end."""
-        runner = cast("RestingRunner", self._runner)
-        written = runner.take_written()
-        machine, before = runner.machine, self._progress.output_count
+        runner = cast("SuspendableRunner", self._runner)
+        written = runner.take_output()
+        machine, previous_count = runner.machine, self._progress.output_count
         try:
-            output = await items_of(written, self._options.execution_policy.max_values)
+            output = await read_output_items(written, self._options.execution_policy.max_values)
         except CodeModeError as error:
             runner.feed(events.HostFailed(error))
             output, stop = (), events.Failed(error)
-        is_heard = not isinstance(stop, events.Interrupted) or self._outer.takes_output
-        is_handed_over = is_heard and not self._outer.keeps_output
+        is_delivered_now = not isinstance(stop, events.Interrupted) or self._outer.takes_output
+        is_delivered = is_delivered_now and not self._outer.keeps_output
         self._progress = ProgramProgress(
-            machine.output_count if is_handed_over else before, runner.compute_ms, machine.turn_count
+            machine.output_count if is_delivered else previous_count, runner.compute_ms, machine.turn_count
         )
         if isinstance(stop, str):
             self._is_starting = False
-            runner.keep_worker()
+            runner.offer_worker()
             output_bytes = sum(utf8_length(one.text) for one in written)
-            rest = AtRest(stop, self.pending, self, output_bytes)
+            suspension = Suspension(stop, self.pending, self, output_bytes)
             warnings = self._warning_fields
             self._output_warnings.clear()  # each is reported once
-            return RunOutcome("resting", *self._record, output=output, rest=rest, **warnings)
+            return RunOutcome("resting", *self._outcome_fields, output=output, rest=suspension, **warnings)
         machine.ledger.progress = self._progress
         self._is_over = True
         await self._close()
-        outcome = await (self._completed(stop) if isinstance(stop, events.Completed) else self._cut_off(stop))
-        return changed(outcome, output=output) if output else outcome
+        outcome = await (
+            self._make_completed_outcome(stop) if isinstance(stop, events.Completed) else self._make_ended_outcome(stop)
+        )
+        return with_changes(outcome, output=output) if output else outcome
 
-    async def _cut_off(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
+    async def _make_ended_outcome(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
         if isinstance(ending, events.Failed):
-            return self.failed(await self._ended(ending.error))
-        return await self._interrupted()
+            return self.make_failed_outcome(await self._report_error(ending.error))
+        return await self._make_interrupted_outcome()
 
     async def _close(self) -> None:
         runner = self._runner
@@ -405,50 +411,50 @@ class RestingExecution(Execution):
 
     async def _abort(self, error: CodeModeError) -> RunOutcome:
         runner = self._runner
-        if runner is None or self._is_going_on or self._is_over or runner.machine.suspension_reason is None:
+        if runner is None or self._is_continuing or self._is_over or runner.machine.suspension_reason is None:
             if runner is not None:
                 runner.feed(events.HostFailed(error))  # whoever waits for it concludes
-            return self.failed(error)
+            return self.make_failed_outcome(error)
         runner.feed(events.HostFailed(error))
-        return await to_its_end(self._leg(lambda: _stop(runner)))
+        return await to_its_end(self._run_segment(lambda: _wait_for_stop(runner)))
 
-    async def _kept(self) -> Interrupt:
+    async def _save(self) -> Interrupt:
         runner = self._runner
         if runner is None or not self._rests:
             raise CodeModeProtocolError("the program is not at rest")
-        machine, keeping = runner.machine, self._options.continuation
+        machine, continuation_options = runner.machine, self._options.continuation
         was, settings, js = machine.ledger, machine.settings, machine.js or ""
         ledger = Ledger([*was.entries], [*was.deliveries], was.notice_count, was.sidecar, self._progress, was.contents)
-        recovery = Recovery(self._catalog, self._kept_inputs, settings.has_rich_values)
+        recovery = Recovery(self._catalog, self._saved_inputs, settings.has_rich_values)
 
-        def kept() -> Interrupt:
+        def save() -> Interrupt:
             recovered = recovery.ledger(ledger, settings.salt)
-            continuation = continuation_of(js, engine_version(), settings, recovered, keeping)
-            return interrupt_at(continuation, keeping, self._outer.call.conversation_id)
+            continuation = make_continuation(js, engine_version(), settings, recovered, continuation_options)
+            return make_interrupt(continuation, continuation_options, self._outer.call.conversation_id)
 
         with Serving(self._threads):
-            interrupt = await run_check(len(js) + machine.size_bytes, kept)
-            await hold_for(interrupt, ledger, settings.salt, keeping)
+            interrupt = await run_check(len(js) + machine.size_bytes, save)
+            await hold_content(interrupt, ledger, settings.salt, continuation_options)
             return interrupt
 
-    def _ended_by_itself(self) -> None:
+    def _on_ended_while_suspended(self) -> None:
         """End the calls of a run that has ended at rest, by a lost journal or a worker that broke the rules."""
-        if not (self._is_going_on or self._is_over or self._is_starting or self._loop.is_closed()):
+        if not (self._is_continuing or self._is_over or self._is_starting or self._loop.is_closed()):
             self._closing = self._loop.create_task(self._close())
             self.on_news()
 
-    def _tell_news(self) -> None:
+    def _notify_change(self) -> None:
         self.on_news()
 
-    async def _at_home(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
-        return await at_home(self._loop, work)
+    async def _run_on_own_loop(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        return await run_on_loop(self._loop, work)
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     """Stand in for whoever wants to hear of news."""
 
 
-async def _stop(runner: RestingRunner) -> _Stop:
+async def _wait_for_stop(runner: SuspendableRunner) -> _StopReason:
     """Wait for an end, or a rest, and return which, or why."""
-    reason = None if runner.ended.done() else await runner.rested
+    reason = None if runner.ended.done() else await runner.stop_reason
     return runner.ended.result() if reason is None or runner.ended.done() else reason

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ..workers.lease import Lease
 
 
-_MORE_FOR_A_REPLAY_MS = 5_000
+_REPLAY_EXTRA_MS = 5_000
 
 
 @record
-class Written:
+class OutputEntry:
     """A line of the console or an item of output: its text, or the JSON text of an item's value."""
 
     kind: Literal["text", "json", "content", "console"]
@@ -33,31 +33,31 @@ class Written:
     level: str = ""
 
 
-class RestingRunner(Runner):
+class SuspendableRunner(Runner):
     """Drives one invocation on one worker after another, or on none while it rests.
 
-    ``rested`` gives why it has come to rest, once for each time that somebody goes on with it, or None when it has
+    ``stop_reason`` gives why it has come to rest, once for each time that somebody goes on with it, or None when it has
     ended; ``ended`` is as ever. ``on_ended`` is called when it ends while nobody waits for that.
-    ``written`` is what the program has written and nobody has taken yet. ``on_news`` is called when the outcome of a
+    ``output`` is what the program has written and nobody has taken yet. ``on_news`` is called when the outcome of a
     call has come at rest.
     """
 
     def __init__(self, machine: SuspendableInvocation, lease: Lease, *more: Any, wait_ms: int, compute_ms: int) -> None:
         super().__init__(machine, lease, *more)
-        self.own_seconds = compute_ms / 1000
-        self.written: list[Written] = []
+        self.compute_seconds = compute_ms / 1000
+        self.output: list[OutputEntry] = []
         self.is_warm = True
         self.is_wait_over = False  # of a call that waits without a worker
-        self.on_news: Callable[[], None] = _nobody
-        self.on_ended: Callable[[], None] = _nobody
-        self._reported: set[int] = set()  # requests of which listeners have been told
+        self.on_news: Callable[[], None] = _ignore
+        self.on_ended: Callable[[], None] = _ignore
+        self._reported_ids: set[int] = set()  # requests of which listeners have been told
         if machine.is_replaying:
-            self._clock = self._replays_clock()
-        self.rested: asyncio.Future[events.SuspensionReason | None] = self._loop.create_future()
+            self._clock = self._make_replay_clock()
+        self.stop_reason: asyncio.Future[events.SuspensionReason | None] = self._loop.create_future()
         # As long as the guest's own clock runs, a wait that is no shorter cannot be over: it has no clock until then.
-        is_behind = not machine.is_replaying and wait_ms >= machine.settings.limits.timeout_ms
+        is_covered_by_guest_clock = not machine.is_replaying and wait_ms >= machine.settings.limits.timeout_ms
         self._wait_ms = wait_ms
-        self._wait = None if is_behind else self._clock_of(wait_ms, self.end_wait)
+        self._wait_clock = None if is_covered_by_guest_clock else self._make_clock(wait_ms, self.end_wait)
 
     @property
     def machine(self) -> SuspendableInvocation:
@@ -69,59 +69,59 @@ class RestingRunner(Runner):
         """How long the guest has computed."""
         machine = self._machine
         is_counted = not (machine.is_replaying or machine.suspension_reason or self.ended.done())
-        return int((self.own_seconds + (self._clock.ran_seconds if is_counted else 0)) * 1000)
+        return int((self.compute_seconds + (self._clock.ran_seconds if is_counted else 0)) * 1000)
 
     def start(self, effects: Iterable[events.Effect]) -> None:
         """Perform the first effects on this worker."""
         super().start(effects)
         if not self.ended.done():
-            self._start_wait()
+            self._start_wait_clock()
 
     def go_on(self, wait_ms: int) -> None:
         """Go on from rest on the worker that was kept; without one as far as that needs none."""
-        self._wait = self._leg(wait_ms)
+        self._wait_clock = self._restart_clocks(wait_ms)
         self._clock.start()
-        self._start_wait()
+        self._start_wait_clock()
         self.feed(events.ContinueRun(self._calls.now_ms()))
 
-    def go_on_with(self, lease: Lease, accepted: events.ProgramAccepted, wait_ms: int) -> SuspendableInvocation:
+    def continue_on_worker(self, lease: Lease, accepted: events.ProgramAccepted, wait_ms: int) -> SuspendableInvocation:
         """Go on from rest on another worker: in the place of the invocation comes the one that this returns."""
         machine = self.machine.make_successor(self._calls.now_ms())
         self._machine, self._lease, self.is_warm = machine, lease, True
-        self._channel = self._channel_to(lease)
-        self._wait = self._leg(wait_ms)
+        self._channel = self._open_channel(lease)
+        self._wait_clock = self._restart_clocks(wait_ms)
         self.start(machine.receive(accepted))
         return machine
 
-    def wait_for_news(self, wait_ms: int) -> None:
+    def wait_for_change(self, wait_ms: int) -> None:
         """Let the time run of a call that waits for something to hand in, without a worker."""
         self.is_wait_over = False
-        self._wait = self._waiting(wait_ms)
-        self._start_wait()
+        self._wait_clock = self._make_wait_clock(wait_ms)
+        self._start_wait_clock()
 
     @property
     def waited_ms(self) -> int:
         """How long the call of the model has waited."""
-        return 0 if self._wait is None else int(self._wait.ran_seconds * 1000)
+        return 0 if self._wait_clock is None else int(self._wait_clock.ran_seconds * 1000)
 
-    def keep_worker(self) -> None:
+    def offer_worker(self) -> None:
         """Keep the worker of a program at rest as long as nobody else needs its slot."""
         lease = self._lease
-        if self.is_warm and not lease.make_revocable(lambda: self._tell_given_up(lease)):
+        if self.is_warm and not lease.make_revocable(lambda: self._on_worker_revoked(lease)):
             self.drop_worker()
 
-    def take_worker_back(self) -> None:
+    def reclaim_worker(self) -> None:
         """Use the worker that was kept, if it is still there."""
         if self.is_warm and not self._lease.reclaim():
             self.drop_worker()
 
-    def _tell_given_up(self, lease: Lease) -> None:
-        def given_up() -> None:
+    def _on_worker_revoked(self, lease: Lease) -> None:
+        def on_revoked() -> None:
             if self._lease is lease:
                 self.drop_worker()
 
         try:
-            self._loop.call_soon_threadsafe(given_up)
+            self._loop.call_soon_threadsafe(on_revoked)
         except RuntimeError:  # the loop is closed, and nobody will use the worker
             lease.kill()
 
@@ -132,25 +132,25 @@ class RestingRunner(Runner):
             self._channel.close()
             self._lease.release_without_threads()
         if self.machine.suspension_reason is None and self.machine.ending is None:
-            self.own_seconds = self.compute_ms / 1000
+            self.compute_seconds = self.compute_ms / 1000
             self.machine.suspend_now()
             self._stop_clocks()
 
-    async def answer_yields(self) -> None:
+    async def answer_open_yields(self) -> None:
         """Answer at rest where the program has yielded. Returns once that is written, where there is a journal."""
         answered = self._loop.create_future()
 
-        def hand_in(settled: events.CallSettled) -> None:
-            self._hand_in(settled)
+        def deliver(settled: events.CallSettled) -> None:
+            self._deliver_outcome(settled)
             if not self.machine.open_yields and not answered.done():
                 answered.set_result(None)
 
         for request_id in tuple(self.machine.open_yields):
             settled = events.CallSettled(request_id, Fulfilled(None), self._calls.now_ms())
             if self._journal is None:
-                hand_in(settled)
+                deliver(settled)
             else:
-                self._journal.settled(settled, hand_in)
+                self._journal.write_outcome(settled, deliver)
         if self.machine.open_yields:
             await asyncio.wait((answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
 
@@ -158,49 +158,49 @@ class RestingRunner(Runner):
         """Let the next worker be made ready."""
         self._lease.refill()
 
-    def take_written(self) -> list[Written]:
+    def take_output(self) -> list[OutputEntry]:
         """Return what was written since this was last asked."""
-        written, self.written = self.written, []
+        written, self.output = self.output, []
         return written
 
-    def _leg(self, wait_ms: int) -> Clock:
+    def _restart_clocks(self, wait_ms: int) -> Clock:
         self._clock.close()
-        self._clock = self._replays_clock() if self._machine.is_replaying else self._guests_clock()
-        return self._waiting(wait_ms)
+        self._clock = self._make_replay_clock() if self._machine.is_replaying else self._make_guest_clock()
+        return self._make_wait_clock(wait_ms)
 
-    def _waiting(self, wait_ms: int) -> Clock:
+    def _make_wait_clock(self, wait_ms: int) -> Clock:
         """Return the clock of a call of the model that waits for this run to rest or to end."""
-        self.rested = self._loop.create_future()
-        return self._clock_of(wait_ms, self.end_wait)
+        self.stop_reason = self._loop.create_future()
+        return self._make_clock(wait_ms, self.end_wait)
 
-    def _stand_still(self) -> None:
-        super()._stand_still()
-        if self._wait is None:
+    def _pause_clock(self) -> None:
+        super()._pause_clock()
+        if self._wait_clock is None:
             waited_ms = int(self._clock.ran_seconds * 1000)
-            self._wait = self._clock_of(max(1, self._wait_ms - waited_ms), self.end_wait)
-            self._start_wait()
+            self._wait_clock = self._make_clock(max(1, self._wait_ms - waited_ms), self.end_wait)
+            self._start_wait_clock()
 
-    def _guests_clock(self) -> Clock:
+    def _make_guest_clock(self) -> Clock:
         limit_ms = self.machine.settings.limits.timeout_ms
-        return self._clock_of(limit_ms, self._too_late)
+        return self._make_clock(limit_ms, self._on_deadline)
 
-    def _replays_clock(self) -> Clock:
-        limit_ms = 2 * int(self.own_seconds * 1000) + _MORE_FOR_A_REPLAY_MS
+    def _make_replay_clock(self) -> Clock:
+        limit_ms = 2 * int(self.compute_seconds * 1000) + _REPLAY_EXTRA_MS
         message = f"the program did not come to where it was at rest within {limit_ms} ms"
         error = CodeModeTimeoutError(message, details={"timeout_ms": limit_ms, "origin": "replay"})
-        return self._clock_of(limit_ms, lambda: self.feed(events.HostFailed(error)))
+        return self._make_clock(limit_ms, lambda: self.feed(events.HostFailed(error)))
 
-    def _start_wait(self) -> None:
-        if self._wait is not None and not self._machine.is_wait_paused:
-            self._wait.start()
+    def _start_wait_clock(self) -> None:
+        if self._wait_clock is not None and not self._machine.is_wait_paused:
+            self._wait_clock.start()
 
-    def _stop_wait(self) -> None:
-        if self._wait is not None:
-            self._wait.stop()
+    def _stop_wait_clock(self) -> None:
+        if self._wait_clock is not None:
+            self._wait_clock.stop()
 
-    def _close_wait(self) -> None:
-        if self._wait is not None:
-            self._wait.close()
+    def _close_wait_clock(self) -> None:
+        if self._wait_clock is not None:
+            self._wait_clock.close()
 
     def end_wait(self) -> None:
         """Let the call of the model wait no longer: the program rests as soon as it is idle, if it does not."""
@@ -208,75 +208,75 @@ class RestingRunner(Runner):
             self.feed(events.WaitExpired())
         else:
             self.is_wait_over = True
-            self._wake()
+            self._end_wait()
 
-    def _wake(self) -> None:
-        self._stop_wait()
-        if not self.rested.done():
-            self.rested.set_result("pending_tools")
+    def _end_wait(self) -> None:
+        self._stop_wait_clock()
+        if not self.stop_reason.done():
+            self.stop_reason.set_result("pending_tools")
 
-    def _write(self, level: str, text: str) -> None:
-        self.written.append(Written("console", text, level))
-        super()._write(level, text)
+    def _write_console(self, level: str, text: str) -> None:
+        self.output.append(OutputEntry("console", text, level))
+        super()._write_console(level, text)
 
     def _call(self, entry: LedgerEntry) -> CoroutineType[Any, Any, None]:
-        self._reported.add(entry.id)
+        self._reported_ids.add(entry.id)
         return super()._call(entry)
 
-    def _perform_resting(self, effect: events.SuspensionEffect) -> None:
+    def _perform_suspension_effect(self, effect: events.SuspensionEffect) -> None:
         match effect:
             case events.WriteItem(kind, text):
-                self.written.append(Written(kind, text))
+                self.output.append(OutputEntry(kind, text))
             case events.ReplayEnded():
                 self._clock.close()
-                self._clock = self._guests_clock()
+                self._clock = self._make_guest_clock()
                 self._clock.start()
             case events.PauseWaitClock():
-                self._stop_wait()
+                self._stop_wait_clock()
             case events.ResumeWaitClock():
-                if not self.rested.done():
-                    self._start_wait()
+                if not self.stop_reason.done():
+                    self._start_wait_clock()
             case events.Suspend(reason):
-                self.own_seconds += self._clock.ran_seconds
+                self.compute_seconds += self._clock.ran_seconds
                 self._stop_clocks()
-                if not self.rested.done():
-                    self.rested.set_result(reason)
+                if not self.stop_reason.done():
+                    self.stop_reason.set_result(reason)
             case events.OutcomeQueued():
-                self._wake()
+                self._end_wait()
                 self.on_news()
 
-    def _replayed(self, entry: LedgerEntry) -> None:
-        if entry.kind != "yield" and entry.id not in self._reported:
-            self._reported.add(entry.id)
-            super()._replayed(entry)
+    def _report_replay(self, entry: LedgerEntry) -> None:
+        if entry.kind != "yield" and entry.id not in self._reported_ids:
+            self._reported_ids.add(entry.id)
+            super()._report_replay(entry)
 
     def _stop_clocks(self) -> None:
         self._clock.close()
-        self._close_wait()
+        self._close_wait_clock()
 
     def _finish(self, ending: events.Ending) -> None:
         if self._machine.suspension_reason is None:
-            self.own_seconds = self.compute_ms / 1000
-        self._close_wait()
+            self.compute_seconds = self.compute_ms / 1000
+        self._close_wait_clock()
         self._lease.reclaim()
         super()._finish(ending)
-        self._tell_ended()
+        self._notify_end()
 
     def _fail(self, error: BaseException) -> None:
         super()._fail(error)
-        self._tell_ended()
+        self._notify_end()
 
-    def _tell_ended(self) -> None:
-        if self.rested.done():
+    def _notify_end(self) -> None:
+        if self.stop_reason.done():
             self.on_ended()
         else:
-            self.rested.set_result(None)
+            self.stop_reason.set_result(None)
 
-    def _worker_ended(self, reason: str) -> None:
+    def _on_worker_ended(self, reason: str) -> None:
         if self._machine.suspension_reason is not None:
             self.drop_worker()
-        super()._worker_ended(reason)
+        super()._on_worker_ended(reason)
 
 
-def _nobody() -> None:
+def _ignore() -> None:
     """Stand in for whoever wants to hear of news."""

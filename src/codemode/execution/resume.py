@@ -30,19 +30,19 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version, is_engine_version_known
 from ..workers.pool import WorkerPool, pool_or_default
-from .call_content import is_named_by_ids, kept_contents, knowing, with_ids
+from .call_content import load_recorded_contents, names_parts_by_id, replace_names_with_ids, using_contents
 from .call_context import OuterCall
-from .call_values import AnsweredPause, CheckedInput, check_answers
+from .call_values import AnsweredPause, CheckedInput, validate_answered_inputs
 from .execution import Execution
-from .identity import refuse_own
-from .optional_parts import journaling_of
-from .outcome import RecordedOutcomes, RunOutcome
-from .pauses import open_for, restored_profile, verify
-from .resume_claims import ClaimedResume, JournaledResume, ResumeClaim, claim_of_answers, claim_of_end, guard_of
+from .identity import refuse_waiting_for_self
+from .optional_parts import make_journaling
+from .outcome import OutcomeCodec, RunOutcome
+from .pauses import open_with_binding, restore_profile, verify
+from .resume_claims import ClaimedResume, JournaledResume, ResumeClaim, get_guard, make_answers_claim, make_end_claim
 
 
 @contextmanager
-def _refusals(*, of_continuation: bool = False) -> Generator[None, None, None]:
+def mark_as_continuation_error(*, of_continuation: bool = False) -> Generator[None, None, None]:
     """Mark what is refused here: the continuation or its answers are to blame, no worker.
 
     ``of_continuation``: this host cannot resume it, whatever is answered; another one may.
@@ -56,8 +56,8 @@ def _refusals(*, of_continuation: bool = False) -> Generator[None, None, None]:
         raise
 
 
-@_refusals()
-def answers_of(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
+@mark_as_continuation_error()
+def read_answers_by_id(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the answers by request id.
 
     A ``resolution`` of True or False approves or denies every pending approval; any other answers the first request.
@@ -112,7 +112,7 @@ async def resume(
     workers = pool_or_default(pool)
     await workers.start_in_thread()
     with Serving(InvocationThreads(workers.threads)):
-        with _refusals():
+        with mark_as_continuation_error():
             paused = (
                 interrupt
                 if isinstance(interrupt, Interrupt)
@@ -133,50 +133,52 @@ async def _resume(
     pool: WorkerPool,
     needs_answers: bool,
 ) -> RunOutcome:
-    keeping = settings.continuation
-    verifying = partial(verified, interrupt, profile, settings, outer.call.conversation_id)
+    continuation_options = settings.continuation
+    verify_interrupt = partial(verify_current, interrupt, profile, settings, outer.call.conversation_id)
     signed = interrupt.continuation
     # What is short and not compressed takes a millisecond to verify and read.
     is_short = signed.get("encoding") == "json" and weigh(signed, _SHORT_PAUSE_CHARACTERS) < _SHORT_PAUSE_CHARACTERS
-    continuation, auth = await run_check(0 if is_short else LARGE_CHARACTERS, verifying)
+    continuation, auth = await run_check(0 if is_short else LARGE_CHARACTERS, verify_interrupt)
     tools = catalog.under(continuation.invocation_data)
     preparing = tools.preparation(None, continuation.invocation_data)
     if preparing is not None:
         await preparing
-    with _refusals():
+    with mark_as_continuation_error():
         tools.going_on(continuation.invocation_data, get_called_tools(continuation.ledger))
-        own = restored_profile(continuation, profile)
-        continuation = await _with_references(continuation, own.sidecar)
-        continuation = await _with_contents(continuation, own, keeping)
-        goes_on = not needs_answers or _goes_on_by_itself(continuation)
-        answers, inputs = await _checked_answers(continuation, resolutions, tools, settings, goes_on)
+        restored = restore_profile(continuation, profile)
+        continuation = await _restore_references(continuation, restored.sidecar)
+        continuation = await _load_contents(continuation, restored, continuation_options)
+        resumes_by_itself = not needs_answers or _resumes_by_itself(continuation)
+        answers, inputs = await _validate_answers(continuation, resolutions, tools, settings, resumes_by_itself)
     answered = AnsweredPause(interrupt, continuation, answers, inputs)
     call = dataclasses.replace(outer.call, tool_call_id=interrupt.outer_tool_call_id)
     outer_call = dataclasses.replace(outer, call=call)
     # Made before the claim: options that are wrong must not use the continuation up.
-    execution = _execution_of(own)(own, tools, settings, outer_call, pool, answered)
-    warn_if_unshared(keeping)
-    with _refusals():
-        claim = await _claim(interrupt, auth, resolutions, keeping, own)
-    require = partial(_require_runnable, continuation, auth, keeping)
-    journaling = journaling_of(settings, outer_call, tools, own)
+    execution = _get_execution_type(restored)(restored, tools, settings, outer_call, pool, answered)
+    warn_if_unshared(continuation_options)
+    with mark_as_continuation_error():
+        claim = await _make_claim(interrupt, auth, resolutions, continuation_options, restored)
+    require = partial(_require_runnable, continuation, auth, continuation_options)
+    journaling = make_journaling(settings, outer_call, tools, restored)
     if journaling is None:
-        return await _claimed(ClaimedResume(claim, execution), require, partial(answered.require_tools, tools))
-    made = partial(_execution_of(own), own, tools, settings, outer_call, pool, journaling=journaling)
-    with _refusals():
-        more = (require, settings.approval, outer_call.wait_ms)
-        return await JournaledResume(answered, claim, journaling, made, *more).run(execution)
+        return await _run_claimed(ClaimedResume(claim, execution), require, partial(answered.require_tools, tools))
+    make_execution = partial(
+        _get_execution_type(restored), restored, tools, settings, outer_call, pool, journaling=journaling
+    )
+    with mark_as_continuation_error():
+        arguments = (require, settings.approval, outer_call.wait_ms)
+        return await JournaledResume(answered, claim, journaling, make_execution, *arguments).run(execution)
 
 
-async def _claimed(
+async def _run_claimed(
     resuming: ClaimedResume, require_runnable: Callable[[], Awaitable[None]], require_tools: Callable[[], None]
 ) -> RunOutcome:
-    with _refusals():
-        standing = await resuming.claim.take()
-    if standing is not None:
-        return await resuming.as_claimed(standing)
+    with mark_as_continuation_error():
+        result = await resuming.claim.take()
+    if result is not None:
+        return await resuming.resolve_claimed(result)
     try:
-        with _refusals():
+        with mark_as_continuation_error():
             await require_runnable()
             require_tools()
     except CodeModeProtocolError:
@@ -185,36 +187,36 @@ async def _claimed(
     return await resuming.run()
 
 
-async def _with_references(continuation: Continuation, rules: SidecarRules | None) -> Continuation:
+async def _restore_references(continuation: Continuation, rules: SidecarRules | None) -> Continuation:
     if rules is None:
         return continuation
     ledger = await run_check(LARGE_CHARACTERS, lambda: restore_references(continuation.ledger, rules))
     return dataclasses.replace(continuation, ledger=ledger)
 
 
-async def _with_contents(continuation: Continuation, profile: Profile, options: ContinuationOptions) -> Continuation:
+async def _load_contents(continuation: Continuation, profile: Profile, options: ContinuationOptions) -> Continuation:
     ledger, salt = continuation.ledger, continuation.replay_settings["salt"]
     if not profile.has_content:
         ledger.contents = None
         return continuation
     if ledger.contents is not None:
         ledger.contents.tag = get_content_tag(salt)
-        if is_named_by_ids(options):
-            ledger = await run_check(LARGE_CHARACTERS, lambda: with_ids(ledger))
-    ledger.contents = await kept_contents(ledger, salt, options)
+        if names_parts_by_id(options):
+            ledger = await run_check(LARGE_CHARACTERS, lambda: replace_names_with_ids(ledger))
+    ledger.contents = await load_recorded_contents(ledger, salt, options)
     if ledger.contents is not None:
         ledger.contents.tag = get_content_tag(salt)
     return dataclasses.replace(continuation, ledger=ledger)
 
 
-async def _claim(
+async def _make_claim(
     interrupt: Interrupt, auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions, profile: Profile
 ) -> ResumeClaim:
     size = weigh(resolutions, LARGE_CHARACTERS)
-    claim = await run_check(size, lambda: claim_of_answers(auth, resolutions, options))
-    refuse_own(claim.key)
-    outcomes = RecordedOutcomes.of(interrupt, auth, options, keeps_output=profile.tells_of_runs)
-    return ResumeClaim(guard_of(options), claim, outcomes)
+    claim = await run_check(size, lambda: make_answers_claim(auth, resolutions, options))
+    refuse_waiting_for_self(claim.key)
+    outcomes = OutcomeCodec.of(interrupt, auth, options, keeps_output=profile.tells_of_runs)
+    return ResumeClaim(get_guard(options), claim, outcomes)
 
 
 async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:
@@ -233,41 +235,41 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
         )
 
 
-def _execution_of(profile: Profile) -> type[Execution]:
+def _get_execution_type(profile: Profile) -> type[Execution]:
     if profile.at_deadline == "fail":
         return Execution
-    from .resting import RestingExecution  # late: only what may rest needs it
+    from .resting import SuspendableExecution  # late: only what may rest needs it
 
-    return RestingExecution
+    return SuspendableExecution
 
 
-def _goes_on_by_itself(continuation: Continuation) -> bool:
+def _resumes_by_itself(continuation: Continuation) -> bool:
     """Return True for a recovery with calls that are simply made again; a pause goes on only when it is answered."""
     return not continuation.ledger.waiting_entries or any(entry.is_open for entry in continuation.ledger.entries)
 
 
-async def _checked_answers(
+async def _validate_answers(
     continuation: Continuation,
     resolutions: Mapping[str, Any],
     catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions,
-    goes_on_by_itself: bool,
+    resumes_by_itself: bool,
 ) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
     entries = continuation.ledger.entries
     answers: Mapping[int, Answer] = {}
     size = weigh(resolutions, LARGE_CHARACTERS)
-    if resolutions or not goes_on_by_itself:
+    if resolutions or not resumes_by_itself:
         max_values = options.execution_policy.max_values
         answers = await run_check(size, lambda: read_answers(entries, resolutions, max_values))
     size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
     if continuation.ledger.sidecar is not None:
         size = max(size, LARGE_CHARACTERS)
-    with knowing(continuation.ledger.contents, has_rich_values=continuation.has_rich_values):
-        return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
+    with using_contents(continuation.ledger.contents, has_rich_values=continuation.has_rich_values):
+        return answers, await run_check(size, lambda: validate_answered_inputs(catalog, entries, answers))
 
 
-@_refusals(of_continuation=True)
-def verified(
+@mark_as_continuation_error(of_continuation=True)
+def verify_current(
     interrupt: Resumable | Mapping[str, Any],
     profile: Profile,
     options: CodeModeOptions,
@@ -314,27 +316,31 @@ class OpenedContinuation:
         Raises `CodeModeProtocolError` for a continuation that this host did not make, that has expired or that was
         resumed already.
         """
-        keeping = CodeModeOptions.of(options).continuation
-        guard = guard_of(keeping)
-        with _refusals():
+        continuation_options = CodeModeOptions.of(options).continuation
+        guard = get_guard(continuation_options)
+        with mark_as_continuation_error():
             opening = partial(
-                open_for, conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding)
+                open_with_binding,
+                conversation_id,
+                lambda binding: unpack(continuation, continuation_options, now_ms(), binding),
             )
             _, auth = await run_check(LARGE_CHARACTERS, opening)
-            claim = claim_of_end(auth, keeping)
+            claim = make_end_claim(auth, continuation_options)
             if not isinstance(await guard.claim(claim), str):
                 await guard.record(claim.key, "")
 
 
-@_refusals()
+@mark_as_continuation_error()
 def _open(
     continuation: Mapping[str, Any], options: CodeModeOptions | Mapping[str, Any] | None, conversation_id: str | None
 ) -> OpenedContinuation:
-    keeping = CodeModeOptions.of(options).continuation
-    texts, _ = open_for(conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding))
+    continuation_options = CodeModeOptions.of(options).continuation
+    texts, _ = open_with_binding(
+        conversation_id, lambda binding: unpack(continuation, continuation_options, now_ms(), binding)
+    )
     opened = Continuation.from_dict(from_texts(texts))
     requests = list_pending_requests(opened.ledger.waiting_entries)
     outer_tool_call_id = opened.replay_settings["outer_tool_call_id"]
-    kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
+    interrupt = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
     source = opened.js if opened.source is None else opened.source
-    return OpenedContinuation(interrupt=kept, js=opened.js, given=opened.invocation_data, source=source)
+    return OpenedContinuation(interrupt=interrupt, js=opened.js, given=opened.invocation_data, source=source)

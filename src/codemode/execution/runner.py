@@ -23,7 +23,7 @@ from ..protocol.messages import AddPausedTime, HostMessage, RunModule, WorkerMes
 from ..protocol.settings import Settings
 from ..trace.failures import group_members
 from ..workers.lease import InvocationSlot
-from .nested_call import FEW_TOOLS, JournaledProgress, NestedCalls, Progress
+from .nested_call import MAX_INLINE_TOOLS, JournaledProgress, NestedCalls, Progress
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .journal_opening import Journaling
 
 
-def call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: ExecutionPolicy) -> int | None:
+def get_call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: ExecutionPolicy) -> int | None:
     """Return how long a request may take; None: as long as the invocation."""
     if entry.kind == "catalog":
         return None
@@ -41,7 +41,7 @@ def call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: ExecutionPol
     return policy.tool_timeout_ms
 
 
-def unanswered(entry: LedgerEntry, timeout_ms: int) -> CodeModeError:
+def make_timeout_error(entry: LedgerEntry, timeout_ms: int) -> CodeModeError:
     """Return the error for a request that took longer than it may. What has begun may happen all the same."""
     message = f"did not answer within {timeout_ms} ms"
     code = None
@@ -59,84 +59,84 @@ def unanswered(entry: LedgerEntry, timeout_ms: int) -> CodeModeError:
 # A traceback holds frames, and these the values that a call was given and gave: decoded, some thirty times their text.
 # A program may catch hundreds of errors.
 
-_WITH_TRACEBACKS = 4
+_MAX_ERRORS_WITH_TRACEBACK = 4
 
 
-def forget_tracebacks(error: BaseException) -> None:
+def clear_tracebacks(error: BaseException) -> None:
     """Take the tracebacks off an error, its causes, and what they are groups of."""
     pending, seen = [error], set[int]()
     while pending:
-        one = pending.pop()
-        if id(one) in seen:
+        current = pending.pop()
+        if id(current) in seen:
             continue
-        seen.add(id(one))
-        one.__traceback__ = None
-        behind = (one.__cause__, one.__context__, *group_members(one))
-        pending += [each for each in behind if each is not None]
+        seen.add(id(current))
+        current.__traceback__ = None
+        related = (current.__cause__, current.__context__, *group_members(current))
+        pending += [each for each in related if each is not None]
 
 
-_AT_ONCE = 64  # that fire before something else has its turn on the loop
+_MAX_TIMERS_PER_TURN = 64  # that fire before something else has its turn on the loop
 
 
-class Timers:
+class TimerQueue:
     """Calls ``fired`` with the outcome of each timer that is due, of equal ones in the order of their requests.
 
     ``now_ms`` is the clock that programs are told of: with a timer it is never behind the moment for which it was set.
     """
 
-    def __init__(self, now_ms: Callable[[], int], fired: Callable[[CallSettled], None]) -> None:
+    def __init__(self, now_ms: Callable[[], int], on_fired: Callable[[CallSettled], None]) -> None:
         self._now_ms = now_ms
-        self._fired = fired
+        self._on_fired = on_fired
         self._loop = asyncio.get_running_loop()
-        self._due: list[tuple[float, int]] = []  # a heap; of those withdrawn too
-        self._set: dict[int, int] = {}  # by request: the earliest time that its answer may show
+        self._due_heap: list[tuple[float, int]] = []  # a heap; of those withdrawn too
+        self._fire_at_ms: dict[int, int] = {}  # by request: the earliest time that its answer may show
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, entries: Iterable[LedgerEntry]) -> None:
         """Let timers run, all from this moment."""
-        now, shown = self._loop.time(), self._now_ms()
+        now, guest_now_ms = self._loop.time(), self._now_ms()
         for entry in entries:
             delay = read_timer_delay_ms(entry.name, entry.input_json)
-            self._set[entry.id] = shown + delay
-            heappush(self._due, (now + delay / 1000, entry.id))
-        self._wait()
+            self._fire_at_ms[entry.id] = guest_now_ms + delay
+            heappush(self._due_heap, (now + delay / 1000, entry.id))
+        self._schedule_next()
 
     def stop(self, request_id: int) -> None:
         """Let a timer run no more."""
-        self._set.pop(request_id, None)
-        self._wait()
+        self._fire_at_ms.pop(request_id, None)
+        self._schedule_next()
 
     def close(self) -> None:
         """Stop all, and let go of what is to be told."""
-        self._set.clear()
-        self._wait()
-        self._fired = _nobody
+        self._fire_at_ms.clear()
+        self._schedule_next()
+        self._on_fired = _ignore
 
-    def _wait(self) -> None:
+    def _schedule_next(self) -> None:
         """Be called when the first is due, and for none that is withdrawn."""
-        due = self._due
-        while due and due[0][1] not in self._set:
+        due = self._due_heap
+        while due and due[0][1] not in self._fire_at_ms:
             heappop(due)
         if self._handle is not None:
             if due and self._handle.when() == due[0][0]:
                 return
             self._handle.cancel()
-        self._handle = self._loop.call_at(due[0][0], self._ring) if due else None
+        self._handle = self._loop.call_at(due[0][0], self._fire_due) if due else None
 
-    def _ring(self) -> None:
+    def _fire_due(self) -> None:
         self._handle = None
         # A loop calls what is due within its clock's resolution; those behind the first may be due by now too.
-        now, left = max(self._loop.time(), self._due[0][0] if self._due else 0.0), _AT_ONCE
-        while self._due and self._due[0][0] <= now and left:
-            request_id = heappop(self._due)[1]
-            shown = self._set.pop(request_id, None)
-            if shown is not None:
-                left -= 1
-                self._fired(CallSettled(request_id, Fulfilled(None), max(self._now_ms(), shown)))
-        self._wait()
+        now, remaining = max(self._loop.time(), self._due_heap[0][0] if self._due_heap else 0.0), _MAX_TIMERS_PER_TURN
+        while self._due_heap and self._due_heap[0][0] <= now and remaining:
+            request_id = heappop(self._due_heap)[1]
+            fire_at_ms = self._fire_at_ms.pop(request_id, None)
+            if fire_at_ms is not None:
+                remaining -= 1
+                self._on_fired(CallSettled(request_id, Fulfilled(None), max(self._now_ms(), fire_at_ms)))
+        self._schedule_next()
 
 
-def _nobody(_settled: CallSettled) -> None:
+def _ignore(_settled: CallSettled) -> None:
     """Stand in for what closed timers told."""
 
 
@@ -145,13 +145,13 @@ _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
 
 
-ProgramCheck: TypeAlias = "Callable[[str, Facts | None, int], events.ProgramAccepted | events.ProgramRefused]"
+CheckProgram: TypeAlias = "Callable[[str, Facts | None, int], events.ProgramAccepted | events.ProgramRefused]"
 """Compares an analysed program with the tools: returns that it may run, or what is certainly wrong with it."""
-Preparation: TypeAlias = "Callable[[Facts | None], Awaitable[None] | None]"
+PrepareTools: TypeAlias = "Callable[[Facts | None], Awaitable[None] | None]"
 """Returns what the tools have to do before a program is checked, if there is anything."""
 
 
-class Channel(Protocol):
+class MessageChannel(Protocol):
     """The way to a worker, as `WorkerChannel` is."""
 
     def listen(self) -> None:
@@ -171,7 +171,7 @@ class Channel(Protocol):
         ...
 
 
-class Seat(Protocol):
+class WorkerLease(Protocol):
     """What an invocation runs on, as `Lease` is."""
 
     @property
@@ -197,7 +197,7 @@ class Seat(Protocol):
         on_end: Callable[[str], None],
         on_violation: Callable[[CodeModeProtocolError], None],
         on_failure: Callable[[Exception], None],
-    ) -> Channel:
+    ) -> MessageChannel:
         """Open the way to the worker."""
         ...
 
@@ -230,7 +230,7 @@ def max_frame_bytes(max_result_bytes: int, max_tool_input_bytes: int) -> int:
     return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES
 
 
-def said_since(ending: events.Ending, channel: Channel, *, is_idle: bool) -> bytes | None:
+def take_ready_frame(ending: events.Ending, channel: MessageChannel, *, is_idle: bool) -> bytes | None:
     """Return what a worker has said since its program ended well, None where that has not ended so.
 
     Well: it has given its result and left nothing behind. No call is under way (``is_idle``) or was abandoned, and
@@ -241,8 +241,8 @@ def said_since(ending: events.Ending, channel: Channel, *, is_idle: bool) -> byt
 
 
 _CANCEL_GRACE_SECONDS = 1.0  # how long the caller waits for cancelled calls to see the cancellation
-_GRACE_MS = 2000  # how much later than a program's time is over its worker may say what it has written
-_PROGRAM, _PREPARATION = 0, -1  # the tasks of what comes before the program runs, beside those of requests
+_DEADLINE_GRACE_MS = 2000  # how much later than a program's time is over its worker may say what it has written
+_PROGRAM_TASK, _PREPARATION_TASK = 0, -1  # the tasks of what comes before the program runs, beside those of requests
 ResultT = TypeVar("ResultT")
 
 
@@ -252,11 +252,11 @@ class Runner:
     def __init__(
         self,
         machine: Invocation,
-        lease: Seat,
+        lease: WorkerLease,
         calls: NestedCalls,
         reporter: InvocationReporter,
-        check: ProgramCheck,
-        prepare: Preparation | None = None,
+        check: CheckProgram,
+        prepare: PrepareTools | None = None,
         journaling: Journaling | None = None,
     ) -> None:
         self._machine = machine
@@ -268,35 +268,37 @@ class Runner:
         self._journaling = journaling
         self._journal: InvocationJournal | None = None
         self._effects: deque[events.Effect] = deque()
-        self._performing = self._is_preparing = False
+        self._is_performing = self._is_preparing = False
         self._errors: deque[BaseException] = deque()  # the last few
-        self._timers: Timers | None = None
+        self._timers: TimerQueue | None = None
         stops_itself = machine.settings.profile.guest.stops_itself and machine.settings.limits.clock == "wall"
-        self._worker_time = 0.0 if stops_itself else None  # in which the clock stood still, as far as its worker knows
+        self._reported_paused_seconds = (
+            0.0 if stops_itself else None
+        )  # in which the clock stood still, as far as its worker knows
         self._tasks: dict[int, asyncio.Future[Any]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
-        self._clock = self._clock_of(machine.settings.limits.timeout_ms, self._too_late)
-        self._channel = self._channel_to(lease)
+        self._clock = self._make_clock(machine.settings.limits.timeout_ms, self._on_deadline)
+        self._channel = self._open_channel(lease)
 
-    def _too_late(self) -> None:
+    def _on_deadline(self) -> None:
         self.feed(events.DeadlinePassed(round(self._clock.late_seconds * 1000)))
 
-    def _channel_to(self, lease: Seat) -> Channel:
+    def _open_channel(self, lease: WorkerLease) -> MessageChannel:
         limits = self._machine.settings.limits
         return lease.open_channel(
             max_frame_bytes(limits.max_result_bytes, limits.max_tool_input_bytes),
             on_message=self.feed,
-            on_end=self._worker_ended,
-            on_violation=self._cut_off,
+            on_end=self._on_worker_ended,
+            on_violation=self._stop_with_error,
             on_failure=self._fail,
         )
 
     def start(self, effects: Iterable[events.Effect]) -> None:
         """Perform the first effects; what can wait until the worker has begun comes after them."""
         if self._journaling is not None:
-            self._follow()
-        self.perform(effects)
+            self._follow_journal()
+        self.perform_effects(effects)
         self._channel.listen()
         if not self.ended.done() and not self._is_preparing:
             self._clock.start()
@@ -304,17 +306,17 @@ class Runner:
     def feed(self, event: WorkerMessage | events.HostEvent) -> None:
         """Tell the invocation what happened and do what it answers."""
         if effects := self._machine.receive(event):
-            self.perform(effects)
+            self.perform_effects(effects)
 
-    def _worker_ended(self, reason: str) -> None:
+    def _on_worker_ended(self, reason: str) -> None:
         self.feed(events.WorkerEnded(reason))
 
-    def perform(self, effects: Iterable[events.Effect]) -> None:
+    def perform_effects(self, effects: Iterable[events.Effect]) -> None:
         """Perform effects in order. Performing one may cause more; they wait their turn."""
         self._effects.extend(effects)
-        if self._performing:
+        if self._is_performing:
             return
-        self._performing = True
+        self._is_performing = True
         try:
             while self._effects:
                 effect = self._effects.popleft()
@@ -326,32 +328,32 @@ class Runner:
                     case events.Finish(ending):
                         self._finish(ending)
                     case _:
-                        self._perform_rare(effect)
+                        self._perform_rare_effect(effect)
         finally:
-            self._performing = False
+            self._is_performing = False
             self._effects.clear()  # of those that one failed before
 
-    def _perform_rare(self, effect: events.RareEffect) -> None:
+    def _perform_rare_effect(self, effect: events.RareEffect) -> None:
         match effect:
             case events.SetTimers() | events.StopTimer():
                 self._change_timers(effect)
             case events.PauseClock():
-                self._stand_still()
+                self._pause_clock()
             case events.GrantGracePeriod():
-                self._clock = self._clock_of(_GRACE_MS, lambda: self.feed(events.DeadlinePassed()))
+                self._clock = self._make_clock(_DEADLINE_GRACE_MS, lambda: self.feed(events.DeadlinePassed()))
                 self._clock.start()
             case events.ResumeClock():
                 self._clock.start()
             case events.CheckProgram():
                 self._check_program(effect)
             case events.WriteConsole(level, text):
-                self._write(level, text)
+                self._write_console(level, text)
             case events.SendNotice(kind, payload_json):
                 self._reporter.report_guest_message(kind, payload_json)
             case events.ReportReplay(entry):
-                self._replayed(entry)
+                self._report_replay(entry)
             case _:
-                self._perform_resting(effect)
+                self._perform_suspension_effect(effect)
 
     async def close(self) -> None:
         """End everything that still runs. The slot is given back once all of it has ended."""
@@ -364,53 +366,57 @@ class Runner:
         tasks = list(self._tasks.items())
         for request_id, task in tasks:
             # What is cancelled before its first step runs nothing, not even its `finally`.
-            task.add_done_callback(lambda _, request_id=request_id: self._call_done(request_id))
+            task.add_done_callback(lambda _, request_id=request_id: self._finish_task(request_id))
             task.cancel()
         if tasks:
             await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
         if not self._tasks:
             self._lease.release()
 
-    def _write(self, level: str, text: str) -> None:
+    def _write_console(self, level: str, text: str) -> None:
         self._reporter.report_console_line(level, text)
 
-    def _perform_resting(self, effect: events.SuspensionEffect) -> None:
+    def _perform_suspension_effect(self, effect: events.SuspensionEffect) -> None:
         """Do nothing: no other programs than those that may rest have such effects."""
 
     def _send(self, message: HostMessage) -> None:
-        if self._worker_time is not None:
-            self._tell_time(message, self._worker_time)
-        self._channel.send(message, hold=len(self._tasks) > 1 or (self._journal is not None and self._journal.has_more))
+        if self._reported_paused_seconds is not None:
+            self._report_paused_time(message, self._reported_paused_seconds)
+        self._channel.send(
+            message, hold=len(self._tasks) > 1 or (self._journal is not None and self._journal.has_more_to_deliver)
+        )
 
-    def _tell_time(self, message: HostMessage, told: float) -> None:
+    def _report_paused_time(self, message: HostMessage, reported_seconds: float) -> None:
         """Tell a worker that measures its program's time of that in which the clock stood still."""
-        still = self._clock.still_seconds
-        milliseconds = int((still - told) * 1000)
+        paused_seconds = self._clock.still_seconds
+        milliseconds = int((paused_seconds - reported_seconds) * 1000)
         if isinstance(message, RunModule):
-            self._worker_time = still  # from here on it measures
+            self._reported_paused_seconds = paused_seconds  # from here on it measures
         elif milliseconds > 0:
-            self._worker_time = told + milliseconds / 1000
+            self._reported_paused_seconds = reported_seconds + milliseconds / 1000
             self._channel.send(AddPausedTime(milliseconds), hold=len(self._tasks) > 1)
 
-    def _check_program(self, found: events.CheckProgram) -> None:
-        doing = None if self._prepare is None else self._prepare(found.facts)
-        if doing is None:
-            self._check_now(found)
+    def _check_program(self, request: events.CheckProgram) -> None:
+        preparation = None if self._prepare is None else self._prepare(request.facts)
+        if preparation is None:
+            self._check_now(request)
         else:
-            self._await(doing, lambda _: self._check_now(found), "the tools were not made ready")
+            self._run_uncounted(preparation, lambda _: self._check_now(request), "the tools were not made ready")
 
-    def _await(self, doing: Awaitable[ResultT], then: Callable[[ResultT], None], otherwise: str) -> None:
+    def _run_uncounted(self, work: Awaitable[ResultT], then: Callable[[ResultT], None], failure_text: str) -> None:
         """Do something that is no part of the program's time, and go on ``then``."""
         self._is_preparing = True
-        self._stand_still()
-        task: asyncio.Future[ResultT] = asyncio.ensure_future(doing)
-        self._tasks[_PREPARATION] = task
-        task.add_done_callback(lambda _: self._done(task, then, otherwise))
+        self._pause_clock()
+        task: asyncio.Future[ResultT] = asyncio.ensure_future(work)
+        self._tasks[_PREPARATION_TASK] = task
+        task.add_done_callback(lambda _: self._on_uncounted_done(task, then, failure_text))
 
-    def _done(self, task: asyncio.Future[ResultT], then: Callable[[ResultT], None], otherwise: str) -> None:
-        self._call_done(_PREPARATION)
+    def _on_uncounted_done(
+        self, task: asyncio.Future[ResultT], then: Callable[[ResultT], None], failure_text: str
+    ) -> None:
+        self._finish_task(_PREPARATION_TASK)
         if task.cancelled():  # by the end of the run, or from inside
-            self._fail(CodeModeError(f"{otherwise}: what does it was cancelled"))
+            self._fail(CodeModeError(f"{failure_text}: what does it was cancelled"))
             return
         if (error := task.exception()) is not None:
             self._fail(error)
@@ -422,59 +428,65 @@ class Runner:
             except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
                 self._fail(error)
 
-    def _check_now(self, found: events.CheckProgram) -> None:
+    def _check_now(self, request: events.CheckProgram) -> None:
         # A wrong name is compared with those of all tools.
-        if len(found.js) < LARGE_CHARACTERS and len(self._calls.catalog) <= FEW_TOOLS:
-            self._checked(self._check(found.js, found.facts, found.size))
+        if len(request.js) < LARGE_CHARACTERS and len(self._calls.catalog) <= MAX_INLINE_TOOLS:
+            self._on_checked(self._check(request.js, request.facts, request.size))
         else:
-            self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(found))
+            self._tasks[_PROGRAM_TASK] = self._loop.create_task(self._check_in_thread(request))
 
-    async def _check_elsewhere(self, found: events.CheckProgram) -> None:
+    async def _check_in_thread(self, request: events.CheckProgram) -> None:
         try:
-            checked = await run_check(LARGE_CHARACTERS, lambda: self._check(found.js, found.facts, found.size))
-            self._checked(checked)
+            checked = await run_check(LARGE_CHARACTERS, lambda: self._check(request.js, request.facts, request.size))
+            self._on_checked(checked)
         except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
             self._fail(error)
         finally:
-            self._call_done(_PROGRAM)
+            self._finish_task(_PROGRAM_TASK)
 
-    def _checked(self, found: events.ProgramAccepted | events.ProgramRefused) -> None:
+    def _on_checked(self, result: events.ProgramAccepted | events.ProgramRefused) -> None:
         journaling = self._journaling
-        if journaling is None or isinstance(found, events.ProgramRefused) or found.compile_only:
-            self.feed(found)
+        if journaling is None or isinstance(result, events.ProgramRefused) or result.compile_only:
+            self.feed(result)
         else:
-            self._await(journaling.accepted(self._machine, found), self._follow, "the journal was not opened")
+            self._run_uncounted(
+                journaling.open_for_program(self._machine, result), self._follow_journal, "the journal was not opened"
+            )
 
-    def _follow(self, accepted: events.ProgramAccepted | None = None) -> None:
+    def _follow_journal(self, accepted: events.ProgramAccepted | None = None) -> None:
         if self._journaling is not None and self._journaling.journal is not None:
             self._journal = self._journaling.journal
             self._machine.reserve_space()
-            self._journal.follow(self._machine.ledger, self._cut_off, lambda: len(self._tasks) < 2)
+            self._journal.attach_ledger(self._machine.ledger, self._stop_with_error, lambda: len(self._tasks) < 2)
         if accepted is not None:
             self.feed(accepted)
 
-    def _stand_still(self) -> None:
+    def _pause_clock(self) -> None:
         self._clock.stop()
 
     def _change_timers(self, effect: events.SetTimers | events.StopTimer) -> None:
         if self._timers is None:
-            self._timers = Timers(self._calls.now_ms, self._deliver)
+            self._timers = TimerQueue(self._calls.now_ms, self._deliver_timer)
         if isinstance(effect, events.SetTimers):
             self._timers.set(effect.entries)
         else:
             self._timers.stop(effect.id)
 
-    def _deliver(self, settled: events.CallSettled) -> None:
-        self._hand_in(settled) if self._journal is None else self._journal.settled(settled, self._hand_in)
+    def _deliver_timer(self, settled: events.CallSettled) -> None:
+        self._deliver_outcome(settled) if self._journal is None else self._journal.write_outcome(
+            settled, self._deliver_outcome
+        )
 
     def _finish(self, ending: events.Ending) -> None:
-        said = said_since(ending, self._channel, is_idle=not self._tasks) if self._lease.is_reusable else None
+        ready_frame = (
+            take_ready_frame(ending, self._channel, is_idle=not self._tasks) if self._lease.is_reusable else None
+        )
         self._channel.close()
         self._clock.close()
         if self._timers is not None:
             self._timers.close()
-        if said is not None:
-            self._lease.mark_reusable(said)
+        if ready_frame is not None:
+            self._lease.mark_reusable(ready_frame)
         elif not isinstance(ending, events.Completed):
             # Killing beats draining: a worker that is no longer ours can still write frames.
             self._lease.kill()
@@ -491,9 +503,9 @@ class Runner:
             policy = self._calls.options.execution_policy
             timeout_ms = policy.tool_timeout_ms
             if entry.kind != "tool":
-                timeout_ms = call_timeout_ms(entry, self._machine.settings, policy)
+                timeout_ms = get_call_timeout_ms(entry, self._machine.settings, policy)
             if timeout_ms is not None:
-                clock = self._call_clock(entry, record, timeout_ms)
+                clock = self._start_call_clock(entry, record, timeout_ms)
             plain, journal = Progress(self.feed, self._reporter, entry.id, record, clock), self._journal
             progress = plain if journal is None else JournaledProgress(plain, entry, self._calls, journal)
             try:
@@ -514,16 +526,16 @@ class Runner:
                 clock.close()
             self._tasks.pop(entry.id, None)
             if self.ended.done():
-                self._call_done(entry.id)
+                self._finish_task(entry.id)
 
-    def _cut_off(self, error: CodeModeError) -> None:
+    def _stop_with_error(self, error: CodeModeError) -> None:
         self.feed(events.HostFailed(error))
 
     def _fail(self, error: BaseException) -> None:
         if not self.ended.done():
             self.ended.set_exception(error)
 
-    def _call_done(self, request_id: int) -> None:
+    def _finish_task(self, request_id: int) -> None:
         self._tasks.pop(request_id, None)
         if self.ended.done() and not self._tasks:
             self._lease.release()
@@ -539,39 +551,39 @@ class Runner:
         self._reporter.report_call_end(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.append(settled.error)
-            if len(self._errors) > _WITH_TRACEBACKS:  # the first has been logged by now, or told to a hook
-                forget_tracebacks(self._errors.popleft())
-        self._hand_in(settled) if journal is None else journal.settled(settled, self._hand_in)
+            if len(self._errors) > _MAX_ERRORS_WITH_TRACEBACK:  # the first has been logged by now, or told to a hook
+                clear_tracebacks(self._errors.popleft())
+        self._deliver_outcome(settled) if journal is None else journal.write_outcome(settled, self._deliver_outcome)
 
-    def _hand_in(self, settled: events.CallSettled) -> None:
+    def _deliver_outcome(self, settled: events.CallSettled) -> None:
         try:
-            self._calls.kept_inputs.pop(settled.id, None)
+            self._calls.saved_inputs.pop(settled.id, None)
             self.feed(settled)
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the program would wait for ever
             self._fail(error)
 
-    def _call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> Clock | None:
+    def _start_call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> Clock | None:
         task = asyncio.current_task()
         if task is None:
             return None
 
-        def passed() -> None:
+        def on_timeout() -> None:
             # First the answer: what is cancelled may take its time, or take no notice.
-            error = unanswered(self._machine.ledger[entry.id], timeout_ms)
-            self._settle(self._calls.rejected(entry, error), record)
+            error = make_timeout_error(self._machine.ledger[entry.id], timeout_ms)
+            self._settle(self._calls.make_rejected(entry, error), record)
             task.cancel()
 
-        clock = self._clock_of(timeout_ms, passed)
+        clock = self._make_clock(timeout_ms, on_timeout)
         clock.start()
         return clock
 
-    def _clock_of(self, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
+    def _make_clock(self, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
         # How long hooks have kept the event loop no deadline counts.
         return Clock(milliseconds / 1000, on_passed, uncounted=self._reporter.hooks)
 
-    def _replayed(self, entry: LedgerEntry) -> None:
+    def _report_replay(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
-        self._calls.recall(entry)
+        self._calls.apply_replayed(entry)
         if entry.kind in ("catalog", "timer", "state") or outcome is None or isinstance(outcome, Waiting):
             return
         error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .program_library import ProgramLibrary
 
 
-def started(pool: WorkerPool | None) -> WorkerPool:
+def start_pool(pool: WorkerPool | None) -> WorkerPool:
     """Return the pool to use, the process-wide one for None, with its first worker booting at least.
 
-    Raises `RuntimeError` where no program can run, as `refuse_in_workflow` says; so does `prepared`.
+    Raises `RuntimeError` where no program can run, as `refuse_in_workflow` says; so does `prepare_pool`.
     """
     refuse_in_workflow()
     workers = pool_or_default(pool)
@@ -36,18 +36,18 @@ def started(pool: WorkerPool | None) -> WorkerPool:
     return workers
 
 
-async def prepared(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
-    """Return the pool to use as `started` does, with what runs programs imported. The event loop goes on meanwhile."""
+async def prepare_pool(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
+    """Return the pool to use as `start_pool` does; import in a thread what runs programs."""
     refuse_in_workflow()
     workers = pool_or_default(pool)
     is_loaded = not options.telemetry.is_enabled or optional_parts_are_loaded()
     # Once all is imported there is nothing to do while a first worker boots.
     if not (is_loaded and load_execution.cache_info().currsize):
-        await workers.run_in_thread(partial(_prepare, workers, options))
+        await workers.run_in_thread(partial(_prepare_in_thread, workers, options))
     return workers
 
 
-def _prepare(workers: WorkerPool, options: CodeModeOptions) -> None:
+def _prepare_in_thread(workers: WorkerPool, options: CodeModeOptions) -> None:
     workers.start()
     load_execution()
     with importing:
@@ -69,7 +69,7 @@ def load_execution():
 
 
 @cache
-def load_resting():
+def load_suspendable():
     """Import what runs programs that may rest. Raises as `load_execution` does."""
     load_execution()
     try:
@@ -81,14 +81,14 @@ def load_resting():
 
 
 @cache
-def load_continuations():
+def load_resume():
     """Import what goes on with paused programs, as late."""
     with importing:
         from . import resume as continuations
     return continuations
 
 
-async def resume_answered(
+async def resume_with_answers(
     profile: Profile,
     interrupt: Resumable | Mapping[str, Any],
     resolution: Any,
@@ -99,11 +99,11 @@ async def resume_answered(
     pool: WorkerPool | None,
 ) -> RunOutcome:
     """Resume a paused program with these answers, as `resume` does, once a worker boots and that is imported."""
-    workers = await prepared(pool, options)
-    if not load_continuations.cache_info().currsize:
-        await workers.run_in_thread(load_continuations)
-    continuations = load_continuations()
-    answers = partial(continuations.answers_of, resolution=resolution, resolutions=resolutions)
+    workers = await prepare_pool(pool, options)
+    if not load_resume.cache_info().currsize:
+        await workers.run_in_thread(load_resume)
+    continuations = load_resume()
+    answers = partial(continuations.read_answers_by_id, resolution=resolution, resolutions=resolutions)
     return await continuations.resume(profile, interrupt, answers, catalog, options, outer, workers)
 
 
@@ -121,10 +121,10 @@ def attach_library(
     return attach(library, catalog, names)
 
 
-def described_with(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:
+def append_library_description(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:
     """Return a description with what it says of saved programs, where there are any."""
-    said = "" if library is None else library.describe(import_from)
-    return f"{description}\n\n{said}" if said else description
+    library_text = "" if library is None else library.describe(import_from)
+    return f"{description}\n\n{library_text}" if library_text else description
 
 
 def with_library(
@@ -138,6 +138,6 @@ def with_library(
     """Return the tools of a run with the saved programs that it may call; see `saved_programs.with_library`."""
     if library is None:
         return catalog
-    from .saved_programs import with_library as with_saved
+    from .saved_programs import with_library as add_saved
 
-    return with_saved(catalog, library, js, call, pool, rules)
+    return add_saved(catalog, library, js, call, pool, rules)

@@ -54,7 +54,7 @@ class SyncForms:
     def _start_pool(self) -> None:
         """Start the first worker while asyncio is imported. The run reports what prevents that."""
         refuse_in_workflow()
-        from .starting import started  # loads what runs programs
+        from .starting import start_pool  # loads what runs programs
 
         with suppress(CodeModeError):
-            started(self._pool)
+            start_pool(self._pool)

@@ -9,7 +9,7 @@ import pytest
 from pausing import waiting_entry
 
 from codemode import CodeModeProtocolError, Tool
-from codemode.execution.call_values import check_answers, input_to_run
+from codemode.execution.call_values import validate_answered_inputs, validate_input_to_run
 from codemode.interrupts.resolutions import HostAnswer, KnownOutcome
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Waiting
 from codemode.tools.catalog import Catalog
@@ -51,24 +51,26 @@ SHOWN_JSON = '{"amount":900.0,"currency":"EUR"}'
 
 
 def test_the_validated_input_runs():
-    validated = input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON))
+    validated = validate_input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON))
     assert validated.value == Payment(amount=900)
 
 
 def test_what_was_shown_runs_though_a_default_is_another_now():
-    assert input_to_run(prepared(tool_over(Changed)), shown(SHOWN_JSON)).value == Changed(amount=900, currency="EUR")
+    assert validate_input_to_run(prepared(tool_over(Changed)), shown(SHOWN_JSON)).value == Changed(
+        amount=900, currency="EUR"
+    )
 
 
 def test_an_edited_input_is_validated():
-    validated = input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":5}')
+    validated = validate_input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":5}')
     assert validated.json_value == {"amount": 5, "currency": "EUR"}
     with pytest.raises(CodeModeProtocolError, match="edited input"):
-        input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":"much"}')
+        validate_input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":"much"}')
 
 
 def test_an_allowed_input_runs_again_as_it_was_allowed():
     entry = shown(SHOWN_JSON, executed_input_json='{"amount":5.0,"currency":"CHF"}')
-    assert input_to_run(prepared(tool_over(Payment)), entry).json_value == {"amount": 5, "currency": "CHF"}
+    assert validate_input_to_run(prepared(tool_over(Payment)), entry).json_value == {"amount": 5, "currency": "CHF"}
 
 
 @pytest.mark.parametrize(
@@ -77,17 +79,17 @@ def test_an_allowed_input_runs_again_as_it_was_allowed():
 def test_a_changed_schema_is_noticed(schema, executed_json):
     catalog = Catalog(collect_tools([tool_over(schema)]))
     with pytest.raises(CodeModeProtocolError):
-        check_answers(catalog, [shown(SHOWN_JSON, executed_input_json=executed_json)], {1: HostAnswer(None)})
-    check_answers(catalog, [shown(SHOWN_JSON)], {})
-    check_answers(catalog, [shown(SHOWN_JSON)], {1: KnownOutcome(Fulfilled("1"), None)})
+        validate_answered_inputs(catalog, [shown(SHOWN_JSON, executed_input_json=executed_json)], {1: HostAnswer(None)})
+    validate_answered_inputs(catalog, [shown(SHOWN_JSON)], {})
+    validate_answered_inputs(catalog, [shown(SHOWN_JSON)], {1: KnownOutcome(Fulfilled("1"), None)})
 
 
 def test_a_tool_that_is_gone_is_left_to_the_run():
-    check_answers(Catalog({}), [shown(SHOWN_JSON)], {1: HostAnswer(None)})
+    validate_answered_inputs(Catalog({}), [shown(SHOWN_JSON)], {1: HostAnswer(None)})
 
 
 def test_a_signed_input_that_is_no_json_is_refused():
     catalog = Catalog(collect_tools([tool_over(None)]))
     entry = LedgerEntry(1, "tool", "tool1", "{", tool_call_id="t", outcome=Waiting("i", '{"kind":"oauth"}', None, 1))
     with pytest.raises(CodeModeProtocolError, match="cannot be read"):
-        check_answers(catalog, [entry], {1: HostAnswer(None)})
+        validate_answered_inputs(catalog, [entry], {1: HostAnswer(None)})

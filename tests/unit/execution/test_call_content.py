@@ -11,7 +11,7 @@ from suite import each_row
 from codemode import CodeModeProtocolError, MediaContent, Tool
 from codemode.data.content import with_parts
 from codemode.errors import CodeModeSerializationError
-from codemode.execution.call_content import CallContent, genuine, kept_contents, knowing
+from codemode.execution.call_content import CallContent, load_recorded_contents, restore_handles, using_contents
 from codemode.execution.execution import read_result
 from codemode.execution.recovery import Recovery
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
@@ -44,15 +44,15 @@ def escaped(text, tag):
 def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spells_it(spelled, depth):
     made = contents()
     text = spelled("[" * depth + json.dumps(lie(made)) + "]" * depth, made.tag)
-    with knowing(made):
-        shown = genuine(json.loads(text), text)
+    with using_contents(made):
+        shown = restore_handles(json.loads(text), text)
     value, _ = asyncio.run(read_result(text, 1000, Ledger(contents=made)))
     for _ in range(depth):
         (shown,), (value,) = shown, value
     assert shown == value == made.register(OTHER)
     text = spelled(json.dumps(lie(made, "0" * 32)), made.tag)
-    with knowing(made), pytest.raises(CodeModeSerializationError, match="no tool has given"):
-        genuine(json.loads(text), text)
+    with using_contents(made), pytest.raises(CodeModeSerializationError, match="no tool has given"):
+        restore_handles(json.loads(text), text)
 
 
 def test_what_a_person_is_shown_of_a_call_of_unknown_outcome_is_the_hosts_word_too():
@@ -74,15 +74,15 @@ class Bare:
 def test_a_handle_that_a_journal_has_outlived_its_part_is_no_other_parts():
     options = ContinuationOptions(journal=Bare())
     before, after = (ContentRegistry().assign_to(ExecutionPolicy(), "salt") for _ in range(2))
-    lost = asyncio.run(CallContent(before, options).taken(SHOWN))
-    other = asyncio.run(CallContent(after, options).taken(OTHER))
+    lost = asyncio.run(CallContent(before, options).extract_parts(SHOWN))
+    other = asyncio.run(CallContent(after, options).extract_parts(OTHER))
     assert with_parts(other, after) is OTHER
     with pytest.raises(CodeModeSerializationError, match="no tool has given"):
         with_parts(lost, after)
 
 
 def test_an_output_in_a_circle_or_of_too_many_values_is_left_to_whoever_writes_it():
-    taken = CallContent(contents(max_values=1000), ContinuationOptions()).taken
+    taken = CallContent(contents(max_values=1000), ContinuationOptions()).extract_parts
     circle = [SHOWN]
     circle += [circle, circle]
     assert asyncio.run(taken(circle)) is circle
@@ -113,7 +113,7 @@ def test_each_part_is_kept_before_its_call_ends_however_many_come_at_once():
         parts = [MediaContent(bytes([at]), "image/png") for at in range(8)]
 
         async def call(part):
-            await content.taken(part)
+            await content.extract_parts(part)
             assert part.id in store.kept
 
         calls = [asyncio.ensure_future(call(part)) for part in (*parts[:3], parts[0])]
@@ -164,8 +164,8 @@ def test_what_a_store_gives_in_place_of_a_part_is_refused(found):
     text = json.dumps(made.register(SHOWN), separators=(",", ":"))
     ledger = Ledger([LedgerEntry(1, "tool", "t", "{}", outcome=Fulfilled(text))])
     genuine_store = ContinuationOptions(content_store=Tampered((SAID, SHOWN.data)))
-    kept = asyncio.run(kept_contents(ledger, "salt", genuine_store))
+    kept = asyncio.run(load_recorded_contents(ledger, "salt", genuine_store))
     assert kept is not None
     assert kept.get(SHOWN.id) == SHOWN
     with pytest.raises(CodeModeProtocolError, match="no longer has the content"):
-        asyncio.run(kept_contents(ledger, "salt", ContinuationOptions(content_store=Tampered(found))))
+        asyncio.run(load_recorded_contents(ledger, "salt", ContinuationOptions(content_store=Tampered(found))))

@@ -20,7 +20,7 @@ from codemode.errors import (
     CodeModeSyntaxError,
     CodeModeWorkerError,
 )
-from codemode.execution.outcome_texts import MAX_CHARACTERS, ended_text, failure_text
+from codemode.execution.outcome_texts import MAX_FAILURE_CHARACTERS, describe_ended, failure_text
 from codemode.protocol.call_status import make_detached_error
 from codemode.protocol.ending_errors import syntax_error
 
@@ -97,13 +97,13 @@ def test_without_the_program_the_place_is_named_alone(js, line):
 
 def test_what_was_ended_from_outside_names_its_calls():
     error = failed(CodeModeError("x"), ("pay", "fulfilled", True), ("mail", "unknown", True))
-    assert ended_text("this run was aborted: it is late", error).split("\n") == [
+    assert describe_ended("this run was aborted: it is late", error).split("\n") == [
         "this run was aborted: it is late",
         "Already done, do not repeat: pay",
         "May or may not have happened, find out before repeating: mail",
     ]
-    assert ended_text("gone", None) == "gone"
-    assert len(ended_text("\x1b" * 5_000, error)) == 2_000
+    assert describe_ended("gone", None) == "gone"
+    assert len(describe_ended("\x1b" * 5_000, error)) == 2_000
 
 
 @each_row("cls", CLASSES)
@@ -167,7 +167,7 @@ def test_what_is_done_survives_a_message_that_fills_the_space():
     error = CodeModeError("m" * 100_000, details={"name": "n" * 100_000, "line": 1, "column": 1})
     failed(error, *[("pay", "fulfilled", True)] * 300, *[("mail", "unknown", True)] * 300)
     text = failure_text(error, "s" * 100_000)
-    assert len(text) <= MAX_CHARACTERS
+    assert len(text) <= MAX_FAILURE_CHARACTERS
     assert "Already done, do not repeat: pay; pay" in text
     assert "May or may not have happened, find out before repeating: mail; mail" in text
     assert " more (pay)\n" in text
@@ -178,7 +178,7 @@ def test_what_is_done_survives_a_message_that_fills_the_space():
 def test_any_text_gives_visible_text_within_the_limit(message, name, line, column, js):
     error = CodeModeError(message, details={"name": name, "line": line, "column": column})
     text = failure_text(failed(error, (name, "fulfilled", True)), js)
-    assert len(text) <= MAX_CHARACTERS
+    assert len(text) <= MAX_FAILURE_CHARACTERS
     assert text.replace("\n", "").replace("\t", "").isprintable()
 
 

@@ -42,7 +42,7 @@ def source() -> str:
 
 
 def checker(source: str, tools: Tools, given: Any = None, **how: Any) -> ProgramChecker:
-    return ProgramChecker(source, SETTINGS.profile, tools, given, **{"compares": True, **how})
+    return ProgramChecker(source, SETTINGS.profile, tools, given, **{"checks_tools": True, **how})
 
 
 def known(source: str, tools: Tools, given: Any = None) -> ProgramAccepted:
@@ -75,8 +75,8 @@ def test_it_is_compared_with_other_tools_under_other_rules_and_with_something_el
     tools = Tools()
     known(source, tools)
     assert checker(source, Tools()).accepted_before() is None
-    assert checker(source, tools, compares=False).accepted_before() is None
-    assert checker(source, tools, alters=True).accepted_before() is None
+    assert checker(source, tools, checks_tools=False).accepted_before() is None
+    assert checker(source, tools, replaces_outputs=True).accepted_before() is None
     assert checker(source, tools, {"a": 1}).accepted_before() is None
 
 

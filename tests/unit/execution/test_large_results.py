@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode import ModelOutput
-from codemode.execution.large_results import characters_of, is_beyond, shown_value, too_large_text
+from codemode.execution.large_results import count_characters, describe_too_large, is_longer_than, limit_value
 from codemode.execution.outcome import OutputItem
 from codemode.options.parts import MIN_MODEL_CHARACTERS
 from codemode.surfaces.code_mode.model_output import ModelOutputFormatter, OneCallOutputFormatter
@@ -39,7 +39,7 @@ class Watched(list):
 @given(JSON)
 def test_characters_are_counted_about_as_json_has_them(value):
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    counted = characters_of(value, 1 << 40)
+    counted = count_characters(value, 1 << 40)
     containers = text.count("[") + text.count("{")
     assert len(text) <= counted <= len(text) * 1.5 + containers + 8
 
@@ -47,8 +47,8 @@ def test_characters_are_counted_about_as_json_has_them(value):
 def test_of_what_is_too_large_no_more_is_looked_at_than_is_shown():
     value = Watched(range(1_000_000))
     Watched.seen = 0
-    assert is_beyond(value, 20_000)
-    text = too_large_text(value, 20_000, 6_888_890)
+    assert is_longer_than(value, 20_000)
+    text = describe_too_large(value, 20_000, 6_888_890)
     assert Watched.seen < 20_000
     assert len(text) <= 20_000
     assert "an array of 1,000,000 items, 6,888,890 bytes of JSON" in text
@@ -56,11 +56,11 @@ def test_of_what_is_too_large_no_more_is_looked_at_than_is_shown():
 
 @pytest.mark.parametrize(("json_bytes", "most", "expected"), [(10, 10, False), (10_000, 2_000, True), (41, 10, True)])
 def test_known_bytes_often_decide_alone(json_bytes, most, expected):
-    assert is_beyond([None] * 3000, most, json_bytes) is expected
+    assert is_longer_than([None] * 3000, most, json_bytes) is expected
 
 
 def test_size_shape_and_beginning():
-    text = too_large_text(ROWS, 20_000, 400_000, "result:3")
+    text = describe_too_large(ROWS, 20_000, 400_000, "result:3")
     size, shape, begins, beginning, end = text.split("\n")
     assert "an array of 5,000 items, 400,000 bytes of JSON" in size
     assert shape == "Its shape: { id: number, name: string, tags: string[], owner: null, open: boolean }[]"
@@ -72,14 +72,14 @@ def test_size_shape_and_beginning():
 
 
 def test_without_a_place_it_says_that_the_rest_is_gone():
-    text = too_large_text("x" * 50_000, 20_000)
+    text = describe_too_large("x" * 50_000, 20_000)
     assert "50,000 characters of text" in text
     assert text.endswith("The rest was dropped. Return less: filter, slice, count or aggregate in the program.")
 
 
 @given(JSON, st.integers(MIN_MODEL_CHARACTERS, 5000), st.sampled_from([None, "result:12"]))
 def test_any_value_is_told_of_within_the_limit_and_its_beginning_is_json(value, most, key):
-    text = too_large_text(value, most, 10**12, key)
+    text = describe_too_large(value, most, 10**12, key)
     assert len(text) <= most
     if not isinstance(value, str):
         beginning = text.split("shortened:\n", 1)[1].rsplit("\nThe ", 1)[0]
@@ -97,14 +97,14 @@ def test_any_value_is_told_of_within_the_limit_and_its_beginning_is_json(value, 
     ids=["deep", "keys", "integers", "wide"],
 )
 def test_hostile_values_are_told_of_within_the_limit(value):
-    assert is_beyond(value, MIN_MODEL_CHARACTERS)
-    assert len(too_large_text(value, MIN_MODEL_CHARACTERS, 10**9, "result:1")) <= MIN_MODEL_CHARACTERS
+    assert is_longer_than(value, MIN_MODEL_CHARACTERS)
+    assert len(describe_too_large(value, MIN_MODEL_CHARACTERS, 10**9, "result:1")) <= MIN_MODEL_CHARACTERS
 
 
 def test_what_fits_stays_as_it_is():
-    assert shown_value(ROWS, None) is ROWS
-    assert shown_value(ROWS[:3], 20_000) == ROWS[:3]
-    assert shown_value("x" * 20_000, 20_000) == "x" * 20_000
+    assert limit_value(ROWS, None) is ROWS
+    assert limit_value(ROWS[:3], 20_000) == ROWS[:3]
+    assert limit_value("x" * 20_000, 20_000) == "x" * 20_000
 
 
 @pytest.mark.parametrize("kind", [ModelOutputFormatter, OneCallOutputFormatter])
@@ -165,7 +165,7 @@ def test_what_is_told_takes_no_longer_for_many_members_than_for_few(leaf, kind):
 
     sys.setprofile(count)
     try:
-        text = too_large_text(value, 5000)
+        text = describe_too_large(value, 5000)
     finally:
         sys.setprofile(None)
     assert len(text) <= 5000

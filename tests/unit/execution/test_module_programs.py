@@ -28,7 +28,7 @@ class Given(Catalog[Any]):
 
 
 def checker(source: str = "1", catalog: Any = None) -> ProgramChecker:
-    return ProgramChecker(source, PROFILE, Given({}) if catalog is None else catalog, None, compares=True)
+    return ProgramChecker(source, PROFILE, Given({}) if catalog is None else catalog, None, checks_tools=True)
 
 
 @each_row(

@@ -9,9 +9,9 @@ from suite import each_row
 
 from codemode import CodeModeError, ModelOutput
 from codemode.errors import CodeModeDetachedBridgeRequestError
-from codemode.execution.large_results import MAX_CONSOLE_CHARACTERS, printed, unreturned_call
+from codemode.execution.large_results import MAX_CONSOLE_CHARACTERS, format_console, suggest_return
 from codemode.execution.outcome import RunOutcome
-from codemode.execution.outcome_texts import MAX_CHARACTERS, failure_lines, failure_text, no_result_text
+from codemode.execution.outcome_texts import MAX_FAILURE_CHARACTERS, describe_failure, describe_no_result, failure_text
 from codemode.surfaces.code_mode.model_output import ModelOutputFormatter, OneCallOutputFormatter
 from codemode.trace.events import ConsoleEvent
 from codemode.trace.trace import Trace
@@ -26,21 +26,21 @@ def lines(*texts, level="log"):
 
 
 def test_lines_stand_as_they_were_printed_with_their_level():
-    assert printed([*lines("a", "b\tc"), *lines("d", level="error")]) == "a\nb\tc\n[error] d"
-    assert printed(()) == ""
+    assert format_console([*lines("a", "b\tc"), *lines("d", level="error")]) == "a\nb\tc\n[error] d"
+    assert format_console(()) == ""
 
 
 def test_what_cannot_be_seen_is_shown_as_an_escape():
-    assert printed(lines("\x1b[2Ja\u202eb")) == "\\u001b[2Ja\\u202eb"
+    assert format_console(lines("\x1b[2Ja\u202eb")) == "\\u001b[2Ja\\u202eb"
 
 
 @given(st.lists(st.text(), max_size=20), st.integers(0, 20_000))
 def test_a_console_has_at_most_4000_characters(texts, more):
-    assert len(printed(lines(*texts, "\x00" * more))) <= MAX_CONSOLE_CHARACTERS
+    assert len(format_console(lines(*texts, "\x00" * more))) <= MAX_CONSOLE_CHARACTERS
 
 
 def test_of_a_long_console_beginning_and_end_are_kept():
-    text = printed(lines("first", "x" * 100_000, "last"))
+    text = format_console(lines("first", "x" * 100_000, "last"))
     assert text.startswith("first\nxxx")
     assert text.endswith("xxx\nlast")
     assert "characters left out" in text
@@ -67,18 +67,18 @@ def test_of_a_long_console_beginning_and_end_are_kept():
     ],
 )
 def test_a_last_call_whose_value_nobody_gets(js, instead):
-    assert unreturned_call(js) == instead
+    assert suggest_return(js) == instead
 
 
 def test_who_fails_is_told_what_was_printed_after_the_rest():
     error = CodeModeError("boom")
-    assert failure_text(error, "throw 1") == failure_lines(error, "throw 1")
+    assert failure_text(error, "throw 1") == describe_failure(error, "throw 1")
     error.trace = Trace.__new__(Trace)
     object.__setattr__(error.trace, "console", lines("half way"))
     text = failure_text(error, "throw 1")
-    assert text == failure_lines(error, "throw 1") + "\nIt had printed:\nhalf way"
+    assert text == describe_failure(error, "throw 1") + "\nIt had printed:\nhalf way"
     object.__setattr__(error.trace, "console", lines("y" * 50_000))
-    assert len(failure_text(error, "x" * 5000)) <= MAX_CHARACTERS + MAX_CONSOLE_CHARACTERS + 20
+    assert len(failure_text(error, "x" * 5000)) <= MAX_FAILURE_CHARACTERS + MAX_CONSOLE_CHARACTERS + 20
 
 
 def test_a_program_that_leaves_main_behind_is_told_to_return_it():
@@ -103,16 +103,16 @@ def test_a_program_without_a_result_is_told_what_there_is_in_place_of_one():
     ]
     for name, fields, expected in table:
         outcome = RunOutcome("completed", "c", returned_nothing=True, **fields)
-        assert no_result_text(outcome, "1") == expected, name
+        assert describe_no_result(outcome, "1") == expected, name
     outcome = RunOutcome("completed", "c", returned_nothing=True)
-    assert "`return await main();`" in no_result_text(outcome, MAIN + "main();")
+    assert "`return await main();`" in describe_no_result(outcome, MAIN + "main();")
 
 
 def test_a_program_that_returned_null_has_a_result():
-    assert no_result_text(RunOutcome("completed", "c"), "return null") == ""
+    assert describe_no_result(RunOutcome("completed", "c"), "return null") == ""
     printed_too = RunOutcome("completed", "c", console=lines("seen"))
-    assert no_result_text(printed_too, "return null") == "The program returned null. It had printed:\nseen"
-    assert no_result_text(RunOutcome("completed", "c", value=0, console=lines("seen")), "return 0") == ""
+    assert describe_no_result(printed_too, "return null") == "The program returned null. It had printed:\nseen"
+    assert describe_no_result(RunOutcome("completed", "c", value=0, console=lines("seen")), "return 0") == ""
 
 
 @pytest.mark.parametrize("kind", [ModelOutputFormatter, OneCallOutputFormatter])

@@ -16,9 +16,15 @@ from codemode import CodeModeToolError as ToolError
 from codemode.data.content import current
 from codemode.errors import CodeModeSerializationError
 from codemode.execution import program_state
-from codemode.execution.call_context import LatePlace, MappingPlace, TextPlace, place_of
+from codemode.execution.call_context import LatePlace, MappingBackend, TextPlace, to_state_backend
 from codemode.execution.outcome import RunOutcome
-from codemode.execution.program_state import MAX_KEY_CHARACTERS, ProgramState, answer_of, keep_result, told_of_large
+from codemode.execution.program_state import (
+    MAX_KEY_CHARACTERS,
+    ProgramState,
+    describe_large_result,
+    perform_request,
+    save_result,
+)
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
 from codemode.protocol.references import ContentRegistry
@@ -32,14 +38,14 @@ def entry(name, *arguments, text=None, outcome=None):
 
 
 def perform(state, name, *arguments, **more):
-    answer = asyncio.run(answer_of(state, entry(name, *arguments, **more), POLICY))
+    answer = asyncio.run(perform_request(state, entry(name, *arguments, **more), POLICY))
     return None if answer is None else json.loads(answer)
 
 
 @pytest.mark.parametrize("make", [dict, TextPlace, LatePlace], ids=["mapping", "texts", "late"])
 def test_what_one_writes_the_next_reads(make):
     made = make()
-    place = place_of(made, None)
+    place = to_state_backend(made, None)
     first, second = ProgramState(place), ProgramState(place)
     assert perform(first, "get", "a") is None
     for key in ("a", "__proto__", "constructor", "ü/\U0001f600"):
@@ -54,13 +60,13 @@ def test_what_one_writes_the_next_reads(make):
 def test_null_is_a_value_and_nothing_is_none():
     state = ProgramState(TextPlace())
     perform(state, "set", "k", None)
-    assert asyncio.run(answer_of(state, entry("get", "k"), POLICY)) == "null"
-    assert asyncio.run(answer_of(state, entry("get", "other"), POLICY)) is None
+    assert asyncio.run(perform_request(state, entry("get", "k"), POLICY)) == "null"
+    assert asyncio.run(perform_request(state, entry("get", "other"), POLICY)) is None
 
 
 def test_a_mapping_has_plain_json_that_no_program_shares():
     mapping = {"given": {"list": [1]}}
-    state = ProgramState(place_of(mapping, None))
+    state = ProgramState(to_state_backend(mapping, None))
     perform(state, "set", "made", {"deep": [1]})
     assert mapping["made"] == {"deep": [1]}
     assert perform(state, "get", "given") == {"list": [1]}
@@ -117,7 +123,7 @@ def both(place, *values, key=str):
     async def run():
         states = [ProgramState(place) for _ in values]
         writes = [
-            asyncio.ensure_future(answer_of(state, entry("set", key(at), value), POLICY))
+            asyncio.ensure_future(perform_request(state, entry("set", key(at), value), POLICY))
             for at, (state, value) in enumerate(zip(states, values, strict=True))
         ]
         await asyncio.wait_for(place.came.wait(), 60)
@@ -140,13 +146,13 @@ def test_programs_at_once_share_the_room_of_a_place():
 
 def test_so_do_those_of_one_mapping_and_each_other_one_has_its_own():
     mapping = {}
-    first, second = ProgramState(place_of(mapping, None)), ProgramState(place_of(mapping, None))
+    first, second = ProgramState(to_state_backend(mapping, None)), ProgramState(to_state_backend(mapping, None))
     for state in (first, second):
         perform(state, "get", "a")
     perform(first, "set", "a", "x" * 600_000)
     with pytest.raises(ToolError, match="of at most"):
         perform(second, "set", "b", "x" * 600_000)
-    perform(ProgramState(place_of({}, None)), "set", "b", "x" * 600_000)
+    perform(ProgramState(to_state_backend({}, None)), "set", "b", "x" * 600_000)
     perform(second, "delete", "a")
     perform(first, "set", "b", "x" * 600_000)
 
@@ -176,10 +182,10 @@ def test_content_is_refused_with_what_to_do():
     async def run():
         current.set(contents)
         state = ProgramState(TextPlace())
-        await answer_of(state, entry("set", "a", quoted), POLICY)
+        await perform_request(state, entry("set", "a", quoted), POLICY)
         for value in (place, {"deep": [place]}, {"a": 1} | place):
             with pytest.raises(ToolError, match="cannot be kept in state"):
-                await answer_of(state, entry("set", "b", value), POLICY)
+                await perform_request(state, entry("set", "b", value), POLICY)
 
     asyncio.run(run())
 
@@ -215,7 +221,7 @@ def test_no_text_breaks_the_reader(text):
 def test_a_value_that_was_too_large_to_be_sent_is_refused():
     large = LedgerEntry(1, "state", "state.set", None, input_bytes=2_000_000)
     with pytest.raises(CodeModeSerializationError, match="2000000 bytes"):
-        asyncio.run(answer_of(ProgramState(TextPlace()), large, POLICY))
+        asyncio.run(perform_request(ProgramState(TextPlace()), large, POLICY))
 
 
 def test_without_a_place_a_program_is_told_so():
@@ -228,7 +234,7 @@ def test_requests_are_performed_in_the_order_in_which_they_were_made():
 
     async def both():
         asked = [entry("set", "a", "x" * 100_000), entry("set", "a", 2), entry("get", "a"), entry("keys")]
-        return await asyncio.gather(*(answer_of(state, one, POLICY) for one in asked))
+        return await asyncio.gather(*(perform_request(state, one, POLICY) for one in asked))
 
     assert asyncio.run(both())[2:] == ["2", '["a"]']
 
@@ -255,7 +261,7 @@ def test_a_replay_writes_again_only_where_nothing_was_kept():
     for place in (late, kept):
         state = ProgramState(place)
         for one in written:
-            state.recall(one)
+            state.apply_replayed(one)
     assert asyncio.run(kept.keys()) == []
     assert late.updates == {'k"\\': '{"v":["]","\\""]}', "x": None, "\ufffd": "1"}
 
@@ -265,7 +271,7 @@ def test_the_newest_results_are_kept(monkeypatch):
     place = TextPlace({"result:x": "1", "resulted": "2", "result:": "3"})
 
     async def keep():
-        return [await keep_result(place, [n]) for n in range(5)]
+        return [await save_result(place, [n]) for n in range(5)]
 
     assert asyncio.run(keep()) == [f"result:{n}" for n in range(1, 6)]
     assert sorted(asyncio.run(place.keys())) == ["result:", "result:3", "result:4", "result:5", "result:x", "resulted"]
@@ -276,16 +282,16 @@ def test_results_are_bounded_together_and_alone(monkeypatch):
     place = TextPlace()
 
     async def keep(*sizes):
-        return [await keep_result(place, "x" * size) for size in sizes]
+        return [await save_result(place, "x" * size) for size in sizes]
 
     assert asyncio.run(keep(400, 500, 300, 2000)) == ["result:1", "result:2", "result:3", None]
     assert asyncio.run(place.keys()) == ["result:2", "result:3"]
-    assert asyncio.run(keep_result(place, "\u20ac" * 300)) is None  # which takes six times as much as it is kept
+    assert asyncio.run(save_result(place, "\u20ac" * 300)) is None  # which takes six times as much as it is kept
 
 
 def test_a_result_that_comes_again_keeps_its_key():
     place = TextPlace()
-    assert [asyncio.run(keep_result(place, [1])) for _ in range(2)] == ["result:1", "result:1"]
+    assert [asyncio.run(save_result(place, [1])) for _ in range(2)] == ["result:1", "result:1"]
 
 
 def test_a_place_that_fails_costs_the_key_alone(caplog):
@@ -293,21 +299,21 @@ def test_a_place_that_fails_costs_the_key_alone(caplog):
         async def set(self, key, value):
             raise OSError("the disk is gone")
 
-    text = asyncio.run(told_of_large(RunOutcome("completed", "c", [], value="x" * 5000), 1000, Broken()))
+    text = asyncio.run(describe_large_result(RunOutcome("completed", "c", [], value="x" * 5000), 1000, Broken()))
     assert "The rest was dropped" in text
     assert "the disk is gone" in caplog.text
 
 
 def test_what_stands_for_a_place():
-    assert isinstance(place_of({}, None), MappingPlace)
-    assert place_of(place := TextPlace(), None) is place
+    assert isinstance(to_state_backend({}, None), MappingBackend)
+    assert to_state_backend(place := TextPlace(), None) is place
     by_conversation = {"a": {}, "b": {}}
-    made = place_of(by_conversation.get, "a")
+    made = to_state_backend(by_conversation.get, "a")
     asyncio.run(made.set("k", "1"))
     assert by_conversation == {"a": {"k": 1}, "b": {}}
-    assert place_of(by_conversation.get, "c") is None
+    assert to_state_backend(by_conversation.get, "c") is None
     with pytest.raises(TypeError, match="state must give"):
-        place_of(lambda _binding: 5, None)
+        to_state_backend(lambda _binding: 5, None)
 
 
 @pytest.mark.parametrize("state", [5, "place", [1], object()])
@@ -319,8 +325,8 @@ def test_options_take_no_other_place(state):
 @each_row("text", ['["k",[1,"]"]]', '[ "k",[1,"]"]]', '["k" ,[1,"]"]]', '["k",\t[1,"]"]\n]', '["\\u006b", [1, "]"] ]'])
 def test_a_replay_takes_what_was_written_however_a_worker_spelled_it(text):
     live, late = LatePlace(), LatePlace()
-    asyncio.run(answer_of(ProgramState(live), entry("set", text=text), POLICY))
-    ProgramState(late).recall(entry("set", text=text, outcome=Fulfilled(None)))
+    asyncio.run(perform_request(ProgramState(live), entry("set", text=text), POLICY))
+    ProgramState(late).apply_replayed(entry("set", text=text, outcome=Fulfilled(None)))
     assert {key: json.loads(value) for key, value in late.updates.items()} == {"k": [1, "]"]}
     assert late.updates.keys() == live.updates.keys()
     assert not any(value[:1].isspace() or value[-1:].isspace() for value in late.updates.values())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.execution.runner import Timers
+from codemode.execution.runner import TimerQueue
 from codemode.protocol.events import CallSettled
 from codemode.protocol.ledger import Fulfilled, LedgerEntry
 
@@ -52,7 +52,7 @@ def fired_of(main: Any) -> tuple[list[CallSettled], list[float]]:
         times.append((loop.now - 100) * 1000)
 
     async def run() -> None:
-        timers = Timers(lambda: START_MS + int((loop.now - 100) * 1000), tell)
+        timers = TimerQueue(lambda: START_MS + int((loop.now - 100) * 1000), tell)
         await main(timers)
         await asyncio.sleep(10)
         timers.close()
@@ -66,7 +66,7 @@ def fired_of(main: Any) -> tuple[list[CallSettled], list[float]]:
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=200))
 def test_timers_of_one_moment_fire_by_their_delay_then_by_their_request(delays: list[int]):
-    async def main(timers: Timers) -> None:
+    async def main(timers: TimerQueue) -> None:
         timers.set([entry(number, delay) for number, delay in enumerate(delays, 1)])
 
     fired, times = fired_of(main)
@@ -83,7 +83,7 @@ def test_timers_of_one_moment_fire_by_their_delay_then_by_their_request(delays: 
 def test_timers_of_other_moments_fire_when_they_are_due_and_withdrawn_ones_never(plan: list[tuple[int, int, bool]]):
     due: dict[int, float] = {}
 
-    async def main(timers: Timers) -> None:
+    async def main(timers: TimerQueue) -> None:
         loop = asyncio.get_running_loop()
         for number, (wait, delay, stops) in enumerate(plan, 1):
             await asyncio.sleep(wait / 1000)
@@ -102,7 +102,7 @@ def test_what_a_program_is_told_of_the_time_is_not_behind_though_the_hosts_clock
     shown = iter([START_MS, START_MS - 5000])
 
     async def main() -> None:
-        timers = Timers(lambda: next(shown), fired.append)
+        timers = TimerQueue(lambda: next(shown), fired.append)
         timers.set([entry(1, 1)])
         await asyncio.sleep(1)
         timers.close()
@@ -123,7 +123,7 @@ def test_nothing_fires_once_all_are_closed(ends: int):
             if len(fired) == ends:
                 timers.close()
 
-        timers = Timers(lambda: START_MS, tell)
+        timers = TimerQueue(lambda: START_MS, tell)
         timers.set([entry(number, 5) for number in range(1, 101)])
         await asyncio.sleep(1)
 
@@ -137,7 +137,7 @@ def test_many_that_are_due_leave_others_their_turn():
     order: list[Any] = []
 
     async def main() -> None:
-        timers = Timers(lambda: START_MS, lambda settled: order.append(settled.id))
+        timers = TimerQueue(lambda: START_MS, lambda settled: order.append(settled.id))
         timers.set([entry(number, 0) for number in range(1, 1001)])
         while len(order) < 1000:
             order.append("other")

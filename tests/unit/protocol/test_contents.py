@@ -11,7 +11,7 @@ from suite import each_row
 
 from codemode import CodeModeProtocolError, MediaContent
 from codemode.errors import CodeModeSerializationError
-from codemode.execution.call_content import with_ids
+from codemode.execution.call_content import replace_names_with_ids
 from codemode.protocol.continuation import Continuation, from_texts, parts_to_list, read_contents, to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.protocol.references import CONTENT_LIMIT, MAX_CARRIED_BYTES, ContentRegistry, get_content_tag
@@ -159,11 +159,11 @@ def test_a_ledger_for_a_store_has_ids_in_place_of_numbers():
         LedgerEntry(2, "tool", "t", f'{{"of":{text}}}', executed_input_json=text, outcome=Fulfilled(None)),
         LedgerEntry(3, "tool", "t", "{}"),
     ]
-    ledger = with_ids(Ledger(entries, contents=contents))
+    ledger = replace_names_with_ids(Ledger(entries, contents=contents))
     said = json.dumps(part.described | {contents.tag: part.id})
     assert json.loads(ledger[1].outcome.value_json) == json.loads(said)  # type: ignore[union-attr]
     assert json.loads(ledger[2].input_json or "") == {"of": json.loads(said)}
     assert json.loads(ledger[2].executed_input_json or "") == json.loads(said)
     assert ledger.contents is not None
     assert [name for name, _ in ledger.contents.items()] == [PICTURE.id, part.id]
-    assert with_ids(ledger) is ledger
+    assert replace_names_with_ids(ledger) is ledger

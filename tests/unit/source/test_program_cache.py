@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codemode.data.sized_cache import SizedCache
-from codemode.execution.programs import AnalysedProgram, make_program_cache, program_key
+from codemode.execution.programs import AnalysedProgram, hash_program, make_program_cache
 
 
 def program(js: str) -> AnalysedProgram:
@@ -19,7 +19,7 @@ def test_what_was_put_comes_back():
 
 def test_a_program_is_another_one_under_another_profile_or_with_another_text():
     sources, profiles = ("", "a", "b", "\ud800", "\ud801", "codeCall\na"), ("codeMode", "codeCall")
-    keys = [program_key(source, profile) for source in sources for profile in profiles]
+    keys = [hash_program(source, profile) for source in sources for profile in profiles]
     assert len(set(keys)) == len(keys)
 
 

@@ -43,7 +43,7 @@ def make_state_backend(state: Any, tool_call_id: str) -> LatePlace:
     stored_values = cast("Mapping[str, Any]", values.get(_STATE_CHANNEL) or {})
     texts = {key: value for key, value in stored_values.items() if isinstance(value, str)}
     # Calls of one step all begin with the same state: what each adds must have a number of its own.
-    return LatePlace(texts, ahead=_find_call_index(values.get("messages"), tool_call_id))
+    return LatePlace(texts, number_offset=_find_call_index(values.get("messages"), tool_call_id))
 
 
 def _find_call_index(messages: Any, tool_call_id: str) -> int:

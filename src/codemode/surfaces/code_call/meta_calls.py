@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, check_call
+from ...execution.call_context import CallContext, OuterCall, require_call_context
 from ...execution.optional_parts import require_optional_parts
-from ...execution.starting import attach_library, load_execution, prepared, resume_answered, with_library
+from ...execution.starting import attach_library, load_execution, prepare_pool, resume_with_answers, with_library
 from ...execution.sync_forms import SyncForms
 from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
 from ...signatures.declarations import first_sentence, summarize_tool
@@ -385,11 +385,13 @@ class MetaCalls(SyncForms):
         except CodeModeToolError as error:
             await report_wrong_input(self.options, self._profile, find_script(input), outer.call.tool_call_id, error)
             raise
-        pool = await prepared(self._pool, self._settings)
+        pool = await prepare_pool(self._pool, self._settings)
         run = load_execution()
         rules = self._profile.static_rules
         catalog = with_library(catalog, self.library, script, outer.call, pool, rules)
-        execution = run.Execution(self._profile, catalog, self._new_run_settings, outer, pool, given=script_data)
+        execution = run.Execution(
+            self._profile, catalog, self._new_run_settings, outer, pool, invocation_data=script_data
+        )
         return outcome_to_result(await execution.start(script), self._max_model_characters, script)
 
     async def invoke(
@@ -408,12 +410,14 @@ class MetaCalls(SyncForms):
         except CodeModeToolError as error:
             await report_wrong_input(self.options, self._profile, None, outer.call.tool_call_id, error)
             raise
-        pool = await prepared(self._pool, self._settings)
+        pool = await prepare_pool(self._pool, self._settings)
         run = load_execution()
         # A refused name is called as any other, so that it cannot be told from an unknown name.
         allowed = [name] if await allows_direct_call(tools, name, self.options.direct_calls, pool) else []
         script_data: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
-        execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=script_data)
+        execution = run.Execution(
+            self._profile, tools.catalog, self._settings, outer, pool, invocation_data=script_data
+        )
         return outcome_to_result(await execution.call(name, text=text), self._max_model_characters)
 
     async def resume(
@@ -431,7 +435,7 @@ class MetaCalls(SyncForms):
         """
         outer = self._create_outer_call(call)
         catalog = with_library(self._tools.catalog, self.library, None, outer.call, self._pool)
-        outcome = resume_answered(
+        outcome = resume_with_answers(
             self._profile, interrupt, resolution, resolutions, catalog, self._settings, outer, self._pool
         )
         return outcome_to_result(await outcome, self._max_model_characters)
@@ -450,7 +454,7 @@ class MetaCalls(SyncForms):
         """
         meta_tool = parse_meta_name(meta_name)
         if meta_tool in ("search", "describe"):
-            tool_call_id = check_call(call).tool_call_id
+            tool_call_id = require_call_context(call).tool_call_id
             ask = self.search if meta_tool == "search" else self.describe
             return await ask(input, tool_call_id=tool_call_id)
         if meta_tool == "execute":
@@ -467,7 +471,7 @@ class MetaCalls(SyncForms):
         raise CodeModeToolError(message, details={"tool_name": shown})
 
     def _create_outer_call(self, call: CallContext | None) -> OuterCall:
-        return OuterCall(call=check_call(call), is_traced=True, listeners=create_run_listeners(self.options))
+        return OuterCall(call=require_call_context(call), is_traced=True, listeners=create_run_listeners(self.options))
 
     def _full_name(self, meta_tool: str) -> str:
         return meta_name(meta_tool, self.options.names)

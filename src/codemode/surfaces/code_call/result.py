@@ -19,14 +19,14 @@ from ...errors import (
     Resumable,
     guest_view,
 )
-from ...execution.large_results import shown_value
+from ...execution.large_results import limit_value
 from ...execution.outcome_texts import (
     CODE_CALL_WORDING,
     describe_calls,
+    describe_no_result,
     drop_last_failure,
     find_nearest_kind,
     format_message,
-    no_result_text,
 )
 from ...options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ...profile import GuestFace, HostErrors, Profile, SidecarRules, StaticRules
@@ -212,12 +212,12 @@ def outcome_to_result(outcome: RunOutcome, max_characters: int | None, script: s
         if not getattr(error, "calls", ()) and (hint := failed_language_hint(name, script)) is not None:
             result["error"]["hint"] = hint
     else:
-        result = CodeCallResult(status="ok", result=shown_value(outcome.value, max_characters, outcome.result_bytes))
+        result = CodeCallResult(status="ok", result=limit_value(outcome.value, max_characters, outcome.result_bytes))
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
     warnings = [*outcome.warnings, *outcome.output_warnings, *([] if error is None else _describe_earlier_calls(error))]
-    if outcome.returned_nothing and (text := no_result_text(outcome, script, shows_console=False)):
+    if outcome.returned_nothing and (text := describe_no_result(outcome, script, shows_console=False)):
         warnings.append(text)
     if warnings:
         result["warnings"] = warnings

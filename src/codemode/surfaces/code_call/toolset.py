@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
 from ...execution.call_context import RICH_VALUES_RULE, CallContext
-from ...execution.starting import attach_library, described_with
+from ...execution.starting import append_library_description, attach_library
 from ...host.forks import forkable_lock
 from ...host.sync import run_sync
 from ...host.threads import off_loop
@@ -174,7 +174,9 @@ def create_meta_tool(
     return Tool(
         name,
         execute=execute,
-        description=described_with(describe_meta_tool(kind, options), library if kind == "execute" else None),
+        description=append_library_description(
+            describe_meta_tool(kind, options), library if kind == "execute" else None
+        ),
         input_schema=build_input_schema(kind, options),
         output_schema=build_output_schema(kind),
         annotations={"readOnlyHint": kind in ("search", "describe")},

@@ -12,7 +12,7 @@ from ...data.content import ContentResult, MediaContent, split_content
 from ...data.json_values import canonical_json, decode_json, encode_json
 from ...data.rich_values import to_plain, to_tagged
 from ...errors import CodeModeProtocolError
-from ...execution.large_results import is_beyond, printed, too_large_text
+from ...execution.large_results import describe_too_large, format_console, is_longer_than
 from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...options.parts import ModelOutput
 from ...records import record
@@ -137,12 +137,12 @@ class ModelOutputFormatter:
             result = _to_plain_json(result)
         result, parts = (result, []) if run is not None and run.is_plain else split_content(result)
         replacement_text = "" if run is None else run.replacement_text
-        if not replacement_text and max_characters is not None and is_beyond(result, max_characters):
-            replacement_text = too_large_text(result, max_characters)
+        if not replacement_text and max_characters is not None and is_longer_than(result, max_characters):
+            replacement_text = describe_too_large(result, max_characters)
         if not self._options.tells_of_runs:
             return {"type": "text", "value": replacement_text} if replacement_text else _to_output(result), parts
         value = self._add_run_details(result, replacement_text, None if run is None else run.trace)
-        if max_characters is not None and is_beyond(value, max_characters):
+        if max_characters is not None and is_longer_than(value, max_characters):
             for entry in value.get("nestedTools", ()):
                 entry.pop("output", None)
             value["outputsLeftOut"] = True
@@ -158,7 +158,7 @@ class ModelOutputFormatter:
         if self._options.include_console:
             lines = () if trace is None else trace.console
             is_bounded = self._options.max_model_characters is not None
-            value["console"] = printed(lines) if is_bounded else "\n".join(line.text for line in lines)
+            value["console"] = format_console(lines) if is_bounded else "\n".join(line.text for line in lines)
         return value
 
     def _strip_unused_values(self, trace: Trace) -> Trace:
@@ -209,8 +209,8 @@ class ModelOutputFormatter:
             return {}
         formatter, max_characters = self._get_tool_formatter(request.tool_name), self._options.max_model_characters
         output = _to_output(request.output) if formatter is None else _format_with_tool(formatter, request.output)
-        if max_characters is not None and is_beyond(output.get("value"), max_characters):
-            output = {"type": "text", "value": too_large_text(output.get("value"), max_characters)}
+        if max_characters is not None and is_longer_than(output.get("value"), max_characters):
+            output = {"type": "text", "value": describe_too_large(output.get("value"), max_characters)}
         return {"output": output}
 
 

@@ -38,9 +38,9 @@ def present_value(outcome: RunOutcome) -> Any:
     contents = None if outcome.ledger is None else outcome.ledger.contents
     if not contents:
         return outcome.value
-    from ...execution.outcome import presented
+    from ...execution.outcome import to_presented_value
 
-    return presented(outcome)
+    return to_presented_value(outcome)
 
 
 def with_presented_value(outcome: RunOutcome) -> RunOutcome:
@@ -48,22 +48,22 @@ def with_presented_value(outcome: RunOutcome) -> RunOutcome:
     value = present_value(outcome)
     if value is outcome.value:
         return outcome
-    from ...execution.outcome import changed
+    from ...execution.outcome import with_changes
 
-    return changed(outcome, value=value)
+    return with_changes(outcome, value=value)
 
 
 def with_python_values(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with the tags in its value converted to Python values."""
     from ...data.rich_values import from_tagged
-    from ...execution.outcome import changed
+    from ...execution.outcome import with_changes
 
-    return changed(outcome, value=from_tagged(outcome.value), is_tagged=False)
+    return with_changes(outcome, value=from_tagged(outcome.value), is_tagged=False)
 
 
 def without_tags(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with the tags in its value converted to JSON, as the model sees it."""
     from ...data.rich_values import to_plain
-    from ...execution.outcome import changed
+    from ...execution.outcome import with_changes
 
-    return changed(outcome, value=to_plain(outcome.value), is_tagged=False)
+    return with_changes(outcome, value=to_plain(outcome.value), is_tagged=False)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
-from ...execution.call_context import CallContext, OuterCall, check_call
-from ...execution.optional_parts import are_imported, require_optional_parts
-from ...execution.resume import answers_of, resume
-from ...execution.starting import load_execution, prepared, started
+from ...execution.call_context import CallContext, OuterCall, require_call_context
+from ...execution.optional_parts import are_parts_imported, require_optional_parts
+from ...execution.resume import read_answers_by_id, resume
+from ...execution.starting import load_execution, prepare_pool, start_pool
 from ...host.imports import importing
 from ...host.sync import refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
@@ -40,7 +40,7 @@ async def run_code_mode(
     ``tools``: a mapping of names to tools, or an iterable of tools. ``call``: the call context. Raises `CodeModeError`
     or a subclass.
     """
-    return unwrap_outcome(await _ProgramRunner(tools, options, pool).run(js, check_call(call)))
+    return unwrap_outcome(await _ProgramRunner(tools, options, pool).run(js, require_call_context(call)))
 
 
 def run_code_mode_sync(
@@ -52,9 +52,9 @@ def run_code_mode_sync(
     pool: WorkerPool | None = None,
 ) -> Any:
     """Do what `run_code_mode` does, from code that is not async."""
-    runner, context = _ProgramRunner(tools, options, pool), check_call(call)
+    runner, context = _ProgramRunner(tools, options, pool), require_call_context(call)
     runner.require_parts()
-    started(runner.pool)
+    start_pool(runner.pool)
     return unwrap_outcome(run_sync(runner.run(js, context)))
 
 
@@ -83,11 +83,11 @@ class _ProgramRunner:
 
     async def run(self, js: str, call: CallContext) -> RunOutcome:
         refuse_in_workflow()
-        if are_imported(self._options):
+        if are_parts_imported(self._options):
             require_optional_parts(self._options)
         else:
             await self.pool.run_in_thread(self.require_parts)
-        await prepared(self.pool, self._options)
+        await prepare_pool(self.pool, self._options)
         if self._unloaded_schema_kinds:
             await self.pool.run_in_thread(self._import_schema_kinds)
         outer = OuterCall(call=call)
@@ -125,8 +125,8 @@ async def continue_interrupt(
     that expired or that was changed, and for invalid answers.
     """
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(call=check_call(call))
-    answers = partial(answers_of, resolution=resolution, resolutions=resolutions)
+    outer = OuterCall(call=require_call_context(call))
+    answers = partial(read_answers_by_id, resolution=resolution, resolutions=resolutions)
     return unwrap_outcome(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 
@@ -173,7 +173,7 @@ async def continue_approval(
     settings = CodeModeOptions.of(options)
     approval = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(call=check_call(call))
+    outer = OuterCall(call=require_call_context(call))
     options = settings.having(approval=approval)
     answers = partial(approval_resolutions, responses=responses)
     return unwrap_outcome(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))

@@ -13,15 +13,15 @@ from ...data.json_shape import run_bounded
 from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, StatePlace, check_call, state_place
-from ...execution.large_results import is_beyond
-from ...execution.optional_parts import fetch_line, require_optional_parts
+from ...execution.call_context import CallContext, OuterCall, StateBackend, make_state_backend, require_call_context
+from ...execution.large_results import is_longer_than
+from ...execution.optional_parts import describe_fetch, require_optional_parts
 from ...execution.starting import (
+    append_library_description,
     attach_library,
-    described_with,
     load_execution,
-    prepared,
-    resume_answered,
+    prepare_pool,
+    resume_with_answers,
     with_library,
 )
 from ...execution.sync_forms import SyncForms
@@ -97,7 +97,7 @@ class CodeModeTool(SyncForms):
     @property
     def description(self) -> str:
         """The description for the model: the rules, the tools as TypeScript, an example and saved programs."""
-        return described_with(self._description, self.library)
+        return append_library_description(self._description, self.library)
 
     @cached_property
     def _description(self) -> str:
@@ -107,7 +107,7 @@ class CodeModeTool(SyncForms):
         with using_rich_values(policy.values == "rich"):
             return describe_tools(
                 self.catalog.tools(),
-                fetch_line=fetch_line(self.options),
+                fetch_line=describe_fetch(self.options),
                 has_state=self.options.has_state,
                 max_characters=policy.max_description_characters,
                 listing=policy.listing,
@@ -131,12 +131,12 @@ class CodeModeTool(SyncForms):
         if call is None and not self.options.has_state:
             outer, state_location = self._default_outer_call, None
         else:
-            outer, state_location = self._prepare_outer_call(check_call(call))
-        pool = await prepared(self._pool, self.options)
+            outer, state_location = self._prepare_outer_call(require_call_context(call))
+        pool = await prepare_pool(self._pool, self.options)
         run = load_execution()
         catalog: ToolCatalog[PreparedTool] = self.catalog
         if self.library is not None:
-            catalog = with_library(self.catalog, self.library, js, check_call(call), pool)
+            catalog = with_library(self.catalog, self.library, js, require_call_context(call), pool)
         execution = run.Execution(CODE_MODE, catalog, self.options, outer, pool)
         return await self._finish_run(await execution.start(js), state_location, js)
 
@@ -153,9 +153,9 @@ class CodeModeTool(SyncForms):
         Uses this tool's tools, options and pool, and ``call`` except for its ``tool_call_id`` and ``started_at_ms``,
         which stay those of the paused call.
         """
-        outer, state_location = self._prepare_outer_call(call := check_call(call))
+        outer, state_location = self._prepare_outer_call(call := require_call_context(call))
         catalog = with_library(self.catalog, self.library, None, call, self._pool)
-        outcome = await resume_answered(
+        outcome = await resume_with_answers(
             CODE_MODE, interrupt, resolution, resolutions, catalog, self.options, outer, self._pool
         )
         return await self._finish_run(outcome, state_location)
@@ -198,22 +198,22 @@ class CodeModeTool(SyncForms):
         tool.options = self.options.without_journal()
         return tool
 
-    def _prepare_outer_call(self, call: CallContext) -> tuple[OuterCall, StatePlace | None]:
+    def _prepare_outer_call(self, call: CallContext) -> tuple[OuterCall, StateBackend | None]:
         """Return the outer call of a run, and where its programs share values.
 
         Raises `TypeError` for an invalid state store.
         """
-        state_location = state_place(self.options, call)
+        state_location = make_state_backend(self.options, call)
         if state_location is not None:
             call = replace(call, state=state_location)
         return OuterCall(call=call, is_traced=self.options.model_output.tells_of_runs), state_location
 
-    async def _finish_run(self, outcome: RunOutcome, state_location: StatePlace | None, js: str = "") -> Any:
+    async def _finish_run(self, outcome: RunOutcome, state_location: StateBackend | None, js: str = "") -> Any:
         """Return the value or raise the error of a run; remember what its model output needs."""
         if outcome.status == "failed" and state_location is not None:
-            from ...execution.program_state import keep_call_results
+            from ...execution.program_state import save_call_results
 
-            await keep_call_results(outcome, state_location)
+            await save_call_results(outcome, state_location)
         if outcome.status != "completed":
             return unwrap_outcome(outcome)
         contents = None if outcome.ledger is None else outcome.ledger.contents
@@ -234,18 +234,18 @@ class CodeModeTool(SyncForms):
         self._output_formatter.remember(outcome.outer_tool_call_id, outcome.value, outcome.trace, **details)
         return outcome.value
 
-    async def _build_replacement_text(self, outcome: RunOutcome, state_location: StatePlace | None, js: str) -> str:
+    async def _build_replacement_text(self, outcome: RunOutcome, state_location: StateBackend | None, js: str) -> str:
         """Return the text that replaces a result of None or a result that is too large."""
         value, max_characters = outcome.value, self.options.model_output.max_model_characters
         if value is None:
-            from ...execution.outcome_texts import no_result_text
+            from ...execution.outcome_texts import describe_no_result
 
-            return no_result_text(outcome, js)
-        if max_characters is None or not is_beyond(value, max_characters, outcome.result_bytes):
+            return describe_no_result(outcome, js)
+        if max_characters is None or not is_longer_than(value, max_characters, outcome.result_bytes):
             return ""
-        from ...execution.program_state import told_of_large  # late: it imports the ledger
+        from ...execution.program_state import describe_large_result  # late: it imports the ledger
 
-        return await told_of_large(outcome, max_characters, state_location)
+        return await describe_large_result(outcome, max_characters, state_location)
 
     def _get_tool_formatter(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

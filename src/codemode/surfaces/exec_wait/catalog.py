@@ -14,8 +14,8 @@ from ...data.json_values import WrittenObject, encode_json, utf8_length
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...data.similar_names import did_you_mean, nearest_names
 from ...errors import CodeModeError, CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeToolError
-from ...execution.call_context import CallContext, OuterCall, state_place
-from ...execution.pauses import scope_binding
+from ...execution.call_context import CallContext, OuterCall, make_state_backend
+from ...execution.pauses import make_scope_binding
 from ...execution.starting import with_library
 from ...options.parts import CodeModeOptions
 from ...profile import Profile
@@ -490,9 +490,9 @@ class PairContext:
     def create_outer_call(self, call: CallContext, run: ProgramRun) -> OuterCall:
         """Return the outer call of a run, and store where its program shares values."""
         scope = call.conversation_id
-        binding = scope_binding(scope or "") if scope or self.stored is not None else None
+        binding = make_scope_binding(scope or "") if scope or self.stored is not None else None
         scoped_call = call if call.conversation_id == binding else replace(call, conversation_id=binding)
-        location = run.state_location = state_place(self.settings, scoped_call if scope else call)
+        location = run.state_location = make_state_backend(self.settings, scoped_call if scope else call)
         return OuterCall(
             call=scoped_call if location is None else replace(scoped_call, state=location),
             wait_ms=self.options.waits_ms,

@@ -16,7 +16,7 @@ from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
-from ...execution.starting import attach_library, described_with
+from ...execution.starting import append_library_description, attach_library
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.sync import has_running_loop, refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
@@ -293,7 +293,7 @@ class ExecWaitTools:
         return described[1]
 
     def _describe_with_library(self, entries: Sequence[CatalogEntry], servers: Sequence[str], context: Any) -> str:
-        return described_with(self._describe_current(entries, servers, context), self.library)
+        return append_library_description(self._describe_current(entries, servers, context), self.library)
 
     def _describe(self, entries: Sequence[CatalogEntry], servers: Sequence[str], namespaces: Sequence[str]) -> str:
         settings = self.settings

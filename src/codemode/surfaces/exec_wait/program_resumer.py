@@ -19,17 +19,17 @@ from ...errors import (
     CodeModeWorkerError,
     Resumable,
 )
-from ...execution.call_context import CallContext, check_call
-from ...execution.outcome import with_content
+from ...execution.call_context import CallContext, require_call_context
+from ...execution.outcome import restore_content
 from ...execution.outcome_texts import (
     ABORTED,
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
     SNAPSHOT_RESTORE_FAILED,
+    describe_still_waiting,
     failure_text,
-    still_waits,
 )
-from ...execution.starting import load_continuations, prepared, with_library
+from ...execution.starting import load_resume, prepare_pool, with_library
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError
 from ...trace.failures import log_failure
@@ -91,10 +91,10 @@ class StoredPrograms:
     ) -> RunOutcome:
         """Resume a program with answers. Raises `CodeModeProtocolError` before anything runs if they are invalid."""
         setup = self._setup
-        pool = await prepared(setup.pool, setup.settings)
-        continuations = await pool.run_in_thread(load_continuations)
+        pool = await prepare_pool(setup.pool, setup.settings)
+        continuations = await pool.run_in_thread(load_resume)
         answers_to = partial(
-            continuations.answers_of, **{"resolution": continuations.NOT_GIVEN, "resolutions": None, **answers}
+            continuations.read_answers_by_id, **{"resolution": continuations.NOT_GIVEN, "resolutions": None, **answers}
         )
         needs_answers = bool(answers.get("resolutions")) or "resolution" in answers
         view = setup.catalog.view("", await setup.create_scopes(outer.call.context))
@@ -138,7 +138,7 @@ class ProgramResumer:
         """
         from ...stores.records import Record
 
-        call = check_call(call)
+        call = require_call_context(call)
         if isinstance(paused, Record):
             return await self._resume_record(paused, answers, call)
 
@@ -170,7 +170,9 @@ class ProgramResumer:
                 outcome = await self._stored_programs.resume_paused(paused, answers, outer)
                 if self._stored is not None and lease is not None and has_no_worker(outcome):
                     await self._stored_programs.give_back(self._stored, run, lease)
-                    return self._result_factory.build_failure(still_waits(outcome.error), RUNTIME_UNAVAILABLE)
+                    return self._result_factory.build_failure(
+                        describe_still_waiting(outcome.error), RUNTIME_UNAVAILABLE
+                    )
                 return await self._settler.settle(run, outcome)
         except RunAbortedError:
             return await self._settler.store_result(run, self._result_factory.build_abort_result(run))
@@ -187,8 +189,8 @@ class ProgramResumer:
         """
         try:
             interrupt = Interrupt.of(paused)
-            continuations = load_continuations()
-            resolutions = continuations.answers_of(interrupt, answers["resolution"], answers["resolutions"])
+            continuations = load_resume()
+            resolutions = continuations.read_answers_by_id(interrupt, answers["resolution"], answers["resolutions"])
             lease = await stored.claim_answered(interrupt, resolutions, run.scope)
         except (AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError):
             self._runs.abandon(run)
@@ -249,7 +251,7 @@ class ProgramResumer:
         state = RUN_ABORTED if run.abort_reason is not None else COMPLETED if outcome.error is None else FAILED
         self._runs.park(run, run.run_id, (), record.expires_at_ms)  # its result is in the store
         self._runs.unpark(run.run_id, state)
-        return with_content(await self._result_factory.build_end_result(run, outcome, items_written), outcome)
+        return restore_content(await self._result_factory.build_end_result(run, outcome, items_written), outcome)
 
     async def _run_to_end(self, run: ProgramRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
         """Run a program through all suspensions; if there is no worker, try again later."""
@@ -347,7 +349,7 @@ class RemoteRuns:
         )
         if has_no_worker(outcome):
             await self._stored_programs.give_back(stored, run, lease)
-            return self._result_factory.build_failure(still_waits(outcome.error), RUNTIME_UNAVAILABLE)
+            return self._result_factory.build_failure(describe_still_waiting(outcome.error), RUNTIME_UNAVAILABLE)
         if outcome.rest is not None and outcome.rest.run is not None and _has_yielded_before(outcome, lease):
             run.execution = outcome.rest.run
             outcome = await run.execution.go_on(self._options.waits_ms)

@@ -16,8 +16,8 @@ from ...options.parts import Telemetry
 from .options import InvalidConfigError
 
 if TYPE_CHECKING:
-    from ...execution.call_context import StatePlace
-    from ...execution.outcome import RestingRun
+    from ...execution.call_context import StateBackend
+    from ...execution.outcome import SuspendedRun
     from ...stores.records import Lease
 
 
@@ -225,7 +225,7 @@ class ProgramRun:
     run_id: str = field(default_factory=new_run_id)
     state: str = RUNNING
     reason: str | None = None
-    execution: RestingRun | None = None
+    execution: SuspendedRun | None = None
     loop: asyncio.AbstractEventLoop | None = None
     suspension_count: int = 0
     size_bytes: int = 0
@@ -246,7 +246,7 @@ class ProgramRun:
     calls_by_tool: dict[str, int] = field(default_factory=dict[str, int])  # number of calls by tool id
     counts: dict[str, int] = field(default_factory=dict[str, int])
     language: str | None = None
-    state_location: StatePlace | None = None  # where its program shares values with later ones
+    state_location: StateBackend | None = None  # where its program shares values with later ones
     undelivered_result: Any = None  # a result whose caller was cancelled
 
     @property

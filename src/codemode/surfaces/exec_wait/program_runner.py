@@ -15,18 +15,18 @@ from ...errors import (
     CodeModeError,
     CodeModeWorkerError,
 )
-from ...execution.call_context import CallContext, check_call
+from ...execution.call_context import CallContext, require_call_context
 from ...execution.outcome_texts import (
     ABORTED,
     INTERNAL_ERROR,
     INVALID_INPUT,
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
-    aborted_text,
-    ended_text,
-    still_waits,
+    describe_aborted,
+    describe_ended,
+    describe_still_waiting,
 )
-from ...execution.starting import load_resting, prepared
+from ...execution.starting import load_suspendable, prepare_pool
 from ...trace.failures import log_failure
 from .catalog import PairContext
 from .options import EXEC, WAIT, InvalidConfigError
@@ -46,7 +46,7 @@ from .run_registry import NoCapacityError, RunRegistry, drop_worker
 from .run_settler import RunSettler
 
 if TYPE_CHECKING:
-    from ...execution.outcome import RestingRun
+    from ...execution.outcome import SuspendedRun
     from .stored_runs import StoredRuns
 
 RESULT_LOST = "this run has ended as the call that waited for it was cancelled, and what it came to is not known"
@@ -85,7 +85,7 @@ class ProgramRunner:
         request = self._parse_input(EXEC, call, lambda: parse_exec_input(value, self._options, max_source_bytes))
         if not isinstance(request, ExecRequest):
             return request
-        call = check_call(call)
+        call = require_call_context(call)
         work = partial(self._exec, request, call)
         identity = {"code": request.code, "language": request.language}
         return await self._recorded_results.run_once(EXEC, call, identity, work)
@@ -93,7 +93,7 @@ class ProgramRunner:
     def _parse_input(self, tool: str, call: CallContext | None, parse: Callable[[], ReadT]) -> ReadT | dict[str, Any]:
         """Return the parsed input of a model, or the result that rejects it."""
         try:
-            check_call(call)
+            require_call_context(call)
             return parse()
         except InvalidInputError as refused:
             self._counts.add(tool)
@@ -125,9 +125,9 @@ class ProgramRunner:
             return self._result_factory.build_host_failure(error)
 
     async def _start(self, run: ProgramRun, call: CallContext) -> Any:
-        pool = await prepared(self._pool, self._settings)
-        if not load_resting.cache_info().currsize:
-            await pool.run_in_thread(load_resting)
+        pool = await prepare_pool(self._pool, self._settings)
+        if not load_suspendable.cache_info().currsize:
+            await pool.run_in_thread(load_suspendable)
         scopes = None if self._setup.namespaces is None else await self._setup.create_scopes(call.context)
         if scopes is not None:
             run.tool_ids_by_path = {path: tool.id for path, tool in scopes.tools.items()}
@@ -137,8 +137,8 @@ class ProgramRunner:
             call = replace(call, tool_call_id=None)
         outer = self._setup.create_outer_call(call, run)
         execution_parts = self._profile, view, self._new_run_settings, outer, pool
-        run.execution = execution = load_resting().RestingExecution(
-            *execution_parts, given=self._catalog.invocation_data
+        run.execution = execution = load_suspendable().SuspendableExecution(
+            *execution_parts, invocation_data=self._catalog.invocation_data
         )
         outcome = await execution.start(run.code)
         return await self._settler.settle(
@@ -161,7 +161,7 @@ class ProgramRunner:
         run_id = self._parse_input(WAIT, call, lambda: parse_wait_input(value))
         if not isinstance(run_id, str):
             return run_id
-        call = check_call(call)
+        call = require_call_context(call)
         work = partial(self._wait, run_id, call)
         on_undelivered = partial(self.runs.keep_undelivered, run_id)
         return await self._recorded_results.run_once(WAIT, call, {"runId": run_id}, work, on_undelivered)
@@ -185,7 +185,7 @@ class ProgramRunner:
             return self._result_factory.build_failure("wait: this run has ended", INVALID_INPUT)
         return await self._continue(run, execution)
 
-    async def _continue(self, run: ProgramRun, execution: RestingRun) -> Any:
+    async def _continue(self, run: ProgramRun, execution: SuspendedRun) -> Any:
         run.counts["wait"] = run.counts.get("wait", 0) + 1
         self._counts.add("wakesWarm" if execution.is_warm else "wakesCold", run=run)
         try:
@@ -196,7 +196,7 @@ class ProgramRunner:
             raise
         except (CodeModeConcurrencyError, CodeModeWorkerError) as error:
             self.runs.suspend_again(run)  # still suspended, nothing is lost
-            return self._result_factory.build_failure(still_waits(error), RUNTIME_UNAVAILABLE)
+            return self._result_factory.build_failure(describe_still_waiting(error), RUNTIME_UNAVAILABLE)
         except CodeModeError as error:
             self.runs.end(run, FAILED)
             return await self._settler.store_result(run, self._result_factory.build_error_result(run, error, [], None))
@@ -204,7 +204,7 @@ class ProgramRunner:
             self.runs.end(run, FAILED)
             return await self._settler.store_result(run, self._result_factory.build_host_failure(error))
 
-    def _release_cancelled(self, run: ProgramRun, execution: RestingRun) -> None:
+    def _release_cancelled(self, run: ProgramRun, execution: SuspendedRun) -> None:
         if execution.is_resting:
             self.runs.suspend_again(run)
             return
@@ -244,14 +244,14 @@ class ProgramRunner:
         if run.state == EXPIRED:
             raise InvalidInputError(f"wait: {run.end_message or self._expired_text(None)}", SNAPSHOT_EXPIRED)
         if run.state == RUN_ABORTED:
-            raise InvalidInputError(f"wait: {run.end_message or aborted_text(None, None)}", ABORTED)
+            raise InvalidInputError(f"wait: {run.end_message or describe_aborted(None, None)}", ABORTED)
         if run.is_active:
             raise InvalidInputError("wait: another wait is on this run; call wait again when it has answered")
         raise InvalidInputError("wait: this run has ended, and its result was given")
 
     # --- end ---
 
-    async def _on_expired(self, run: ProgramRun, execution: RestingRun | None) -> None:
+    async def _on_expired(self, run: ProgramRun, execution: SuspendedRun | None) -> None:
         if execution is None:
             if self._stored is not None:
                 await self._stored.sweep()
@@ -262,7 +262,7 @@ class ProgramRunner:
 
     def _expired_text(self, error: CodeModeError | None) -> str:
         ttl = self._options.snapshot_ttl_seconds
-        return ended_text(f"this run has expired: it waited for more than {ttl} s", error)
+        return describe_ended(f"this run has expired: it waited for more than {ttl} s", error)
 
     async def abort(self, scope: str, run_id: str | None, reason: str, *, only_in_flight: bool = False) -> int:
         """Abort the runs of a scope, or one of them; return how many."""
@@ -295,14 +295,14 @@ class ProgramRunner:
                 await self._stored.withdraw(run.run_id, reason)
             return
         run.abort_reason, run.is_released = reason, releases_records and self._stored is not None
-        execution, run.end_message = run.execution, aborted_text(reason, None)
+        execution, run.end_message = run.execution, describe_aborted(reason, None)
         run.call_on_loop(run.cancel_start)
         self.runs.end(run, RUN_ABORTED)
         error = None if execution is None else await self._stop_execution(run, execution, reason)
-        self.runs.set_end_message(run, aborted_text(reason, error))
+        self.runs.set_end_message(run, describe_aborted(reason, error))
         await self._settler.store_result(run, self._result_factory.build_abort_result(run, error=error))
 
-    async def _stop_execution(self, run: ProgramRun, execution: RestingRun, reason: str) -> CodeModeError | None:
+    async def _stop_execution(self, run: ProgramRun, execution: SuspendedRun, reason: str) -> CodeModeError | None:
         """Abort the execution of an ended run; return its error with its calls, if known."""
         run.call_on_loop(run.cancel_lease_renewal)
         if execution.is_lost:

@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
-from ...execution.large_results import is_beyond
+from ...execution.large_results import is_longer_than
 from ...execution.outcome_texts import (
     ABORTED,
-    CAPS,
     INTERNAL_ERROR,
     INVALID_INPUT,
+    LIMIT_CODES,
     MEMORY_LIMIT,
-    PERSON_ASKED,
+    PERSON_ASKED_TEXT,
     RUNTIME_UNAVAILABLE,
-    SHELL_REFUSED,
-    STORE_AWAY,
-    aborted_text,
+    SHELL_COMMAND_TEXT,
+    STORE_UNAVAILABLE,
+    describe_aborted,
+    describe_no_result,
+    describe_still_waiting,
     failure_text,
     find_exec_code,
-    no_result_text,
-    no_tool_hint,
-    still_waits,
+    find_unknown_tool_hint,
 )
-from ...execution.program_state import keep_call_results, told_of_large
+from ...execution.program_state import describe_large_result, save_call_results
 from ...source.program_input import looks_like_shell
 from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure, read_message
@@ -64,18 +64,18 @@ class ResultFactory:
         location = run.state_location
         if outcome.error is not None:
             if location is not None:
-                await keep_call_results(outcome, location)
+                await save_call_results(outcome, location)
             return self.build_error_result(run, outcome.error, output, telemetry)
-        if outcome.value is None and not output and (text := no_result_text(outcome, run.code)):
+        if outcome.value is None and not output and (text := describe_no_result(outcome, run.code)):
             output = [{"type": "text", "text": text}]
         value, max_characters = outcome.value, self._max_model_characters
         if max_characters is not None and self.is_large(outcome):
-            value = await told_of_large(outcome, max_characters, location)
+            value = await describe_large_result(outcome, max_characters, location)
         return build_completed_result(value, output, telemetry)
 
     def is_large(self, outcome: RunOutcome) -> bool:
         """Return True if the value is too large for the model."""
-        return self._max_model_characters is not None and is_beyond(
+        return self._max_model_characters is not None and is_longer_than(
             outcome.value, self._max_model_characters, outcome.result_bytes
         )
 
@@ -85,7 +85,7 @@ class ResultFactory:
 
     def add_approval_note(self, result: dict[str, Any]) -> dict[str, Any]:
         """Add the note that a person was asked."""
-        return {**result, "note": PERSON_ASKED}
+        return {**result, "note": PERSON_ASKED_TEXT}
 
     def build_error_result(
         self, run: ProgramRun, error: CodeModeError, output: list[dict[str, Any]], telemetry: dict[str, Any] | None
@@ -94,12 +94,12 @@ class ResultFactory:
         if run.abort_reason is not None or (type(error) is CodeModeAbortedError and "origin" not in error.details):
             return self.build_abort_result(run, output, telemetry, error)
         if looks_like_shell(run.code) and _is_not_a_program(error):
-            return self.build_failure(SHELL_REFUSED, INVALID_INPUT, output, telemetry)
+            return self.build_failure(SHELL_COMMAND_TEXT, INVALID_INPUT, output, telemetry)
         code = find_exec_code(error)
         return self.build_failure(self._error_text(run, error, code), code, output, telemetry)
 
     def _error_text(self, run: ProgramRun, error: CodeModeError, code: str) -> str:
-        text, cause = failure_text(error, run.code, no_tool_hint(error, run.code)), error.__cause__
+        text, cause = failure_text(error, run.code, find_unknown_tool_hint(error, run.code)), error.__cause__
         if code == MEMORY_LIMIT:
             text = f"{text}\nmemoryLimitBytes is {self._options.memory_limit_bytes}"
         if self._options.host_error_detail != "message" or error.code not in HIDDEN_CODES or cause is None:
@@ -115,7 +115,7 @@ class ResultFactory:
     ) -> dict[str, Any]:
         """Return a failed result; count the limit if a limit was exceeded."""
         result_telemetry = self.build_telemetry() if telemetry is None else telemetry
-        if code in CAPS:
+        if code in LIMIT_CODES:
             self._counts.count_limit(code)
             result_telemetry["cap"] = code
         return build_failed_result(message, code, result_telemetry, output)
@@ -128,7 +128,7 @@ class ResultFactory:
         error: CodeModeError | None = None,
     ) -> dict[str, Any]:
         """Return the result of an aborted run."""
-        return self.build_failure(aborted_text(run.abort_reason, error), ABORTED, output, telemetry)
+        return self.build_failure(describe_aborted(run.abort_reason, error), ABORTED, output, telemetry)
 
     def build_no_capacity_result(self, error: NoCapacityError) -> dict[str, Any]:
         """Return the result of a program beyond the limit of waiting runs."""
@@ -143,9 +143,9 @@ class ResultFactory:
         """Return the result of an error of the host."""
         if isinstance(error, StoreUnavailableError):
             log_failure(_log, "the store cannot be used", (), error)
-            return self.build_failure(STORE_AWAY, RUNTIME_UNAVAILABLE)
+            return self.build_failure(STORE_UNAVAILABLE, RUNTIME_UNAVAILABLE)
         if isinstance(error, ServerUnavailableError):
-            return self.build_failure(still_waits(error), RUNTIME_UNAVAILABLE)
+            return self.build_failure(describe_still_waiting(error), RUNTIME_UNAVAILABLE)
         if isinstance(error, CodeModeError):
             return self.build_failure(failure_text(error, None), find_exec_code(error))
         log_failure(_log, "a run of exec failed", (), error)

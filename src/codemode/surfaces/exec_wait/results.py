@@ -17,7 +17,7 @@ from ...data.json_shape import UNLIMITED, run_bounded
 from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_object
 from ...execution.call_context import CallContext
-from ...execution.large_results import characters_of, too_large_text
+from ...execution.large_results import count_characters, describe_too_large
 from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
 from ...host.clock import passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
@@ -142,14 +142,14 @@ def format_output(items: Sequence[OutputItem], max_characters: int | None = None
     output: list[dict[str, Any]] = []
     remaining = UNLIMITED if max_characters is None else max_characters
     for index, item in enumerate(items_written):
-        size = 0 if max_characters is None else characters_of(item.value, remaining)
+        size = 0 if max_characters is None else count_characters(item.value, remaining)
         if size <= remaining:
             output.append({"type": item.kind, "text" if item.kind == "text" else "value": item.value})
             remaining -= size
             continue
         left_out = len(items_written) - index
         if remaining >= MIN_MODEL_CHARACTERS:
-            output.append({"type": "text", "text": too_large_text(item.value, remaining)})
+            output.append({"type": "text", "text": describe_too_large(item.value, remaining)})
             left_out -= 1
         if left_out:
             output.append({"type": "text", "text": f"{left_out} more items were left out: write less."})

@@ -14,7 +14,7 @@ from .options import ExecWaitOptions
 from .program_run import ABORTED, ACTIVE_STATES, COMPLETED, EXPIRED, RUNNING, WAITING, ProgramRun, RunInfo, UsageCounts
 
 if TYPE_CHECKING:
-    from ...execution.outcome import RestingRun
+    from ...execution.outcome import SuspendedRun
     from ...interrupts.interrupt import Interrupt
 
 WARM_SECONDS = 30.0
@@ -37,7 +37,7 @@ class RunRegistry:
         self,
         options: ExecWaitOptions,
         counts: UsageCounts,
-        on_expired: Callable[[ProgramRun, RestingRun | None], Coroutine[Any, Any, None]],
+        on_expired: Callable[[ProgramRun, SuspendedRun | None], Coroutine[Any, Any, None]],
     ) -> None:
         self._options = options
         self._counts = counts
@@ -184,7 +184,7 @@ class RunRegistry:
         run.call_on_loop(run.cancel_timers)
         return True
 
-    def suspend(self, run: ProgramRun, execution: RestingRun, reason: str | None, size: int) -> bool:
+    def suspend(self, run: ProgramRun, execution: SuspendedRun, reason: str | None, size: int) -> bool:
         """Record that a run is suspended until it is continued or expires. Returns False if it has ended."""
         ttl = self._options.snapshot_ttl_seconds
         with self._lock:
@@ -243,7 +243,7 @@ class RunRegistry:
         self.end(run, ABORTED)
         self.stop_suspended(run, execution)
 
-    def stop_suspended(self, run: ProgramRun, execution: RestingRun | None) -> None:
+    def stop_suspended(self, run: ProgramRun, execution: SuspendedRun | None) -> None:
         """Abort a suspended program that no caller has. Call it on the loop of the run."""
         run.cancel_lease_renewal()
         if execution is not None and execution.is_resting:
@@ -264,7 +264,7 @@ class RunRegistry:
             self._ended_runs.append(ended_run)
             self._forget_expired()
 
-    def _set_timers(self, run: ProgramRun, execution: RestingRun, ttl: float, *, keeps_worker: bool) -> None:
+    def _set_timers(self, run: ProgramRun, execution: SuspendedRun, ttl: float, *, keeps_worker: bool) -> None:
         run.cancel_timers()
         if run.state != WAITING or run.execution is not execution or run.loop is None:
             return
@@ -274,7 +274,7 @@ class RunRegistry:
             run.timers.append(run.loop.call_later(WARM_SECONDS, self._drop_idle_worker, run, execution))
         run.timers.append(run.loop.call_later(ttl, self._expire, run, execution))
 
-    def _drop_idle_worker(self, run: ProgramRun, execution: RestingRun) -> None:
+    def _drop_idle_worker(self, run: ProgramRun, execution: SuspendedRun) -> None:
         if run.state == WAITING and run.execution is execution and execution.is_warm:
             self._counts.add("evictions", run=run)
             execution.drop_worker()
@@ -298,7 +298,7 @@ class RunRegistry:
         self._ended_runs.append(run)
         self._forget_expired()
 
-    def _expire(self, run: ProgramRun, execution: RestingRun) -> None:
+    def _expire(self, run: ProgramRun, execution: SuspendedRun) -> None:
         with self._lock:
             if run.state != WAITING or run.execution is not execution:
                 return
@@ -339,11 +339,11 @@ class RunRegistry:
             del self._runs[run.run_id]
 
 
-async def _abort_cancelled(execution: RestingRun) -> None:
+async def _abort_cancelled(execution: SuspendedRun) -> None:
     await execution.abort("the call was cancelled")
 
 
-def drop_worker(execution: RestingRun | None) -> None:
+def drop_worker(execution: SuspendedRun | None) -> None:
     """Release the worker of a run whose event loop has ended, as far as possible."""
     if execution is not None:
         with suppress(RuntimeError):  # the loop is closed

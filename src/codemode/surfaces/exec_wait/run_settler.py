@@ -14,16 +14,16 @@ from ...errors import (
     CodeModeError,
     CodeModeWorkerError,
 )
-from ...execution.identity import is_of_journal
-from ...execution.outcome import with_content
+from ...execution.identity import is_journal_error
+from ...execution.outcome import restore_content
 from ...execution.outcome_texts import (
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_LIMIT,
     SNAPSHOT_RESTORE_FAILED,
-    ended_text,
-    has_done,
-    still_waits,
-    store_away_text,
+    describe_ended,
+    describe_still_waiting,
+    describe_store_unavailable,
+    may_have_changed_something,
 )
 from ...host.cancellation import kept_from_cancelling
 from ...stores.errors import StoreUnavailableError
@@ -36,7 +36,7 @@ from .results import build_waiting_result, format_output, format_pending_calls
 from .run_registry import RunRegistry
 
 if TYPE_CHECKING:
-    from ...execution.outcome import AtRest, RestingRun, RunOutcome
+    from ...execution.outcome import RunOutcome, SuspendedRun, Suspension
     from ...interrupts.interrupt import Interrupt
     from .stored_runs import StoredRuns
 
@@ -78,7 +78,7 @@ class RunSettler:
             on_undelivered = on_cancelled or partial(self._runs.keep_undelivered, run.run_id)
             result = await kept_from_cancelling(asyncio.ensure_future(settling), on_undelivered)
         log_result(run, result)
-        return with_content(result, outcome)
+        return restore_content(result, outcome)
 
     async def _settle(self, run: ProgramRun, outcome: RunOutcome, notes: Sequence[str]) -> Any:
         if outcome.rest is not None:
@@ -119,16 +119,18 @@ class RunSettler:
         )
         if self._stored is None or run.lease is None:
             self._runs.end(run, FAILED)
-            return self._result_factory.build_failure(store_away_text(error), RUNTIME_UNAVAILABLE, output, telemetry)
+            return self._result_factory.build_failure(
+                describe_store_unavailable(error), RUNTIME_UNAVAILABLE, output, telemetry
+            )
         run.call_on_loop(run.cancel_lease_renewal)
         self._runs.forget(run)
         await self._stored.give_back(run)
         if error.details.get("is_lost"):
             return self._result_factory.build_failure(_CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
-        return self._result_factory.build_failure(still_waits(error), RUNTIME_UNAVAILABLE, output, telemetry)
+        return self._result_factory.build_failure(describe_still_waiting(error), RUNTIME_UNAVAILABLE, output, telemetry)
 
     async def _settle_suspended(
-        self, run: ProgramRun, outcome: RunOutcome, rest: AtRest, execution: RestingRun, notes: Sequence[str]
+        self, run: ProgramRun, outcome: RunOutcome, rest: Suspension, execution: SuspendedRun, notes: Sequence[str]
     ) -> Any:
         run.execution = execution
         telemetry, output = (
@@ -139,7 +141,7 @@ class RunSettler:
         if (total_bytes := size + rest.output_bytes) > max_bytes and run.abort_reason is None:
             aborted = await execution.abort("it takes more than may be kept")
             self._runs.end(run, FAILED)
-            message = ended_text(
+            message = describe_ended(
                 f"the program takes {total_bytes} bytes at rest; maxSnapshotBytes is {max_bytes}. Keep, call or write"
                 " less",
                 aborted.error,
@@ -168,7 +170,9 @@ class RunSettler:
         pending = format_pending_calls(rest.pending, for_person=for_person)
         return build_waiting_result(run.run_id, rest.reason, pending, output, telemetry)
 
-    async def _store_suspended(self, stored: StoredRuns, run: ProgramRun, rest: AtRest, outcome: RunOutcome) -> bool:
+    async def _store_suspended(
+        self, stored: StoredRuns, run: ProgramRun, rest: Suspension, outcome: RunOutcome
+    ) -> bool:
         """Store a suspended run if possible. Returns False if another process has it."""
         was_new = run.lease is None
         try:
@@ -215,7 +219,9 @@ class RunSettler:
             reason = _STORE_FULL_TEXT if is_full else _STORE_UNAVAILABLE
             store_error = CodeModeError(reason)
             store_error.calls = outcome.calls
-            message = ended_text(reason if has_done(outcome.calls) else f"{reason} {_RETRY_LATER}", store_error)
+            message = describe_ended(
+                reason if may_have_changed_something(outcome.calls) else f"{reason} {_RETRY_LATER}", store_error
+            )
             return self._result_factory.build_failure(message, RUNTIME_UNAVAILABLE, output, telemetry)
         if run_id is None:
             self._runs.forget(run)
@@ -247,7 +253,7 @@ def has_no_worker(outcome: RunOutcome) -> bool:
 
 def is_store_failure(error: BaseException) -> bool:
     """Return True if a run ended because its store is unavailable or another process has it."""
-    return is_of_journal(error) or isinstance(error, StoreUnavailableError)
+    return is_journal_error(error) or isinstance(error, StoreUnavailableError)
 
 
 def _start_lease_renewal(stored: StoredRuns, run: ProgramRun) -> None:

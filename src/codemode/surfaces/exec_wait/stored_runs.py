@@ -28,7 +28,7 @@ from .program_run import RUN_PREFIX, ProgramRun
 from .results import RUN_ID, InvalidInputError, build_failed_result, unknown_run_error
 
 if TYPE_CHECKING:
-    from ...execution.outcome import RestingRun
+    from ...execution.outcome import SuspendedRun
     from ...stores.interrupt_store import InterruptStore
     from ...stores.records import Lease, Record
 
@@ -59,7 +59,7 @@ class StoredRuns:
         self._owner = create_owner_name()
         self.on_lost: Callable[[ProgramRun], None] = _ignore_lost_run
 
-    async def suspend(self, run: ProgramRun, execution: RestingRun, reason: str, yields: int) -> bool:
+    async def suspend(self, run: ProgramRun, execution: SuspendedRun, reason: str, yields: int) -> bool:
         """Store a suspended run and hold its lease. Returns False if another process has it.
 
         Raises `StoreUnavailableError`; then the run waits only in this process.

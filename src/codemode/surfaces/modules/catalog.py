@@ -12,7 +12,13 @@ from ...data.narrowing import ENDS, is_array, list_or_empty, mapping_or_empty, t
 from ...data.program_facts import ProgramProblem
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeError, CodeModeSyntaxError, CodeModeToolError
-from ...execution.outcome_texts import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND, WITHOUT_SERVER_HINT, absent_hint
+from ...execution.outcome_texts import (
+    CLASSES,
+    IMPORT_FAILURE,
+    TOOL_NOT_FOUND,
+    WITHOUT_SERVER_HINT,
+    find_absent_name_hint,
+)
 from ...host.forks import forkable_lock
 from ...protocol.ending_errors import syntax_error
 from ...schemas.compiled import json_type_name
@@ -312,7 +318,7 @@ def _find_absent_names(facts: Any, servers: Iterable[ListedServer]) -> Iterator[
         if paths is None:
             paths = {tool.export_name: server.path for server in servers for tool in server.tools}
         path = paths.get(name) if use.get("called") is True else None
-        hint = absent_hint(name)
+        hint = find_absent_name_hint(name)
         if path is not None:
             hint = f'Import it: import {{ {name} }} from "@codemode/servers/{path}";'
         if hint is not None:

@@ -30,15 +30,15 @@ from ...execution.outcome_texts import (
     SIGN_IN_HINT,
     TOOL_NOT_FOUND,
     describe_calls,
+    describe_no_result,
     drop_last_failure,
     find_exhausted_kind,
     find_nearest_kind,
-    find_saved_place,
+    find_saved_location,
+    find_syntax_hint,
+    find_thrown_error_hint,
     format_message,
-    has_done,
-    no_result_text,
-    syntax_hint,
-    thrown_hint,
+    may_have_changed_something,
 )
 from ...observe.call_events import CallRecord, to_guest_error_fields
 from ...profile import Words
@@ -227,7 +227,7 @@ def build_diagnostics(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diag
         diagnostics += [diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
     if outcome.returned_nothing:
         diagnostics.append(
-            diagnostic("info", "NO_RESULT", no_result_text(outcome, "", _ASSIGN_RESULT_HINT, shows_console=False))
+            diagnostic("info", "NO_RESULT", describe_no_result(outcome, "", _ASSIGN_RESULT_HINT, shows_console=False))
         )
     if outcome.output_warnings:
         diagnostics += [
@@ -274,7 +274,7 @@ def _diagnose(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | Non
     )
     is_placed = isinstance(error, CodeModeBridgeLimitError | CodeModeIllegalAccessError)
     result = _make_diagnostic(kind, message, format_position(error.details) if is_placed else None)
-    if kind == "aborted" and has_done(error.calls):
+    if kind == "aborted" and may_have_changed_something(error.calls):
         result["hint"] = "Ask before you go on, and leave out the calls that are done."
     return [result]
 
@@ -303,7 +303,7 @@ def _diagnose_problem(value: Any) -> Diagnostic:
         "error",
         string_or_empty(problem.get("code")) or wording.code,
         message,
-        hint=string_or_empty(problem.get("hint")) or syntax_hint(message),
+        hint=string_or_empty(problem.get("hint")) or find_syntax_hint(message),
         path=format_position(problem),
         error_class=string_or_empty(problem.get("error_class")),
     )
@@ -323,8 +323,8 @@ def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnos
         result = _make_diagnostic("max_ledger_bytes", message, position)
         return {**result, "hint": string_or_empty(fields.get("hint")) or result.get("hint", "")}
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
-    saved_place = find_saved_place(details)
-    default_hint = thrown_hint(name, message) if saved_place is None else saved_place.hint
+    saved_place = find_saved_location(details)
+    default_hint = find_thrown_error_hint(name, message) if saved_place is None else saved_place.hint
     return diagnostic(
         "error",
         IMPORT_FAILURE if is_import else MODULE_WORDING["error"].code,

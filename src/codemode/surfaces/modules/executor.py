@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_mapping, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeProtocolError, CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, check_call
+from ...execution.call_context import CallContext, OuterCall, require_call_context
 from ...execution.outcome_texts import WITHOUT_SERVER_HINT
-from ...execution.starting import load_execution, prepared, resume_answered, with_library
+from ...execution.starting import load_execution, prepare_pool, resume_with_answers, with_library
 from ...host.clock import now_ms
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
@@ -412,10 +412,10 @@ class ModuleExecutor:
         )
         is_plain = request.limits is None and not notes and not capabilities
         invocation_data = None if is_plain else _build_invocation_data(notes, capabilities, request.limits)
-        pool = await prepared(self._pool, self._settings)
+        pool = await prepare_pool(self._pool, self._settings)
         settings = self._default_settings if request.limits is None else self._settings
         tools = with_library(view, self._library, request.code, outer.call, pool)
-        execution = load_execution().Execution(profile, tools, settings, outer, pool, given=invocation_data)
+        execution = load_execution().Execution(profile, tools, settings, outer, pool, invocation_data=invocation_data)
         outcome = await execution.start(request.code)
         if outcome.error is not None:
             add_language_hint(outcome.error, request.code)
@@ -432,7 +432,7 @@ class ModuleExecutor:
         """Resume a program; return what `execute` returns. Raises `CodeModeProtocolError`."""
         view, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call(call)
         tools = with_library(view, self._library, None, outer.call, self._pool)
-        outcome = await resume_answered(
+        outcome = await resume_with_answers(
             self._profile, interrupt, resolution, resolutions, tools, self._settings, outer, self._pool
         )
         return await self._build_answer(
@@ -517,7 +517,7 @@ class ModuleExecutor:
 
 
 def _create_outer_call(call: CallContext | None) -> OuterCall:
-    return OuterCall(call=check_call(call), is_traced=True)
+    return OuterCall(call=require_call_context(call), is_traced=True)
 
 
 def _build_invocation_data(

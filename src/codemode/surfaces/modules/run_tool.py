@@ -166,9 +166,9 @@ class RunTool(SyncForms):
         Does not block the event loop. Raises `CodeModeWorkerError` if no worker can start.
         """
         await self._load()
-        from ...execution.starting import prepared
+        from ...execution.starting import prepare_pool
 
-        await prepared(self._pool, self.settings)
+        await prepare_pool(self._pool, self.settings)
 
     async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Run ``{"code", "limits"?, "requestedCapabilities"?}``. Returns a `RunResponse`, or an `Interrupt` on a pause.
