@@ -16,6 +16,7 @@ from .exits import (
     BAD_USAGE,
     INTERRUPTED_BY_USER,
     OUTPUT_CLOSED,
+    SUCCEEDED,
     UsageError,
     discard_stdout,
     flush_stdout,
@@ -36,7 +37,7 @@ or it names them itself in a list or mapping `tools`
 """
 _RUN_EXAMPLE = "example: codemode run -e 'return tools.stock({})' --tools my_tools.py"
 _ENTRY_POINT_GROUP = "codemode.commands"
-_BUILT_IN_COMMANDS = ("quickstart", "run", "describe", "doctor")
+_BUILT_IN_COMMANDS = ("quickstart", "run", "describe", "doctor", "completion")
 _ADDED_HELP = {
     "console": "serve a page on which people decide the calls that wait (needs codemode-console)",
     "mcp": "put all MCP servers behind one tool, for any client (needs codemode-gateway)",
@@ -113,12 +114,14 @@ def _run_command(options: argparse.Namespace) -> int:
         from .quickstart import quickstart
 
         return quickstart(options)
+    if options.command == "completion":
+        return print_completion(options.shell)
     from .doctor import doctor
 
     return doctor(options)
 
 
-def _create_parser() -> argparse.ArgumentParser:
+def _create_parser(*, for_completion: bool = False) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="codemode",
         allow_abbrev=False,
@@ -130,9 +133,28 @@ def _create_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_describe(commands)
     _add_doctor(commands)
+    _add_completion(commands)
     for command, help_text in _ADDED_HELP.items():
-        commands.add_parser(command, help=help_text)
+        added = _find_parser(command) if for_completion else None
+        commands.add_parser(command, help=help_text, parents=[added] if added else [], add_help=added is None)
     return parser
+
+
+def _find_parser(command: str) -> argparse.ArgumentParser | None:
+    """Return the parser of another distribution's command; None if it is not installed."""
+    try:
+        function = _find_added_command(command)
+    except UsageError:
+        return None
+    return sys.modules[function.__module__].create_parser() if function is not None else None
+
+
+def print_completion(shell: str) -> int:
+    """Print the completion script of a shell, for all installed commands."""
+    import shtab
+
+    print(shtab.complete(_create_parser(for_completion=True), shell))
+    return SUCCEEDED
 
 
 def _add_quickstart(commands: Any) -> None:
@@ -185,6 +207,20 @@ def _add_describe(commands: Any) -> None:
     )
     describe.set_defaults(parser=describe)
     describe.add_argument("--tools", metavar="FILE", required=True, help="Python file with the tools")
+    describe.add_argument("--json", action="store_true", help="print one JSON object with name, description and sizes")
+
+
+def _add_completion(commands: Any) -> None:
+    completion: argparse.ArgumentParser = commands.add_parser(
+        "completion",
+        allow_abbrev=False,
+        help="print the completion script of a shell",
+        description="Print a script that completes commands and options.",
+        epilog="exit codes: 0, or 2 for wrong arguments\n\nexample: codemode completion bash > codemode.bash",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    completion.set_defaults(parser=completion)
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
 def _add_doctor(commands: Any) -> None:
@@ -201,3 +237,4 @@ def _add_doctor(commands: Any) -> None:
     doctor.add_argument(
         "--required", action="store_true", help='also fail when isolation="required" would refuse to run here'
     )
+    doctor.add_argument("--json", action="store_true", help="print one JSON object with facts, layers and checks")

@@ -84,6 +84,10 @@ def describe(options: argparse.Namespace) -> int:
     """Print the description to stdout and its size to stderr."""
     code_mode = create_tool_for_file(options.tools, None)
     text = code_mode.description
+    if options.json:
+        sizes = {"tools": len(code_mode.catalog), "characters": len(text), "tokens": len(text) // _CHARACTERS_PER_TOKEN}
+        print(json.dumps({"name": code_mode.name, "description": text, "inputSchema": code_mode.input_schema, **sizes}))
+        return SUCCEEDED
     print(visible(text, keep="\n\t"))
     schema_bytes = utf8_length(json.dumps(code_mode.input_schema))
     size = f"{format_count(len(text), 'character')}, about {format_count(len(text) // _CHARACTERS_PER_TOKEN, 'token')}"

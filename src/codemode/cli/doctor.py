@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import platform
 import sys
 import time
@@ -99,7 +100,7 @@ async def _run_program(check: SelfTest, pool: WorkerPool) -> Any:
     lifecycle = {"on_nested_tool_result": _ignore_result}
     options = {"execution_policy": {"timeout_ms": check.timeout_ms}, "lifecycle": lifecycle}
     try:
-        return await run_code_mode(check.js, [double_tool, fail_tool], options=options, pool=pool)
+        return await run_code_mode(check.js, [double, fail], options=options, pool=pool)
     except CodeModeError as error:
         return error
 
@@ -121,12 +122,12 @@ def _ignore_result(_result: object) -> None:
     pass
 
 
-async def double_tool(n: int) -> int:
+async def double(n: int) -> int:
     """Twice the number."""
     return 2 * n
 
 
-async def fail_tool() -> None:
+async def fail() -> None:
     """A tool that never works."""
     raise RuntimeError("a host path or a secret")
 
@@ -139,14 +140,40 @@ def doctor(options: argparse.Namespace) -> int:
         report = pool.isolation
     finally:
         pool.close()
+    problems = _list_problems(outcomes, report, required=options.required)
+    if options.json:
+        print(json.dumps(_to_json(_list_facts(options.start_method), report, outcomes, problems)))
+        return FAILED if problems else SUCCEEDED
     print("\n".join(align_columns(_list_facts(options.start_method))))
     print("\nIsolation of a worker, as it reports it itself")
     print("\n".join("  " + line for line in _format_isolation(report)))
     print("\nSelf-test")
     print("\n".join("  " + line for line in align_columns(map(_format_outcome, outcomes))))
-    problems = _list_problems(outcomes, report, required=options.required)
     print("\n" + ("All is well." if not problems else "Not well: " + "; ".join(problems)))
     return FAILED if problems else SUCCEEDED
+
+
+def _to_json(
+    facts: list[tuple[str, str]], report: IsolationReport | None, outcomes: list[SelfTestOutcome], problems: list[str]
+) -> dict[str, Any]:
+    layers = () if report is None else report.layers
+    return {
+        "facts": dict(facts),
+        "layers": [
+            {
+                "name": layer.name,
+                "required": layer.name in REQUIRED_LAYERS,
+                "state": str(layer.state),
+                "detail": layer.detail,
+            }
+            for layer in layers
+        ],
+        "checks": [
+            {"name": outcome.name, "ok": outcome.problem is None, "ms": outcome.duration_ms, "problem": outcome.problem}
+            for outcome in outcomes
+        ],
+        "problems": problems,
+    }
 
 
 def _list_facts(start_method: str) -> list[tuple[str, str]]:

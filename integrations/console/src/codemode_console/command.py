@@ -31,7 +31,7 @@ a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenan
 
 def main(arguments: Sequence[str]) -> int:
     """Serve the console until the process is told to end. ``arguments`` are those after ``codemode console``."""
-    options = _parser().parse_args(arguments)
+    options = create_parser().parse_args(arguments)
     try:
         from . import serve
     except ModuleNotFoundError as error:
@@ -54,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     return SUCCEEDED
 
 
-def _parser() -> argparse.ArgumentParser:
+def create_parser() -> argparse.ArgumentParser:
+    """Return the parser of `codemode console`, which `codemode completion` reads too."""
     console = argparse.ArgumentParser(
         prog="codemode console",
         allow_abbrev=False,

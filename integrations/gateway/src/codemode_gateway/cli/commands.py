@@ -45,7 +45,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse what follows `codemode mcp`; `command_line` is what follows ``--``, None without one."""
     # What follows -- is another program's, and versions of argparse differ on what they leave of it.
     command_arguments, command_line = split_command(arguments)
-    options, unrecognized = _build_parser().parse_known_args(command_arguments)
+    options, unrecognized = create_parser().parse_known_args(command_arguments)
     if unrecognized and options.part == "add" and command_line is None:
         raise UsageError(ADD_USAGE)  # options of the command, most likely
     if unrecognized:
@@ -54,7 +54,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def create_parser() -> argparse.ArgumentParser:
+    """Return the parser of `codemode mcp`, which `codemode completion` reads too."""
     mcp = argparse.ArgumentParser(
         prog="codemode mcp",
         allow_abbrev=False,
