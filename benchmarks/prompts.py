@@ -20,7 +20,7 @@ from codemode.surfaces.modules.declarations import declare_server_within
 from codemode.surfaces.modules.description import describe_run_tool
 from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool
 from codemode.surfaces.modules.options import RunOptions
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 COUNTS = (1, 10, 100, 1_000, 1_002)
 MANY_SERVERS, MANY_TOOLS = 41, 1_002
@@ -86,7 +86,7 @@ def _server(path: str, tools: Sequence[dict[str, Any]]) -> ListedServer:
             output_schema=repair_schema(one.get("outputSchema"))[0],
             annotations=one.get("annotations"),
         )
-        made.append(ModuleTool(one["name"], one["name"].replace("-", "_"), prepared(tool)))
+        made.append(ModuleTool(one["name"], one["name"].replace("-", "_"), prepare_tool(tool)))
     return ListedServer(path, path, path, None, None, (), tuple(made))
 
 

@@ -55,7 +55,7 @@ async def updates_row(updates: int = UPDATES) -> Row:
         async with heartbeat.beating():
             for version in range(updates):
                 _changed(tools, version)
-                new = current[0].updated((tool.name, tool) for tool in tools)
+                new = current[0].with_tools((tool.name, tool) for tool in tools)
                 started = time.perf_counter()
                 await new.prepare()
                 took_ms.append((time.perf_counter() - started) * 1000)

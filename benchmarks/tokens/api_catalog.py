@@ -10,7 +10,7 @@ import httpx
 
 from codemode import CodeModeToolError
 from codemode.openapi import openapi_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 from .catalog import Catalog, definition
 from .world.issues import Issues, label
@@ -28,7 +28,7 @@ class ApiCatalog(Catalog):
         document = json.loads(_DOCUMENT.read_text(encoding="utf-8"))
         self._example: dict[str, Any] = document["components"]["examples"]["issue-items"]["value"][0]
         self.tools = [*openapi_tools(document, client=client)]
-        self._prepared = {tool.name: prepared(tool) for tool in self.tools}
+        self._prepared = {tool.name: prepare_tool(tool) for tool in self.tools}
 
     def begin(self) -> None:
         """Begin a fresh world."""

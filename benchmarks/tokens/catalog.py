@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode import CodeModeToolError, Tool
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 from .world import Function, new_world
 
@@ -45,7 +45,7 @@ class Catalog:
             )
             for name, one in listed().items()
         ]
-        self._prepared = {tool.name: prepared(tool) for tool in self.tools}
+        self._prepared = {tool.name: prepare_tool(tool) for tool in self.tools}
 
     def begin(self) -> None:
         """Begin a fresh world. No two conversations may go on at once."""

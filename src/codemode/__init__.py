@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .host.imports import late_names
+from .host.imports import lazy_names
 
 if TYPE_CHECKING:
     from .continuations.keys import set_continuation_signing_key as set_continuation_signing_key
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from .workers.pool import set_max_workers as set_max_workers
 
 # Where each name is. The imports above tell type checkers the same; a test compares both.
-_LATE = {
+_LAZY_NAMES = {
     "continuations.keys": "set_continuation_signing_key",
     "data.content": "MediaContent",
     "errors": (
@@ -105,8 +105,8 @@ _LATE = {
     "tools.tool_result": "ToolResult",
     "workers.pool": "set_max_workers WorkerPool",
 }
-__all__ = [name for names in _LATE.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__ = late_names(__name__, _LATE)
+__all__ = [name for names in _LAZY_NAMES.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__ = lazy_names(__name__, _LAZY_NAMES)
 
 
 def __dir__() -> list[str]:

@@ -118,37 +118,41 @@ class CodeModeError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Keyword-only arguments: the default of Exception would call the class with the message alone.
-        return (_rebuild, (type(self), self.message, self.code, self.details))
+        return (_restore_error, (type(self), self.message, self.code, self.details))
 
 
-def guest_view(error: CodeModeError) -> tuple[str, str, str]:
+def to_guest_view(error: CodeModeError) -> tuple[str, str, str]:
     """Return name, message and code of a host error as the guest may see it.
 
     What a tool or a fetch raised itself is not shown at all: its text may hold paths, hosts or secrets. Of a very long
     message only the beginning is.
     """
     if error.code in (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR):
-        return "Error", _SANITISED[error.code], error.code
+        return "Error", _SANITIZED_MESSAGES[error.code], error.code
     message = error.message
     if len(message) > MAX_GUEST_MESSAGE_CHARACTERS:
         message = message[: MAX_GUEST_MESSAGE_CHARACTERS - 1] + "\u2026"
     return type(error).__name__, message, error.code
 
 
-_SANITISED = {
+_SANITIZED_MESSAGES = {
     HOST_TOOL_ERROR: "the tool failed",
     HOST_FETCH_ERROR: "the request failed",
     HOST_BRIDGE_ERROR: "the call failed",
 }
-HIDDEN_CODES = frozenset(_SANITISED)
+HIDDEN_CODES = frozenset(_SANITIZED_MESSAGES)
 """Codes of errors whose text a guest never sees: what was raised is their ``__cause__``."""
 
 
 def error_from_view(name: str, message: str, code: str) -> CodeModeError:
-    """Return a host error again from what `guest_view` gave of it, as it stands in a signed ledger."""
+    """Return a host error again from what `to_guest_view` gave of it, as it stands in a signed ledger."""
     # Only the classes of this file: another's constructor may want more than a message.
-    known = {one.__name__: one for one in _subclasses(CodeModeError) if one.__module__ == __name__}
-    if code in _SANITISED:
+    known = {
+        error_class.__name__: error_class
+        for error_class in _subclasses(CodeModeError)
+        if error_class.__module__ == __name__
+    }
+    if code in _SANITIZED_MESSAGES:
         return CodeModeToolError("the tool failed in an earlier part of this invocation", code=code)
     return known.get(name, CodeModeError if name == "CodeModeError" else CodeModeToolError)(message, code=code)
 
@@ -157,7 +161,7 @@ def _subclasses(parent: type[CodeModeError]) -> list[type[CodeModeError]]:
     return [cls for child in parent.__subclasses__() for cls in (child, *_subclasses(child))]
 
 
-def _rebuild(cls: type[CodeModeError], message: str, code: str, details: dict[str, Any]) -> CodeModeError:
+def _restore_error(cls: type[CodeModeError], message: str, code: str, details: dict[str, Any]) -> CodeModeError:
     return cls(message, code=code, details=details)
 
 

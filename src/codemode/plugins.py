@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .host.imports import late_names
+from .host.imports import lazy_names
 
 if TYPE_CHECKING:
     from .data.content import replace_content as replace_content
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .tools.tool_schemas import InferredOutput as InferredOutput
 
 # Where each name is. The imports above tell type checkers the same; a test compares both.
-_LATE = {
+_LAZY_NAMES = {
     "data.content": "replace_content restore_content split_content",
     "data.exact_integers": "protect_integers restore_integers",
     "data.json_shape": "run_bounded",
@@ -55,5 +55,5 @@ _LATE = {
     "tools.selection": "ToolSelection",
     "tools.tool_schemas": "FrameworkSchema InferredOutput",
 }
-__all__ = [name for names in _LATE.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__ = late_names(__name__, _LATE)
+__all__ = [name for names in _LAZY_NAMES.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__ = lazy_names(__name__, _LAZY_NAMES)

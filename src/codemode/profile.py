@@ -10,12 +10,12 @@ from .cached_property import cached_property
 from .options.parts import ExecutionPolicy
 from .records import record
 
-Words: TypeAlias = Callable[[Any, str, str, bool], Mapping[str, Any]]
+ErrorFields: TypeAlias = Callable[[Any, str, str, bool], Mapping[str, Any]]
 """Takes a `CodeModeError`, the kind and the name of a request, and whether host code has raised it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuestFace:
+class GuestSettings:
     """How a program stands in its guest: rows of the tables in `guest/kernel/faces.js`.
 
     ``wrapper`` is the function that the program's text becomes the body of, or "module": it is an ES module, and runs
@@ -82,7 +82,7 @@ class HostErrors:
     codes: Mapping[str, str] | None = None
     detail: Literal["hidden", "message"] = "hidden"
     in_spans: bool = True
-    words: Words | None = None
+    words: ErrorFields | None = None
 
 
 @record(kw_only=True)
@@ -112,7 +112,7 @@ class OutputRules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile:
+class SurfaceSettings:
     """What a surface asks of a run. A field is here because something reads it.
 
     ``name`` is signed into continuations, which only go on under the same one, and part of the program cache's key.
@@ -133,7 +133,7 @@ class Profile:
     name: str
     outer_tool: str
     direct_tool: str = ""
-    guest: GuestFace
+    guest: GuestSettings
     request_kinds: frozenset[str] = frozenset({"tool", "catalog", "fetch"})
     limits: ExecutionPolicy = field(default_factory=ExecutionPolicy)
     static_rules: StaticRules = field(default_factory=StaticRules)
@@ -146,4 +146,4 @@ class Profile:
     tells_of_runs: bool = False
     returns_rich_values: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    restored: Callable[[Mapping[str, Any]], Profile] | None = field(default=None, compare=False, repr=False)
+    restored: Callable[[Mapping[str, Any]], SurfaceSettings] | None = field(default=None, compare=False, repr=False)

@@ -48,9 +48,9 @@ class _DataclassFields:
 
     def __get__(self, _record: object, owner: type[_Record]) -> dict[str, dataclasses.Field[Any]]:
         space = {"__annotations__": owner.__record_types__, **owner.__record_defaults__}
-        made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(type(owner.__name__, (), space))
-        type.__setattr__(owner, "__dataclass_fields__", made.__dataclass_fields__)
-        return made.__dataclass_fields__
+        created: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(type(owner.__name__, (), space))
+        type.__setattr__(owner, "__dataclass_fields__", created.__dataclass_fields__)
+        return created.__dataclass_fields__
 
 
 def _restore(kind: type[RecordT], fields: dict[str, Any]) -> RecordT:
@@ -91,14 +91,14 @@ def record(declared: type[Any] | None = None, /, *, kw_only: bool = False) -> An
     return made
 
 
-def _compile_init(made: Any, *, kw_only: bool) -> Any:
-    names, defaults = made.__match_args__, made.__record_defaults__
+def _compile_init(record_class: Any, *, kw_only: bool) -> Any:
+    names, defaults = record_class.__match_args__, record_class.__record_defaults__
     parameters = [f"{name}=default_{name}" if name in defaults else name for name in names]
     lines = [f"set_{name}(self, {name})" for name in names]
     # The slots' own setters: nothing that a subclass or an instance could change is asked.
-    scope = {f"set_{name}": getattr(made, name).__set__ for name in names}
+    scope = {f"set_{name}": getattr(record_class, name).__set__ for name in names}
     scope |= {f"default_{name}": value for name, value in defaults.items()}
-    if hasattr(made, "__post_init__"):
+    if hasattr(record_class, "__post_init__"):
         lines.append("self.__post_init__()")
     head = ", ".join(["self", *(["*"] if kw_only else []), *parameters])
     exec(f"def __init__({head}):\n " + "\n ".join(lines), scope)  # noqa: S102 - names of fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .host.imports import late_names
+from .host.imports import lazy_names
 
 if TYPE_CHECKING:
     from .data.content import ContentResult as ContentResult
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .trace.trace import Trace as Trace
 
 # Where each name is. The imports above tell type checkers the same; a test compares both.
-_LATE = {
+_LAZY_NAMES = {
     "data.content": "ContentResult",
     "execution.pauses": "CallView PauseView",
     "execution.program_library": "SavedProgram SavedVersion",
@@ -54,5 +54,5 @@ _LATE = {
     ),
     "trace.trace": "Trace",
 }
-__all__ = [name for names in _LATE.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__ = late_names(__name__, _LATE)
+__all__ = [name for names in _LAZY_NAMES.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__ = lazy_names(__name__, _LAZY_NAMES)

@@ -59,7 +59,7 @@ def expected(js: str, found: dict[str, Any]) -> list[tuple[str, str, tuple[int, 
 def told(source: str, facts: Any) -> list[tuple[str, str | None, tuple[int, int]]]:
     return [
         (one["kind"], one.get("name"), (one["location"]["line"], one["location"]["column"]))
-        for one in rules.violations(facts, SECURE, source)
+        for one in rules.find_violations(facts, SECURE, source)
     ]
 
 

@@ -20,7 +20,7 @@ from codemode.openapi import Operation, Spec, SpecError, load_spec, openapi_tool
 from codemode.openapi.operations import classify_media_type
 from codemode.signatures.declarations import declare_tools
 from codemode.signatures.examples import create_sample_value
-from codemode.tools.prepared import PreparedTool, prepared
+from codemode.tools.prepared import PreparedTool, prepare_tool
 
 PACKAGES = Path(sys.prefix) / "openapi/node_modules"
 GITHUB = PACKAGES / "@octokit/openapi/generated/api.github.com.json"
@@ -41,7 +41,7 @@ def documents() -> list[Path]:
 
 
 def tools_of(spec: Spec) -> list[PreparedTool]:
-    return [prepared(one) for one in openapi_tools(spec, client=httpx.AsyncClient(base_url=BASE_URL))]
+    return [prepare_tool(one) for one in openapi_tools(spec, client=httpx.AsyncClient(base_url=BASE_URL))]
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def _sent(spec: Spec, name: str, value: Any) -> SentRequest:
     client = httpx.AsyncClient(transport=httpx.MockTransport(handler), base_url=BASE_URL)
     tools = {one.name: one for one in openapi_tools(spec, client=client)}
     operations[name] = tools[name].metadata["openapi"]
-    asyncio.run(prepared(tools[name]).call(value, None))
+    asyncio.run(prepare_tool(tools[name]).call(value, None))
     return SentRequest(sent[-1])
 
 

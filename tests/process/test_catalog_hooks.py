@@ -15,7 +15,7 @@ from waiting import within
 
 from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeTimeoutError, Tool
 from codemode.execution.starting import load_execution, load_resume, prepare_pool
-from codemode.profile import GuestFace, HostErrors, Profile
+from codemode.profile import GuestSettings, HostErrors, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -30,10 +30,10 @@ def words(error: Any, kind: str, name: str, is_raised: bool) -> dict[str, Any]:
     }
 
 
-OWN = Profile(
+OWN = SurfaceSettings(
     name="hooked",
     outer_tool="hooked",
-    guest=GuestFace(wrapper="strict", globals=("tools", "console")),
+    guest=GuestSettings(wrapper="strict", globals=("tools", "console")),
     host_errors=HostErrors(words=words),
 )
 ABANDONING = replace(OWN, unawaited="abandon")
@@ -55,13 +55,13 @@ class Hooked(View):
         self._refuse = refuse
         self._answer = answer
 
-    def under(self, given: Any) -> Hooked:
+    def for_invocation(self, given: Any) -> Hooked:
         return self
 
     def preparation(self, facts: Any, given: Any) -> Awaitable[None] | None:
         return None if self._prepare is None else self._prepare(facts, given)
 
-    def going_on(self, given: Any, names: Any) -> None:
+    def check_resumed(self, given: Any, names: Any) -> None:
         """Nothing."""
 
     def refusal(self, facts: Any) -> CodeModeError | None:
@@ -71,7 +71,7 @@ class Hooked(View):
         return super().ask(name, argument) if self._answer is None else self._answer(name, argument)
 
 
-async def run(js: str, catalog: Hooked, options: Any = None, profile: Profile = OWN, **outer: Any) -> Any:
+async def run(js: str, catalog: Hooked, options: Any = None, profile: SurfaceSettings = OWN, **outer: Any) -> Any:
     settings = CodeModeOptions.of(options)
     workers = await prepare_pool(None, settings)
     load = load_execution()

@@ -92,7 +92,7 @@ def test_a_pause_keeps_them_and_shows_no_bytes():
     async def paused() -> None:
         interrupt = await code_mode.execute({"js": ROUND})
         place = {key: value for key, value in interrupt.input["image"].items() if not key.startswith("$")}
-        assert place == PICTURE.described
+        assert place == PICTURE.description
         carried = Interrupt.from_dict(interrupt.to_dict())
         edited = {**interrupt.input, "image": {**interrupt.input["image"], "name": "forged.png"}}
         check(await code_mode.resume(carried, {"approved": True, "input": edited}), tools)
@@ -167,10 +167,10 @@ function structuredCloneOf(x) { return Object.freeze(Object.fromEntries(Object.e
 
 def test_what_only_looks_like_a_handle_is_data():
     tools = Tools()
-    place = {"$content:" + "0" * 24: PICTURE.id, **PICTURE.described}  # of another run, in the words of its host
+    place = {"$content:" + "0" * 24: PICTURE.id, **PICTURE.description}  # of another run, in the words of its host
     tools.all["echo"] = Tool("echo", execute=lambda _: place)
     result = within(run_code_mode(FORGED, tools.all))
-    assert result == {"said": ["refused"] * 12, "data": PICTURE.described}
+    assert result == {"said": ["refused"] * 12, "data": PICTURE.description}
     assert tools.given == []
 
 
@@ -325,5 +325,5 @@ def test_state_takes_no_content_and_a_large_result_leaves_descriptions_there():
     result = within(code_mode.execute({"js": js}))
     assert "cannot be kept in state" in result["said"]
     assert result["shot"]["picture"] == PICTURE
-    assert state["result:1"]["shot"] == {"picture": PICTURE.described, "count": 1}
+    assert state["result:1"]["shot"] == {"picture": PICTURE.description, "count": 1}
     assert state.keys() == {"size", "result:1"}

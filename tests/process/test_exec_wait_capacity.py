@@ -80,7 +80,7 @@ def test_a_run_that_nobody_comes_back_for_is_ended_by_a_timer_and_its_place_is_f
     within, make_pool, warm, monkeypatch
 ):
     monkeypatch.setattr(
-        "codemode.surfaces.exec_wait.run_registry.passed_seconds", float
+        "codemode.surfaces.exec_wait.run_registry.monotonic_seconds", float
     )  # what has ended is not forgotten
     slow, pool = Slow(), make_pool(max_workers=2)
     options = {**warm, "maxWaitingRuns": 1, "snapshotTtlSeconds": 1, "waitTimeoutMs": 100}

@@ -88,7 +88,7 @@ def test_an_aborted_run_says_why_and_what_has_happened(within, pool, model_waits
 @pytest.mark.parametrize("program", ["in flight", *full_only("before any call")])
 def test_an_expired_run_says_what_has_happened(within, pool, model_waits, warm, program, monkeypatch):
     monkeypatch.setattr(
-        "codemode.surfaces.exec_wait.run_registry.passed_seconds", float
+        "codemode.surfaces.exec_wait.run_registry.monotonic_seconds", float
     )  # what has ended is not forgotten
     world = World(pool, model_waits, maxWarmRuns=warm, snapshotTtlSeconds=1)
 

@@ -12,7 +12,7 @@ from codemode import (
     FetchPolicy,
     create_code_mode_tool,
 )
-from codemode.fetch.fetches import fetch_line
+from codemode.fetch.fetches import describe_fetch
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_the_description_tells_what_fetch_may_do():
         "allow_redirects": True,
         "max_redirects": 3,
     }
-    line = fetch_line(FetchPolicy(**policy))
+    line = describe_fetch(FetchPolicy(**policy))
     for part in (
         "origins https://a.test, https://b.test and URL prefixes https://c.test/d",
         "methods GET, POST",
@@ -208,8 +208,8 @@ def test_the_description_tells_what_fetch_may_do():
 
 
 def test_a_policy_that_allows_nothing_says_so():
-    line = fetch_line(FetchPolicy())
+    line = describe_fetch(FetchPolicy())
     assert "no origins or URL prefixes allowed" in line
     assert "redirects are returned, not followed" in line
-    assert fetch_line(None) is None
+    assert describe_fetch(None) is None
     assert "no `fetch`" in create_code_mode_tool([]).description

@@ -316,7 +316,7 @@ def test_a_program_that_calls_itself_does_not_wait_for_itself():
 def test_no_call_begins_where_its_host_stood_still_unless_the_journal_is_its_own_still(is_taken, monkeypatch):
     clock, passed, shop = Fast(), [0.0], Shop()
     journal = MemoryJournal(clock=clock)
-    monkeypatch.setattr(journaled, "passed_seconds", lambda: passed[0])
+    monkeypatch.setattr(journaled, "monotonic_seconds", lambda: passed[0])
 
     class Still(Host):
         async def write(self, opened, lines):

@@ -12,7 +12,7 @@ from module_servers import RESULT, check_response
 from waiting import within
 
 from codemode import ModuleServer, RunTool, create_modules_tool
-from codemode.data.similar_names import nearest_names
+from codemode.data.similar_names import find_nearest_names
 from codemode.surfaces.modules import catalog, server_set
 from codemode.surfaces.modules.catalog import ModuleCatalog
 
@@ -170,9 +170,9 @@ def test_names_of_servers_that_there_are_not_are_compared_beside_the_loop_and_no
 
     def nearest(name: str, known: Iterable[str]) -> list[str]:
         compared.append(threading.current_thread())
-        return nearest_names(name, known)
+        return find_nearest_names(name, known)
 
-    monkeypatch.setattr(server_set, "nearest_names", nearest)
+    monkeypatch.setattr(server_set, "find_nearest_names", nearest)
     tool = create_modules_tool([ModuleServer("mail", {"send": lambda: 1})])
     response = within(run(tool, f"{RESULT}1", requestedCapabilities=[f"mial{at}" for at in range(1_000)]))
     assert response["result"] == 1

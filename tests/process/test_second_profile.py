@@ -32,14 +32,14 @@ from codemode import (
     run_code_mode,
 )
 from codemode.execution.starting import load_execution, load_resume, prepare_pool
-from codemode.profile import GuestFace, Profile
+from codemode.profile import GuestSettings, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
-STRICT = Profile(
+STRICT = SurfaceSettings(
     name="strictPrograms",
     outer_tool="runStrict",
-    guest=GuestFace(wrapper="strict", globals=("tools",)),
+    guest=GuestSettings(wrapper="strict", globals=("tools",)),
     request_kinds=frozenset({"tool"}),
     limits=ExecutionPolicy(max_bridge_requests=2, max_result_bytes=50, max_source_bytes=400, timeout_ms=8_000),
 )

@@ -152,7 +152,9 @@ def test_unless_that_is_left_to_the_run(spy, off):
 
 
 def test_what_rules_find_is_taken_from_the_facts_of_this_very_text():
-    assert rules.violations({"names": {"eval": [0]}, "loops": [], "modules": []}, RULES, "eval")[0]["name"] == "eval"
+    assert (
+        rules.find_violations({"names": {"eval": [0]}, "loops": [], "modules": []}, RULES, "eval")[0]["name"] == "eval"
+    )
 
 
 # --- notices ---

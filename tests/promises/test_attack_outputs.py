@@ -16,7 +16,7 @@ from suite import each_row
 
 from codemode import CodeModeProtocolError, Tool, run_code_mode, run_code_mode_sync
 from codemode.continuations.sealing import unpack
-from codemode.data.json_shape import holds_more_values_than, weigh
+from codemode.data.json_shape import estimate_json_length, has_more_values_than
 from codemode.errors import CodeModeSerializationError
 from codemode.options.parts import ContinuationOptions
 
@@ -42,13 +42,13 @@ def counting():
     ids=["extra", "slots", "deque", "nested"],
 )
 def test_loop_what_unusual_containers_hold_is_counted(value):
-    assert weigh(value, 2000) >= 2000
-    assert holds_more_values_than(value, 4000)
+    assert estimate_json_length(value, 2000) >= 2000
+    assert has_more_values_than(value, 4000)
 
 
 @pytest.mark.parametrize("value", [iter(MANY), {"a": (one for one in MANY)}], ids=["iterator", "generator"])
 def test_loop_what_nobody_can_count_is_not_written_on_the_loop(value):
-    assert weigh(value, 2000) >= 2000
+    assert estimate_json_length(value, 2000) >= 2000
 
 
 def test_loop_many_keys_are_not_added_up():
@@ -56,7 +56,7 @@ def test_loop_many_keys_are_not_added_up():
         def __len__(self):
             raise AssertionError("looked at")
 
-    assert weigh({Key(number): number for number in range(5000)}, 2000) >= 2000
+    assert estimate_json_length({Key(number): number for number in range(5000)}, 2000) >= 2000
 
 
 @pytest.mark.parametrize("is_async", [True, False])

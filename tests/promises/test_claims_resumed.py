@@ -246,7 +246,7 @@ def passed(monkeypatch):
     """What hosts take for the seconds that have passed."""
     seconds = [0.0]
     for module in (guards, resume_claims):
-        monkeypatch.setattr(module, "passed_seconds", lambda: seconds[0])
+        monkeypatch.setattr(module, "monotonic_seconds", lambda: seconds[0])
     return seconds
 
 

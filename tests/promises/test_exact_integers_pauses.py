@@ -23,7 +23,12 @@ from codemode import (
     replace_interrupt_result,
     to_approval_messages,
 )
-from codemode.data.exact_integers import PLACES_KEY, protect_integers, restore_edited_integers, restore_listed_integers
+from codemode.data.exact_integers import (
+    POINTERS_KEY,
+    protect_integers,
+    restore_edited_integers,
+    restore_listed_integers,
+)
 from codemode.interrupts.interrupt import same_json
 
 PAUSING = {"approval": {"mode": "interrupt"}}
@@ -71,7 +76,7 @@ def test_an_interrupt_survives_a_browser_and_shows_what_runs():
     assert interrupt.input == INPUT
     sent = in_a_browser(interrupt.to_dict())
     assert sent["input"]["id"] == sent["requests"][0]["input"]["id"] == str(ORDER)
-    assert sorted(sent[PLACES_KEY]) == [
+    assert sorted(sent[POINTERS_KEY]) == [
         "/input/id",
         "/input/lines/1",
         "/input/lines/2",
@@ -91,7 +96,7 @@ def test_a_form_without_places_of_integers_is_taken_too():
     interrupt, _, code_mode = paused([])
     (request,) = interrupt.to_dict()["requests"]
     as_they_are = {**interrupt.to_dict(), "input": INPUT, "requests": [{**request, "input": INPUT}]}
-    del as_they_are[PLACES_KEY], as_they_are["requests"][0][PLACES_KEY]
+    del as_they_are[POINTERS_KEY], as_they_are["requests"][0][POINTERS_KEY]
     assert Interrupt.from_dict(as_they_are) == Interrupt.from_dict(interrupt.to_dict()) == interrupt
     assert code_mode.resume_sync(as_they_are, {"approved": True}) == ["number", ORDER]
 
@@ -129,7 +134,7 @@ def test_an_edit_may_list_its_own_integers():
     interrupt, tools, _ = paused(ran)
     answer = {
         "approvalId": interrupt.interrupt_id, "approved": True,
-        "input": {"id": 5, "lines": [str(ORDER)] * 2}, PLACES_KEY: ["/input/lines/0", "/input/lines/1"],
+        "input": {"id": 5, "lines": [str(ORDER)] * 2}, POINTERS_KEY: ["/input/lines/0", "/input/lines/1"],
     }  # fmt: skip
     messages = [{"role": "tool", "content": [{"type": "tool-approval-response", **answer}]}]
     response = get_approval_response(in_a_browser(messages), interrupt)
@@ -142,10 +147,10 @@ def test_an_edit_may_list_its_own_integers():
 def test_wrong_places_of_integers_are_refused_and_use_nothing_up(places):
     ran: list[Any] = []
     interrupt, _, code_mode = paused(ran)
-    wrong = {"approved": True, "input": {"id": 5, "text": "abc", "lines": ["1"]}, PLACES_KEY: places}
+    wrong = {"approved": True, "input": {"id": 5, "text": "abc", "lines": ["1"]}, POINTERS_KEY: places}
     with pytest.raises(CodeModeProtocolError):
         code_mode.resume_sync(interrupt, wrong)
-    broken = {**interrupt.to_dict(), PLACES_KEY: places}
+    broken = {**interrupt.to_dict(), POINTERS_KEY: places}
     with pytest.raises(CodeModeProtocolError):
         Interrupt.from_dict(broken)
     assert not is_interrupt(broken)
@@ -159,7 +164,7 @@ def test_another_integer_than_the_pending_one_is_refused(changed):
     shown = {**INPUT, "id": changed}
     request = {**interrupt.requests[0].comparison_fields(), "input": shown}
     forged = {**interrupt.to_dict(), "input": shown, "requests": [request]}
-    del forged[PLACES_KEY]
+    del forged[POINTERS_KEY]
     with pytest.raises(CodeModeProtocolError, match="shows other requests"):
         code_mode.resume_sync(forged, {"approved": True})
 
@@ -169,7 +174,7 @@ def test_messages_for_a_page_show_a_long_integer_as_text():
     (message,) = in_a_browser(to_approval_messages(interrupt))
     call = message["content"][0]
     assert call["input"]["id"] == str(ORDER)
-    assert "/input/id" in call[PLACES_KEY]
+    assert "/input/id" in call[POINTERS_KEY]
     held = {
         "type": "tool-result",
         "toolCallId": "c",

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from codemode import Tool, create_code_mode_tool
 from codemode.errors import CodeModeSyntaxError
 from codemode.signatures.declarations import declare_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 
 class Order(BaseModel):
@@ -109,7 +109,7 @@ def test_declarations_and_the_description_name_bigint():
             "one": {"const": ORDER},
         },
     }
-    declared = declare_tools([prepared(Tool("t", execute=None, output_schema=schema))])
+    declared = declare_tools([prepare_tool(Tool("t", execute=None, output_schema=schema))])
     assert "small?: number;" in declared
     assert "large?: number | bigint;" in declared
     assert f"one?: {ORDER}n" in declared

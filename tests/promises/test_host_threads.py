@@ -107,7 +107,7 @@ def busy_until(event: threading.Event):
     def work() -> str:
         started = time.monotonic()
         while not event.is_set() and time.monotonic() - started < TIMEOUT:
-            steps.take()
+            steps.count_steps()
         return "done"
 
     return work
@@ -135,7 +135,7 @@ async def test_a_check_stops_when_nobody_waits_for_it():
         begun.set()
         try:
             while True:
-                steps.take()
+                steps.count_steps()
         finally:
             stopped.set()
 
@@ -194,7 +194,7 @@ class Hanging:
     def __call__(self) -> str:
         self.begun.set()
         self.end.wait(TIMEOUT)
-        steps.take(10_000)
+        steps.count_steps(10_000)
         return "hung"
 
 
@@ -215,7 +215,7 @@ async def pass_over(*, is_other_share: bool):
         hanging.end.set()
     assert await in_time(hung) == "hung"
     assert await in_time(calm.run_check(lambda: "quick")) == "quick"
-    assert share.checks._most == 1
+    assert share.checks._max_threads == 1
 
 
 @in_loop
@@ -228,7 +228,7 @@ async def test_a_check_that_was_passed_over_waits_for_its_turn_again():
     def busy() -> bool:
         begun.set()
         while not go_on.is_set():
-            steps.take()
+            steps.count_steps()
         return True
 
     other = asyncio.create_task(InvocationThreads(HostThreads()).run_check(busy))
@@ -271,7 +271,7 @@ async def test_loop_a_small_value_whose_check_takes_many_steps_leaves_the_loop()
 
     def work() -> int:
         threads.append(threading.current_thread().name)
-        steps.take(10_000)
+        steps.count_steps(10_000)
         return 7
 
     assert await in_time(run_check(10, work)) == 7

@@ -49,10 +49,10 @@ def threads_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> set[bo
 
 
 def test_loop_the_first_search_makes_the_index_elsewhere_and_once(monkeypatch):
-    seen = threads_of(monkeypatch, tool_index, "_built")
+    seen = threads_of(monkeypatch, tool_index, "_build_index")
     made: list[int] = []
-    real = tool_index._built
-    monkeypatch.setattr(tool_index, "_built", lambda tools: made.append(len(tools)) or real(tools))
+    real = tool_index._build_index
+    monkeypatch.setattr(tool_index, "_build_index", lambda tools: made.append(len(tools)) or real(tools))
     code_mode = create_code_mode_tool(many())
     js = "return (await Promise.all(['orders', 'order', 'read'].map(tools.$search))).map((found) => found.length)"
 
@@ -79,9 +79,9 @@ def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
 
 
 def test_loop_a_query_that_would_find_everything_by_every_word_is_cut():
-    asked = words.asked_words(" ".join(f"w{number} a{number:03}" for number in range(100)))
+    asked = words.query_words(" ".join(f"w{number} a{number:03}" for number in range(100)))
     assert len(asked) == words.MAX_QUERY_WORDS
-    assert words.asked_words("a order of order") == ["order"]
+    assert words.query_words("a order of order") == ["order"]
 
 
 def test_loop_a_large_declaration_is_written_elsewhere(monkeypatch):
@@ -141,7 +141,7 @@ def test_loop_a_deadline_ends_a_check_elsewhere(monkeypatch, passing_time):
         try:
             while True:
                 time.sleep(0)
-                steps.take(steps.STEPS_BETWEEN_LOOKS)
+                steps.count_steps(steps.TURN_STEPS)
         except steps.WorkStopped:
             ended.set()
             raise
@@ -173,8 +173,8 @@ def literal(depth: int) -> dict[str, Any]:
 
 def visits_taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     taken: list[int] = []
-    real = checks.Visits.take
-    monkeypatch.setattr(checks.Visits, "take", lambda self, count=1: taken.append(count) or real(self, count))
+    real = checks.SchemaVisits.take
+    monkeypatch.setattr(checks.SchemaVisits, "take", lambda self, count=1: taken.append(count) or real(self, count))
     return taken
 
 
@@ -216,8 +216,8 @@ def test_loop_a_look_at_a_wide_schema_counts_for_as_much_as_it_is(schema, keys, 
 
 def test_loop_a_name_as_long_as_a_schema_is_read_once(monkeypatch):
     folded: list[str] = []
-    real = checks.folded_name
-    monkeypatch.setattr(checks, "folded_name", lambda name: folded.append(name) or real(name))
+    real = checks.fold_name
+    monkeypatch.setattr(checks, "fold_name", lambda name: folded.append(name) or real(name))
     name = f"a{'_' * 10_000}b"
     schema = {"properties": {name: {}}, "required": [name], "additionalProperties": False}
     assert check_program(call_facts(["ab"], 20, is_open=False), {"t"}, lambda _name: schema) == []
@@ -239,9 +239,9 @@ def test_loop_a_look_at_a_wide_output_counts_for_as_much_as_it_is(output):
 
 def test_loop_a_name_that_is_far_too_long_is_not_compared(monkeypatch):
     read: list[str] = []
-    real = similar_names._pairs_of_known
-    monkeypatch.setattr(similar_names, "_pairs_of_known", lambda name: read.append(name) or real(name))
-    assert similar_names.nearest_names("ab", ["ab" * 100_000, "abc"]) == ["abc"]
+    real = similar_names._cached_character_pairs
+    monkeypatch.setattr(similar_names, "_cached_character_pairs", lambda name: read.append(name) or real(name))
+    assert similar_names.find_nearest_names("ab", ["ab" * 100_000, "abc"]) == ["abc"]
     assert read == ["abc"]
 
 

@@ -49,7 +49,7 @@ def where(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], set[bool]]:
             try:
                 return real(*given, **named)
             finally:
-                if not isinstance(sys.exception(), steps.TooLongForTheLoop):
+                if not isinstance(sys.exception(), steps.LoopBudgetExceeded):
                     seen.add(threading.current_thread() is threading.main_thread())
 
         monkeypatch.setattr(owner, name, watched)

@@ -19,7 +19,7 @@ from codemode.execution.call_content import CallContent, using_contents
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.references import CONTENT_LIMIT, ContentRegistry
 from codemode.tools import tool_result
-from codemode.tools.tool_result import unwrapped
+from codemode.tools.tool_result import unwrap_result
 
 MOST = ExecutionPolicy().max_content_parts
 
@@ -60,8 +60,8 @@ def test_loop_base64_is_decoded_in_pieces_as_it_is_at_once(text):
         whole = None
     for size in (4, 8, 12):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tool_result, "_PIECE_CHARACTERS", size)
-            made = tool_result._content(text, "image/png")
+            patch.setattr(tool_result, "_BASE64_CHUNK_CHARACTERS", size)
+            made = tool_result._decode_media(text, "image/png")
         assert (made and made.data) == whole
 
 
@@ -69,8 +69,8 @@ def test_loop_base64_is_decoded_in_pieces_as_it_is_at_once(text):
 def test_loop_what_is_large_is_decoded_a_piece_at_a_time(blocks, decoded):
     result = ToolResult([image(base64.b64encode(bytes(8 << 20) + bytes([n])).decode()) for n in range(blocks)])
     with using_contents(run_contents()):
-        assert len(unwrapped(result)["content"][-1].data) == (8 << 20) + 1
-    assert max(decoded) <= tool_result._PIECE_CHARACTERS
+        assert len(unwrap_result(result)["content"][-1].data) == (8 << 20) + 1
+    assert max(decoded) <= tool_result._BASE64_CHUNK_CHARACTERS
 
 
 # --- how much ---
@@ -79,10 +79,10 @@ def test_loop_what_is_large_is_decoded_a_piece_at_a_time(blocks, decoded):
 def test_loop_what_is_there_many_times_over_is_decoded_once(decoded):
     texts = ["eA==" for _ in range(5)] + [base64.b64encode(b"x" * 5000).decode() for _ in range(5)]
     with using_contents(run_contents()):
-        made = unwrapped(ToolResult([image(texts[number % 10]) for number in range(10_000)]))["content"]
+        made = unwrap_result(ToolResult([image(texts[number % 10]) for number in range(10_000)]))["content"]
         assert len({id(one) for one in made}) == 2
         assert len(decoded) == 2
-        other = unwrapped(ToolResult([image("eA=="), image("eA==", "image/gif"), image("eQ==")]))["content"]
+        other = unwrap_result(ToolResult([image("eA=="), image("eA==", "image/gif"), image("eQ==")]))["content"]
     assert [(one.data, one.mime_type) for one in other] == [
         (b"x", "image/png"),
         (b"x", "image/gif"),
@@ -95,7 +95,7 @@ def test_loop_more_parts_than_there_may_be_are_not_decoded(count, decoded):
     result = ToolResult([image(text_of(number)) for number in range(count)])
     made = run_contents()
     with using_contents(made), pytest.raises(CodeModeSerializationError, match="max_content_parts is") as caught:
-        unwrapped(result, made.require_room)
+        unwrap_result(result, made.require_room)
     assert caught.value.code == CONTENT_LIMIT
     assert len(decoded) == MOST + 1
 
@@ -108,17 +108,17 @@ def test_loop_more_bytes_than_there_may_be_are_not_decoded(limits, said, count, 
     result = ToolResult([image(base64.b64encode(bytes([n]) * 3000).decode()) for n in range(200)])
     made = run_contents(**limits)
     with using_contents(made), pytest.raises(CodeModeSerializationError, match=said):
-        unwrapped(result, made.require_room)
+        unwrap_result(result, made.require_room)
     assert len(decoded) == count
 
 
 def test_loop_what_is_no_image_counts_as_none(decoded):
     blocks = [*(image(f"no base64 {number}") for number in range(1000)), image("eA==")]
     with using_contents(run_contents()):
-        made = unwrapped(ToolResult(blocks))["content"]
+        made = unwrap_result(ToolResult(blocks))["content"]
     assert made[:-1] == blocks[:-1]
     assert made[-1] == MediaContent(b"x", "image/png")
-    assert unwrapped(ToolResult(blocks))["content"] == blocks  # in a face without content
+    assert unwrap_result(ToolResult(blocks))["content"] == blocks  # in a face without content
 
 
 # --- content that a tool makes itself ---

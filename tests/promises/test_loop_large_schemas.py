@@ -13,7 +13,7 @@ from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mo
 from codemode.schemas import json_schemas, patterns
 from codemode.schemas.compiled import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
 from codemode.schemas.patterns import foreign_patterns
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 
 def many(count: int, one: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ LONG_RULES: dict[str, tuple[dict[str, Any], Any, str]] = {
 
 @pytest.mark.parametrize(("rule", "value", "said"), LONG_RULES.values(), ids=LONG_RULES)
 def test_loop_what_a_value_breaks_is_said_with_no_more_of_the_rule_than_is_shown(rule, value, said):
-    tool = prepared(Tool("t", execute=lambda _: 1, input_schema={"type": "object", "properties": {"a": rule}}))
+    tool = prepare_tool(Tool("t", execute=lambda _: 1, input_schema={"type": "object", "properties": {"a": rule}}))
     tool.compile()
     for _ in range(2):  # the first time modules are imported
         tracemalloc.start()

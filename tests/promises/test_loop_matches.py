@@ -20,13 +20,13 @@ from codemode.host import steps
 from codemode.schemas import match_cost, patterns, type_guards
 from codemode.schemas.patterns import compile_linear
 from codemode.schemas.type_guards import GuardedValidator, raise_refusal
-from codemode.tools.prepared import PreparedTool, prepared
+from codemode.tools.prepared import PreparedTool, prepare_tool
 
 TOO_MUCH = "too large or too intricate"
 
 
 def taking(schema: Any) -> PreparedTool:
-    return prepared(Tool("guess", execute=None, input_schema=schema))
+    return prepare_tool(Tool("guess", execute=None, input_schema=schema))
 
 
 def steps_of(work: Any, most: int = 1 << 62) -> int:
@@ -126,7 +126,7 @@ def test_loop_a_match_that_may_take_long_is_never_made(schema, value, pattern, l
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(match_cost, "get_linear_pattern", linear)
         patch.setattr(match_cost, "compile_linear", lambda *given, **named: noting(compile_linear(*given, **named)))
-        patch.setattr(match_cost, "_automata", SizedCache[Any, Any](1 << 30, most_entries=64))
+        patch.setattr(match_cost, "_automata", SizedCache[Any, Any](1 << 30, max_entries=64))
         with pytest.raises(CodeModeToolError, match=TOO_MUCH):
             steps.run_metered(lambda: tool.validate_input(value("a" * length)), 1 << 62, lambda: 0)
     assert max(made, default=0) <= 2
@@ -137,7 +137,7 @@ def test_loop_weighing_a_match_leaves_the_loop_and_stops(schema, value):
     if schema is IN_A_STRANGE_ADAPTER[0]:
         return  # nothing is weighed: there can be no function in its way
     tool, given_ = taking(schema("(?:a{1,44}){1,44}b")), value("a" * 100_000)
-    with pytest.raises(steps.TooLongForTheLoop):
+    with pytest.raises(steps.LoopBudgetExceeded):
         steps.run_metered(lambda: tool.validate_input(given_))
     with pytest.raises(steps.WorkStopped):
         steps_of(lambda: tool.validate_input(given_), 2000)
@@ -200,7 +200,7 @@ def test_loop_ordinary_patterns_are_matched_at_ordinary_sizes(kind, pattern, tex
     given_ = texts if kind in ("schema", "type") else {one: one for one in texts}
     if kind == "properties":
         given_ = dict(enumerate(texts)) and {f"k{n}": one for n, one in enumerate(texts)}
-    tool = prepared(Tool("guess", execute=None, input_schema=schemas[kind]))
+    tool = prepare_tool(Tool("guess", execute=None, input_schema=schemas[kind]))
     assert tool.validate_input(given_).value == given_
     wrong = [*texts[:-1], "\n,"] if isinstance(given_, list) else {**given_, "\n,": "\n,"}
     with pytest.raises(CodeModeToolError, match=r"pattern"):
@@ -267,7 +267,7 @@ def test_loop_a_type_whose_patterns_are_weighed_takes_and_makes_what_it_did(wrap
 
 
 def test_loop_a_small_value_is_validated_by_pydantic_alone(monkeypatch):
-    tool = prepared(Tool("guess", execute=None, input_schema=list[text_of("^[a-z]{1,20}$")]))
+    tool = prepare_tool(Tool("guess", execute=None, input_schema=list[text_of("^[a-z]{1,20}$")]))
     monkeypatch.setattr(match_cost, "find_match", lambda *_: pytest.fail("it was weighed"))
     monkeypatch.setattr("codemode.schemas.type_guards.find", lambda *_: pytest.fail("it was weighed"))
     assert tool.validate_input(["abc"] * 20).value == ["abc"] * 20

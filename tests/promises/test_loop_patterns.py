@@ -26,7 +26,7 @@ from codemode.schemas.patterns import (
     to_linear_syntax,
 )
 from codemode.tools.adapters import ADAPTERS, register_adapter
-from codemode.tools.prepared import PreparedTool, prepared
+from codemode.tools.prepared import PreparedTool, prepare_tool
 
 LOOK_AHEAD = "^(?=(a+)+$)a"
 BACK_REFERENCE = r"^(a+)\1$"
@@ -67,7 +67,7 @@ def test_loop_a_tool_refuses_what_cannot_be_matched_in_linear_time(mode, place, 
 def test_loop_what_only_looks_like_a_pattern_is_no_pattern(data):
     value = {"pattern": LOOK_AHEAD}
     one = Tool("guess", execute=None, input_schema={data: value if data in ("const", "default") else [value]})
-    prepared(one).compile()
+    prepare_tool(one).compile()
 
 
 class Strict(BaseModel):
@@ -141,7 +141,7 @@ def backtracking() -> Any:
 
 
 def test_loop_a_pattern_that_python_would_run_is_run_in_linear_time():
-    one = prepared(Tool("guess", execute=None, input_schema=backtracking()))
+    one = prepare_tool(Tool("guess", execute=None, input_schema=backtracking()))
     held = one.validate_input({"careless": [{"text": "aaa", "other": "aAa"}]}).value
     assert type(held).__name__ == "Holder"
     assert held.careless[0].text == "aaa"
@@ -160,11 +160,11 @@ class ServerTool(Tool):
 def kept(schema: Any, caplog: pytest.LogCaptureFixture) -> PreparedTool:
     with caplog.at_level(logging.WARNING, "codemode.tools"):
         one = ServerTool("far", execute=None, input_schema=schema)
-        prepared(one).compile()
+        prepare_tool(one).compile()
     assert LOOK_AHEAD in caplog.text
     assert "'far'" in caplog.text
-    assert LOOK_AHEAD not in str(prepared(one.renamed("away")).input_json_schema) or not isinstance(schema, dict)
-    return prepared(one)
+    assert LOOK_AHEAD not in str(prepare_tool(one.renamed("away")).input_json_schema) or not isinstance(schema, dict)
+    return prepare_tool(one)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -216,9 +216,9 @@ def test_loop_tools_that_an_adapter_makes_are_foreign(caplog, monkeypatch):
     )
     made = ADAPTERS.convert(Theirs())
     assert made is not None
-    assert prepared(made).validate_input("b").value == "b"
+    assert prepare_tool(made).validate_input("b").value == "b"
     assert LOOK_AHEAD in caplog.text
-    assert prepared(made.renamed("other")).input_json_schema == {}
+    assert prepare_tool(made.renamed("other")).input_json_schema == {}
 
 
 def test_loop_a_foreign_pattern_that_repeats_too_much_is_left_out():
@@ -267,7 +267,7 @@ def test_loop_every_pattern_has_a_size(pattern):
 
 
 def test_loop_a_long_text_against_a_large_pattern_is_refused_and_not_tried():
-    one = prepared(Tool("guess", execute=None, input_schema={"pattern": "[ab]*a[ab]{3000}c"}))
+    one = prepare_tool(Tool("guess", execute=None, input_schema={"pattern": "[ab]*a[ab]{3000}c"}))
     with pytest.raises(CodeModeToolError, match="must satisfy"):
         one.validate_input("abc" * 30_000)
     with pytest.raises(CodeModeToolError, match="too large or too intricate"):

@@ -17,8 +17,8 @@ from waiting import within
 from codemode import CodeModeProtocolError, Interrupt, Tool, continue_interrupt, run_code_mode_sync
 from codemode.data import json_values as values
 from codemode.data.json_shape import find_excess, has_long_integer
-from codemode.data.json_values import decode_json, encode_json, json_length, utf8_length
-from codemode.data.plain_json import MAX_INT_DIGITS, holds_itself, write_json
+from codemode.data.json_values import count_json_bytes, decode_json, encode_json, utf8_length
+from codemode.data.plain_json import MAX_INT_DIGITS, has_cycle, write_json
 from codemode.errors import CodeModeSerializationError
 from codemode.host import steps
 
@@ -111,18 +111,18 @@ def test_loop_too_long_an_integer_is_refused_in_every_direction():
 def test_loop_lengths_are_counted_alike_however_texts_are_cut(texts, size):
     text = encode_json(texts, what="it")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values, "_PIECE_CHARACTERS", size)
+        patch.setattr(values, "_CHUNK_CHARACTERS", size)
         written = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
-        assert json_length(text) == utf8_length(written)
+        assert count_json_bytes(text) == utf8_length(written)
 
 
 @pytest.mark.parametrize("part", ["\\ud800", "\\udc00", "\\ud83d\\ude00", "\\\\", "\\\\\\u0001", "x", '\\"'])
 def test_loop_no_piece_that_is_counted_is_large(part):
     text = f'"\\u00e9{part * 200_000}"'
-    pieces = list(values._between_escapes(text))  # pyright: ignore[reportPrivateUsage]
+    pieces = list(values._split_between_escapes(text))  # pyright: ignore[reportPrivateUsage]
     assert "".join(pieces) == text
     assert max(map(len, pieces)) < (1 << 14) + 20
-    assert steps.run_metered(lambda: json_length(text), 1 << 62, lambda: 0) == utf8_length(
+    assert steps.run_metered(lambda: count_json_bytes(text), 1 << 62, lambda: 0) == utf8_length(
         json.dumps(json.loads(text), ensure_ascii=False)
     )
 
@@ -145,19 +145,19 @@ class Node(BaseModel):
 def test_loop_a_look_for_circles_ends():
     long = Counted([0]) * 1_000_000
     long = Counted(long)
-    assert not holds_itself(long)
+    assert not has_cycle(long)
     assert long.looked_at < 500_000
-    assert not holds_itself([{1, 2, 3}] * 400_000)
+    assert not has_cycle([{1, 2, 3}] * 400_000)
     shared: Any = [1]
     for _ in range(60):
         shared = [shared, shared]
-    assert not holds_itself(shared)
+    assert not has_cycle(shared)
 
 
 @pytest.mark.parametrize("wrap", [lambda one: [one], lambda one: {"a": one}, lambda one: ([one],)])
 def test_loop_what_holds_itself_is_told_from_what_is_long(wrap):
     circle: list[Any] = [0] * 300
     circle.append(wrap(circle))
-    assert holds_itself([Node.model_construct(inside=circle)])
+    assert has_cycle([Node.model_construct(inside=circle)])
     with pytest.raises(CodeModeSerializationError, match="circular"):
         encode_json(circle, max_values=2000, what="it")

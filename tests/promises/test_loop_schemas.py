@@ -20,7 +20,7 @@ from codemode.schemas.compiled import SchemaMismatch
 from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.python_types import TypeSchema
 from codemode.schemas.type_guards import GuardedValidator, _budget, raise_refusal
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 NUMBERS = [0.5] * 240_000
 
@@ -257,7 +257,7 @@ def test_loop_recursive_types_end(kind, within):
     one = Tool("walk", execute=lambda _: "walked", input_schema=kind)
     deep = within(nested(60, "wrong"))
     with pytest.raises(CodeModeToolError, match="too large or too intricate"):
-        prepared(one).validate_input(deep)
+        prepare_tool(one).validate_input(deep)
     with pytest.raises(CodeModeToolError):
         run_code_mode_sync(f"return await tools.walk({json.dumps(deep)})", [one])
     assert run_code_mode_sync(f"return await tools.walk({json.dumps(within(nested(6, 1)))})", [one]) == "walked"

@@ -24,7 +24,7 @@ from codemode import (
     request_interrupt,
     run_code_mode_sync,
 )
-from codemode.data.json_shape import find_excess, holds_more_values_than, weigh
+from codemode.data.json_shape import estimate_json_length, find_excess, has_more_values_than
 from codemode.data.json_values import encode_json
 from codemode.data.plain_json import MAX_INT_DIGITS
 from codemode.errors import CodeModeSerializationError
@@ -174,7 +174,7 @@ def test_loop_a_text_and_its_value_are_counted_alike(value, maximum, indent, asc
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert (find_excess(text, max_values=maximum) == "values") == (count(value) > maximum)
     assert (find_excess(text, max_depth=maximum) == "depth") == (depth(value) > maximum)
-    assert holds_more_values_than(value, maximum) == (count(value) > maximum)
+    assert has_more_values_than(value, maximum) == (count(value) > maximum)
 
 
 @given(VALUES, st.integers(1, 9), st.integers(0, 12))
@@ -189,8 +189,8 @@ def test_loop_texts_are_counted_alike_however_they_are_cut(value, size, maximum)
 @given(VALUES)
 def test_loop_an_estimate_of_a_large_value_is_large(value):
     text = encode_json(value, what="it")
-    assert weigh(value, 1 << 20) * 8 >= len(text)
-    assert weigh(value, 10) <= 10 + 20 * len(text)
+    assert estimate_json_length(value, 1 << 20) * 8 >= len(text)
+    assert estimate_json_length(value, 10) <= 10 + 20 * len(text)
 
 
 @pytest.mark.parametrize(

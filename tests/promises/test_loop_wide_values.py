@@ -20,8 +20,8 @@ from codemode.execution.call_values import encode_output
 from codemode.interrupts.interrupt import same_json
 from codemode.schemas.compiled import copy_json
 from codemode.schemas.type_pieces import are_equal
-from codemode.tools.prepared import prepared
-from codemode.tools.running import UnreadOutput, refuse_iterators
+from codemode.tools.prepared import prepare_tool
+from codemode.tools.running import UnreadIteratorError, require_no_iterators
 
 
 class Kept(BaseModel):
@@ -44,9 +44,9 @@ class Untouched(list[Any]):
 )
 @in_loop
 async def test_loop_an_output_that_is_too_wide_is_not_gone_through(around, schema, monkeypatch):
-    tool = prepared(Tool("give", execute=None, output_schema=schema))
+    tool = prepare_tool(Tool("give", execute=None, output_schema=schema))
     value = around(Untouched([[]] * 5000))
-    monkeypatch.setattr("codemode.data.json_values.holds_itself", lambda _: False)
+    monkeypatch.setattr("codemode.data.json_values.has_cycle", lambda _: False)
     with pytest.raises(CodeModeSerializationError, match="more than 4000 values"):
         await encode_output(tool, value, ExecutionPolicy(max_values=4000))
 
@@ -85,9 +85,9 @@ def with_iterators(value: Any) -> tuple[Any, bool]:
 def test_loop_an_iterator_is_found_wherever_it_is(marked):
     value, found = with_iterators(marked)
     try:
-        refuse_iterators(value, is_declared=True)
+        require_no_iterators(value, is_declared=True)
         refused = False
-    except UnreadOutput:
+    except UnreadIteratorError:
         refused = True
     assert refused == found
 
@@ -96,7 +96,7 @@ def test_loop_a_look_for_iterators_ends_in_a_circle():
     circle: list[Any] = [[]]
     circle[0].append(circle)
     circle.append({"a": circle})
-    refuse_iterators(circle, is_declared=True)
+    require_no_iterators(circle, is_declared=True)
 
 
 # --- the collector ---

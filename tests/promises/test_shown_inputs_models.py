@@ -25,7 +25,7 @@ from codemode.interrupts.resolutions import Approval, HostAnswer, RunAgain
 from codemode.protocol.ledger import LedgerEntry, Waiting
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 counter = itertools.count()
 
@@ -90,7 +90,7 @@ def dump(value):
 
 
 def as_in_ledger(tool, given_input):
-    shown = prepared(tool).validate_input(given_input)
+    shown = prepare_tool(tool).validate_input(given_input)
     waiting = Waiting("i", '{"kind":"oauth"}', json.dumps(shown.json_value), 1)
     entry = LedgerEntry(1, "tool", tool.name, json.dumps(given_input), tool_call_id="o:tool-1", outcome=waiting)
     return shown, entry
@@ -136,7 +136,7 @@ def test_for_any_model_an_edit_is_what_runs_or_it_is_refused(data):
     try:
         _, entry = as_in_ledger(tool, data.draw(inputs(kinds)))
         edited = data.draw(inputs(kinds))
-        ran = validate_input_to_run(prepared(tool), entry, json.dumps(edited))
+        ran = validate_input_to_run(prepare_tool(tool), entry, json.dumps(edited))
     except (CodeModeToolError, CodeModeProtocolError):
         return
     changing = {f"f{n}" for n, kind in enumerate(kinds) if kind in ("changed each time", "one more each time")}

@@ -10,7 +10,7 @@ from typing import Any
 from codemode import Tool
 from codemode.schemas.json_schemas import repair_schema
 from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool
-from codemode.tools.prepared import PreparedTool, prepared
+from codemode.tools.prepared import PreparedTool, prepare_tool
 
 SAMPLE = Path(__file__).parents[1] / "data" / "mcp_tools_sample.json"
 
@@ -46,7 +46,7 @@ def _tool(path: str, said: Mapping[str, Any]) -> ModuleTool:
 
 
 def as_prepared(made: Tool) -> PreparedTool:
-    return prepared(made)
+    return prepare_tool(made)
 
 
 def sample_servers() -> list[ListedServer]:

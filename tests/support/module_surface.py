@@ -10,7 +10,7 @@ from strict_surface import View
 
 from codemode import CodeModeOptions, ExecutionPolicy, Interrupt, Tool
 from codemode.execution.starting import load_execution, load_resume, prepare_pool
-from codemode.profile import GuestFace, HostErrors, Profile
+from codemode.profile import GuestSettings, HostErrors, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -19,10 +19,10 @@ def words(error: Any, kind: str, name: str, is_raised: bool) -> dict[str, Any]:
     return {"class": "ToolCallError", "message": error.message, "code": error.code, "hint": "Go on.", "kind": kind}
 
 
-MODULES = Profile(
+MODULES = SurfaceSettings(
     name="testModules",
     outer_tool="runModule",
-    guest=GuestFace(wrapper="module", globals=("console", "setTimeout", "clearTimeout"), console="stable"),
+    guest=GuestSettings(wrapper="module", globals=("console", "setTimeout", "clearTimeout"), console="stable"),
     request_kinds=frozenset({"tool", "catalog", "timer"}),
     limits=ExecutionPolicy(timeout_ms=10_000),
     host_errors=HostErrors(words=words),
@@ -38,10 +38,10 @@ class Shop(View):
         named = [Tool(f"shop.{name}", execute=one) if callable(one) else one for name, one in tools.items()]
         super().__init__(Catalog(collect_tools(named)))
 
-    def under(self, given: Mapping[str, Any] | None) -> Shop:
+    def for_invocation(self, given: Mapping[str, Any] | None) -> Shop:
         return self
 
-    def given_for(self, facts: Any) -> dict[str, Any]:
+    def invocation_data_for(self, facts: Any) -> dict[str, Any]:
         module = facts["module"]
         tools = [{"toolName": name[5:], "exportName": name[5:]} for name in self.names()]
         shop = {"serverId": "shop", "serverName": "shop", "tools": tools}

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from codemode.openapi import OpenApiTools, openapi_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 BASE_URL = "https://api.example.com/v1"
 TOKEN = "tok-0123456789abcdef"  # what no program may read
@@ -66,7 +66,7 @@ class World:
 
     def call(self, name: str, value: Any = None) -> Any:
         """Validate an input and call the tool, as a program's call does."""
-        tool = prepared(self.tools[name])
+        tool = prepare_tool(self.tools[name])
 
         async def run() -> Any:
             return await tool.call(tool.validate_input(value or {}).value, None)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from codemode.host.clock import Clock
+from codemode.host.clock import StoppableTimer
 
 
 class PassingTime:
@@ -23,15 +23,15 @@ class PassingTime:
     def __init__(self, patch: Callable[[Any, str, Any], object] = setattr) -> None:
         self._patch = patch
         self._skipped = self._blocked = 0.0
-        self._clocks: list[weakref.ref[Clock]] = []  # of several threads
-        begin = Clock.__init__
+        self._clocks: list[weakref.ref[StoppableTimer]] = []  # of several threads
+        begin = StoppableTimer.__init__
 
-        def followed(clock: Clock, *arguments: Any, **named: Any) -> None:
+        def followed(clock: StoppableTimer, *arguments: Any, **named: Any) -> None:
             begin(clock, *arguments, **named)
             clock._loop = _Ahead(clock._loop, lambda: self._skipped)  # type: ignore[assignment]
             self._clocks.append(weakref.ref(clock))
 
-        patch(Clock, "__init__", followed)
+        patch(StoppableTimer, "__init__", followed)
 
     def skip(self, seconds: float) -> None:
         """Let so many seconds pass. Deadlines that run and are reached so ring in their loop's next turn."""
@@ -53,10 +53,10 @@ class PassingTime:
         self.skip(seconds)
 
 
-def _look(clock: Clock) -> None:
+def _look(clock: StoppableTimer) -> None:
     if clock._timer is not None:
         clock._timer.cancel()
-        clock._ring()
+        clock._on_timer()
 
 
 class _Ahead:

@@ -13,7 +13,7 @@ from codemode.execution.call_context import OuterCall
 from codemode.execution.resting import SuspendableExecution
 from codemode.execution.starting import load_resume, prepare_pool
 from codemode.options.parts import ExecutionPolicy
-from codemode.profile import GuestFace, OutputRules, Profile
+from codemode.profile import GuestSettings, OutputRules, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -21,13 +21,13 @@ GLOBALS = ("tools", "console", "text", "json", "yield_control", "setTimeout", "c
 MAX_OUTPUT = 65_536
 
 
-def profile_of(max_output: int = MAX_OUTPUT, **limits: Any) -> Profile:
+def profile_of(max_output: int = MAX_OUTPUT, **limits: Any) -> SurfaceSettings:
     """The profile of this surface; ``limits`` are its defaults."""
     own: dict[str, Any] = {"max_result_bytes": max_output, "max_console_bytes": max_output, **limits}
-    return Profile(
+    return SurfaceSettings(
         name="restingPrograms",
         outer_tool="runResting",
-        guest=GuestFace(wrapper="sloppy", globals=GLOBALS),
+        guest=GuestSettings(wrapper="sloppy", globals=GLOBALS),
         request_kinds=frozenset({"tool", "catalog", "timer", "yield"}),
         limits=ExecutionPolicy(**own),
         unawaited="drain",
@@ -39,14 +39,16 @@ def profile_of(max_output: int = MAX_OUTPUT, **limits: Any) -> Profile:
     )
 
 
-def _restored(parameters: Mapping[str, Any]) -> Profile:
+def _restored(parameters: Mapping[str, Any]) -> SurfaceSettings:
     return profile_of(**parameters)
 
 
 class Surface:
     """Runs programs over these tools, each on the loop that starts it."""
 
-    def __init__(self, tools: Any, options: Any = None, pool: Any = None, profile: Profile | None = None) -> None:
+    def __init__(
+        self, tools: Any, options: Any = None, pool: Any = None, profile: SurfaceSettings | None = None
+    ) -> None:
         self.catalog = Catalog(collect_tools(tools))
         self.options = CodeModeOptions.of(options)
         self.pool = pool

@@ -10,7 +10,7 @@ from calls import with_call
 
 from codemode import CodeModeOptions, CodeModeToolError, ExecutionPolicy, Interrupt
 from codemode.execution.starting import load_execution, load_resume, prepare_pool
-from codemode.profile import GuestFace, HostErrors, Profile
+from codemode.profile import GuestSettings, HostErrors, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -27,7 +27,7 @@ CODES = {
 }
 
 
-def _restored(parameters: Mapping[str, Any]) -> Profile:
+def _restored(parameters: Mapping[str, Any]) -> SurfaceSettings:
     if parameters.keys() - {"max_calls", "detail"}:
         raise ValueError(f"unknown parameters: {', '.join(parameters)}")
     calls, detail = parameters.get("max_calls", 3), parameters.get("detail", "hidden")
@@ -39,10 +39,10 @@ def _restored(parameters: Mapping[str, Any]) -> Profile:
     )
 
 
-STRICT = Profile(
+STRICT = SurfaceSettings(
     name="strictCalls",
     outer_tool="strict",
-    guest=GuestFace(wrapper="strict", globals=("tools", "callTool", "mcpLog", "mcpNotify", "console")),
+    guest=GuestSettings(wrapper="strict", globals=("tools", "callTool", "mcpLog", "mcpNotify", "console")),
     request_kinds=frozenset({"tool"}),
     limits=ExecutionPolicy(max_bridge_requests=3),
     host_errors=HostErrors(codes=CODES),
@@ -50,7 +50,7 @@ STRICT = Profile(
 )
 
 
-def strict(**parameters: Any) -> Profile:
+def strict(**parameters: Any) -> SurfaceSettings:
     """Return the profile with these parameters."""
     return _restored(parameters)
 
@@ -103,13 +103,13 @@ class View:
     def preparation(self, facts: Any, given: Any) -> None:
         """Nothing."""
 
-    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Nothing."""
 
-    def under(self, given: Mapping[str, Any] | None) -> View:
+    def for_invocation(self, given: Mapping[str, Any] | None) -> View:
         return View(self._catalog, given)
 
-    def given_for(self, facts: Any) -> dict[str, Any] | None:
+    def invocation_data_for(self, facts: Any) -> dict[str, Any] | None:
         calls = [call["name"] for call in (facts or {}).get("calls", [])]
         return {"named": sorted({name for name in calls if self._is_shown(name)})}
 
@@ -123,7 +123,7 @@ async def execution(
     options: Any = None,
     *,
     given: Any = None,
-    profile: Profile = STRICT,
+    profile: SurfaceSettings = STRICT,
     pool: Any = None,
     **outer: Any,
 ) -> Any:
@@ -148,7 +148,7 @@ async def call_strict(name: str, value: Any, tools: Any, options: Any = None, **
 
 
 async def go_on_strict(
-    interrupt: Any, tools: Any, *answer: Any, options: Any = None, profile: Profile = STRICT, **outer: Any
+    interrupt: Any, tools: Any, *answer: Any, options: Any = None, profile: SurfaceSettings = STRICT, **outer: Any
 ) -> Any:
     """Return the outcome of a paused program that goes on."""
     go_on, run = load_resume(), load_execution()

@@ -190,13 +190,13 @@ def test_a_check_hands_on_its_turn_while_it_computes_to_one_that_computes_the_sa
     make: Callable[[Callable[[], object]], Any], name: str, monkeypatch: pytest.MonkeyPatch
 ):
     """The first has the turn and takes steps until the second, of another tenant, has computed the like."""
-    monkeypatch.setattr(threads, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(threads, "_MAX_TURN_SECONDS", 0.0)
     begun, done = threading.Event(), threading.Event()
 
     def long() -> str:
         begun.set()
         while not done.is_set():
-            steps.take(steps.STEPS_BETWEEN_LOOKS + 1)
+            steps.count_steps(steps.TURN_STEPS + 1)
         return "long"
 
     async def scenario() -> list[Any]:

@@ -23,7 +23,7 @@ def test_type_checkers_are_told_what_is_found_at_run_time():
         for alias in statement.names
         if alias.asname == alias.name  # so that type checkers take them for public
     }
-    late = {name: module for module, names in codemode._LATE.items() for name in names.split()}
+    late = {name: module for module, names in codemode._LAZY_NAMES.items() for name in names.split()}
     assert late == told
     assert sorted(told) == sorted(codemode.__all__)
     for name, module in told.items():

@@ -327,7 +327,7 @@ def test_a_slow_call_is_waited_for(steps: Steps, warm: int, monkeypatch: pytest.
 
 def test_time_abort_and_expiry_leave_nothing(steps: Steps, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
-        "codemode.surfaces.exec_wait.run_registry.passed_seconds", float
+        "codemode.surfaces.exec_wait.run_registry.monotonic_seconds", float
     )  # what has ended is not forgotten
     model_waits = ModelWaits(monkeypatch)
 

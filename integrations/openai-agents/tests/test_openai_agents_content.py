@@ -34,7 +34,7 @@ PDF: dict[str, Any] = {"type": "file", "file_data": f"data:application/pdf;base6
 def test_there_and_back(given: dict[str, Any], described: tuple[Any, ...]) -> None:
     part = to_media_content(given)
     assert part is not None
-    assert tuple(part.described.values()) == described
+    assert tuple(part.description.values()) == described
     assert from_media_content(part) == given
     assert to_tool_output(part).model_dump(exclude_none=True) == given
     model = ToolOutputImage if given["type"] == "image" else ToolOutputFileContent

@@ -293,7 +293,7 @@ def test_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_be_se
 
 def test_an_expired_program_says_so_and_its_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "codemode.surfaces.exec_wait.run_registry.passed_seconds", float
+        "codemode.surfaces.exec_wait.run_registry.monotonic_seconds", float
     )  # what has ended is not forgotten
 
     async def main() -> None:

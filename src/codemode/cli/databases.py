@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from ..data.similar_names import nearest_names
+from ..data.similar_names import find_nearest_names
 from ..trace.visible_text import visible
 from .exits import UsageError
 
@@ -35,7 +35,7 @@ def require_database(url: str, *, create: bool) -> None:
         files = [file.name for file in islice(path.parent.iterdir(), _MAX_LISTED_FILES)]
     except OSError:
         files = []
-    similar_names = nearest_names(path.name, files)
+    similar_names = find_nearest_names(path.name, files)
     suggestion = f" (did you mean {visible(str(path.with_name(similar_names[0])))}?)" if similar_names else ""
     raise UsageError(
         f"there is no database {visible(str(path))}{suggestion}; correct the path, or create it with --create"

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
 from ..errors import CodeModeProtocolError
-from ..host.cancellation import alongside
-from ..host.clock import now_ms, passed_seconds
+from ..host.cancellation import run_alongside
+from ..host.clock import monotonic_seconds, now_ms
 from ..host.forks import forkable_lock
 from ..records import record
 
@@ -316,10 +316,10 @@ class ClaimRenewal:
 
     async def require_ownership(self) -> None:
         """Wait until a call may begin: as long as nobody can have taken the claim over. Raises `CancelledError`."""
-        if passed_seconds() - self._renewed_at < _SAFE_CLAIM_SECONDS:
+        if monotonic_seconds() - self._renewed_at < _SAFE_CLAIM_SECONDS:
             return
         async with self._lock:
-            while not self.is_lost and passed_seconds() - self._renewed_at >= _SAFE_CLAIM_SECONDS:
+            while not self.is_lost and monotonic_seconds() - self._renewed_at >= _SAFE_CLAIM_SECONDS:
                 if not await self._renew_now():
                     await asyncio.sleep(RENEW_SECONDS)
         if self.is_lost:
@@ -327,7 +327,7 @@ class ClaimRenewal:
 
     async def _renew_now(self) -> bool:
         """Return False when the guard could not be asked."""
-        requested_at = passed_seconds()
+        requested_at = monotonic_seconds()
         try:
             self.is_lost = not await self._renew(self._key)
         except Exception:  # noqa: BLE001 - a guard is host code, and may work again the next time
@@ -343,7 +343,7 @@ class ClaimRenewal:
 async def keep_claim(guard: ResumeGuard, key: str, requested_at: float) -> AsyncGenerator[ClaimRenewal | None]:
     """Keep a claim alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost.
 
-    ``requested_at`` is when the guard was asked for it, by `passed_seconds`: this host may have stood still since.
+    ``requested_at`` is when the guard was asked for it, by `monotonic_seconds`: this host may have stood still since.
     """
     renew = getattr(guard, "renew", None)
     owner = asyncio.current_task()
@@ -351,7 +351,7 @@ async def keep_claim(guard: ResumeGuard, key: str, requested_at: float) -> Async
         yield None
         return
     renewal = ClaimRenewal(renew, key, owner, requested_at)
-    async with alongside(renewal.renew_until_lost()):
+    async with run_alongside(renewal.renew_until_lost()):
         try:
             yield renewal
         except asyncio.CancelledError:

@@ -11,7 +11,7 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from ..data.json_shape import weigh
+from ..data.json_shape import estimate_json_length
 from ..data.json_values import canonical_json
 from ..errors import CodeModeProtocolError
 from ..options.parts import MAX_LEDGER_BYTES, ContinuationOptions
@@ -62,7 +62,7 @@ def unpack(
     body, encoding = _check_texts(signed["body"]), signed["encoding"]
     # What is signed beside the body is never long.
     is_known = encoding == "json" or encoding in _ENCODINGS
-    if not is_known or weigh(signed["auth"], _MAX_AUTH_CHARACTERS) >= _MAX_AUTH_CHARACTERS:
+    if not is_known or estimate_json_length(signed["auth"], _MAX_AUTH_CHARACTERS) >= _MAX_AUTH_CHARACTERS:
         raise CodeModeProtocolError("the continuation is malformed")
     # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
     rest = {key: value for key, value in signed.items() if key != "body"}

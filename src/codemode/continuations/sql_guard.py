@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from ..host.cancellation import to_its_end
-from ..host.job_threads import in_own_thread
+from ..host.cancellation import shield_to_end
+from ..host.job_threads import run_in_own_thread
 from .guard import (
     LAPSED,
     RETENTION_AFTER_EXPIRY_MS,
@@ -66,17 +66,17 @@ class SqlResumeGuard(ABC):
     async def record(self, key: str, outcome: str) -> str | None:
         """See `ResumeGuard.record`."""
         self._heartbeats.pop(key, None)
-        return await to_its_end(_run_in_guard_thread(lambda: self._record_sync(key, outcome)))
+        return await shield_to_end(_run_in_guard_thread(lambda: self._record_sync(key, outcome)))
 
     async def release(self, key: str) -> None:
         """See `ResumeGuard.release`."""
         heartbeat = self._heartbeats.pop(key, None)
-        await to_its_end(_run_in_guard_thread(lambda: self._release_sync(key, heartbeat)))
+        await shield_to_end(_run_in_guard_thread(lambda: self._release_sync(key, heartbeat)))
 
     async def _try_claim(self, claim: Claim) -> str | Heartbeat | None:
         attempt = asyncio.ensure_future(_run_in_guard_thread(lambda: self._try_claim_sync(claim)))
         try:
-            return await to_its_end(attempt)
+            return await shield_to_end(attempt)
         except asyncio.CancelledError:
             # The thread went on, and what it claimed would be nobody's.
             if not attempt.cancelled() and attempt.exception() is None and attempt.result() is None:
@@ -153,4 +153,4 @@ def create_claims_table(connection: StatementExecutor, table: str) -> None:
 
 def _run_in_guard_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
     # A claim must be renewed in time.
-    return in_own_thread(work, "codemode-guard")
+    return run_in_own_thread(work, "codemode-guard")

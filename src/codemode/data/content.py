@@ -29,9 +29,9 @@ CONTENT_KEYWORD = "x-codemode"
 """With the value "content" a JSON Schema describes a part of content, and declarations call it ``MediaContent``."""
 
 _MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}")
-_MAX_NAME = 256
+_MAX_NAME_CHARACTERS = 256
 _MAX_DEPTH = 64
-_MOST_ABREAST = 1 << 20
+_MAX_LEVEL_VALUES = 1 << 20
 CONTENT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "A handle of an image, audio or a file.",
@@ -74,16 +74,16 @@ class MediaContent:
                 raise TypeError(f"the data of a MediaContent must be bytes, not {type(data).__name__}")
             object.__setattr__(self, "data", bytes(cast("Any", data)))
         if not isinstance(self.mime_type, str) or not _MIME_TYPE.fullmatch(self.mime_type):  # pyright: ignore[reportUnnecessaryIsInstance]
-            said = str(self.mime_type)[:80]
-            raise ValueError(f"the mime_type of a MediaContent must be one like 'image/png', not {said!r}")
+            mime_type = str(self.mime_type)[:80]
+            raise ValueError(f"the mime_type of a MediaContent must be one like 'image/png', not {mime_type!r}")
         if not self.kind:
-            object.__setattr__(self, "kind", kind_of(self.mime_type))
+            object.__setattr__(self, "kind", get_content_kind(self.mime_type))
         if self.kind not in KINDS:
             raise ValueError(
                 f"the kind of a MediaContent must be one of {', '.join(KINDS)}, not {str(self.kind)[:80]!r}"
             )
-        if self.name is not None and (not isinstance(self.name, str) or len(self.name) > _MAX_NAME):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"the name of a MediaContent must be a text of at most {_MAX_NAME} characters")
+        if self.name is not None and (not isinstance(self.name, str) or len(self.name) > _MAX_NAME_CHARACTERS):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"the name of a MediaContent must be a text of at most {_MAX_NAME_CHARACTERS} characters")
         MediaContent.exist = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ class MediaContent:
         return len(self.data), self.mime_type, self.kind, self.name, self.origin
 
     @property
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """What a program, and a model, reads of it: plain JSON."""
         return {"kind": self.kind, "mimeType": self.mime_type, "bytes": len(self.data), "name": self.name}
 
@@ -125,8 +125,8 @@ class MediaContent:
         """Let a parameter or a field be a `MediaContent`: a program's handle comes as the part that it stands for."""
         from pydantic_core import core_schema
 
-        written = core_schema.plain_serializer_function_ser_schema(_written)
-        return core_schema.no_info_plain_validator_function(_validated, serialization=written)
+        serializer = core_schema.plain_serializer_function_ser_schema(_serialize_content)
+        return core_schema.no_info_plain_validator_function(_validate_handle, serialization=serializer)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _core: Any, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -134,12 +134,12 @@ class MediaContent:
         return {**CONTENT_SCHEMA}
 
 
-def kind_of(mime_type: str) -> ContentKind:
+def get_content_kind(mime_type: str) -> ContentKind:
     """Return of which kind data of a MIME type are."""
     return cast("ContentKind", kind) if (kind := mime_type.split("/", 1)[0].lower()) in KINDS else "file"
 
 
-class Parts(Protocol):
+class ContentRegistry(Protocol):
     """The parts that one run was given."""
 
     @property
@@ -160,11 +160,13 @@ class Parts(Protocol):
         ...
 
 
-current: ContextVar[Parts | None] = ContextVar("codemode_content", default=None)
+current_registry: ContextVar[ContentRegistry | None] = ContextVar("codemode_content", default=None)
 """The parts of the run whose call is being performed."""
 
 
-def with_parts(value: Any, parts: Parts, made: Callable[[MediaContent], Any] = lambda part: part) -> Any:
+def replace_references(
+    value: Any, registry: ContentRegistry, convert: Callable[[MediaContent], Any] = lambda part: part
+) -> Any:
     """Return plain JSON with what ``made`` makes of a part in each place that stands for one.
 
     Raises `CodeModeSerializationError` for one that this run was not given.
@@ -173,30 +175,32 @@ def with_parts(value: Any, parts: Parts, made: Callable[[MediaContent], Any] = l
     pending: list[tuple[Any, Any]] = [(root, 0)]  # a container, and where in it something is to be looked at
     is_same = True
     while pending:  # of any depth: what is not looked at would be the program's own word
-        holder, at = pending.pop()
-        one = holder[at]
-        put = _of_place(one, parts, made)
-        if put is not _SAME:
-            is_same = is_same and put is one
-            holder[at] = put
-        elif is_mapping(one) or isinstance(one, list | tuple):
-            holder[at] = new = dict(one) if is_mapping(one) else list(cast("list[Any]", one))
-            members = new.items() if isinstance(new, dict) else enumerate(new)
-            pending.extend((new, key) for key, member in members if type(member) not in SCALARS)
+        holder, key = pending.pop()
+        item = holder[key]
+        replacement = _resolve_reference(item, registry, convert)
+        if replacement is not _UNCHANGED:
+            is_same = is_same and replacement is item
+            holder[key] = replacement
+        elif is_mapping(item) or isinstance(item, list | tuple):
+            holder[key] = copied = dict(item) if is_mapping(item) else list(cast("list[Any]", item))
+            members = copied.items() if isinstance(copied, dict) else enumerate(copied)
+            pending.extend((copied, key) for key, member in members if type(member) not in SCALARS)
     return value if is_same else root[0]
 
 
-def places_for(value: Any, parts: Parts, part_of: Callable[[Any], MediaContent | None] | None = None) -> Any:
+def replace_with_references(
+    value: Any, registry: ContentRegistry, part_of: Callable[[Any], MediaContent | None] | None = None
+) -> Any:
     """Return a value with the object that stands for it in place of each `MediaContent` in it.
 
     ``part_of`` gives the part that something else is. Raises as `Parts.take`.
     """
 
-    def place(one: Any) -> Any:
-        part = one if isinstance(one, MediaContent) else None if part_of is None else part_of(one)
-        return _SAME if part is None else parts.register(part)
+    def reference_to(item: Any) -> Any:
+        content = item if isinstance(item, MediaContent) else None if part_of is None else part_of(item)
+        return _UNCHANGED if content is None else registry.register(content)
 
-    return _replaced(value, place, 0)
+    return _replace_nested(value, reference_to, 0)
 
 
 @record
@@ -213,8 +217,8 @@ def replace_content(value: Any, part_of: Callable[[Any], MediaContent | None] | 
     ``part_of`` returns the content that an object of a framework is, None for any other. Outside a program's call the
     value stays as it is.
     """
-    parts = current.get()
-    return value if parts is None else places_for(value, parts, part_of)
+    registry = current_registry.get()
+    return value if registry is None else replace_with_references(value, registry, part_of)
 
 
 def restore_content(value: Any, object_of: Callable[[MediaContent], Any] = lambda part: part) -> Any:
@@ -223,8 +227,8 @@ def restore_content(value: Any, object_of: Callable[[MediaContent], Any] = lambd
     Outside a program's call the value stays as it is. Raises `CodeModeSerializationError` for content that the program
     was not given.
     """
-    parts = current.get()
-    return value if parts is None else with_parts(value, parts, object_of)
+    registry = current_registry.get()
+    return value if registry is None else replace_references(value, registry, object_of)
 
 
 def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
@@ -234,51 +238,53 @@ def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
     """
     if not MediaContent.exist:
         return value, []
-    found: Distinct[int] = Distinct()
+    numbers: DistinctContents[int] = DistinctContents()
     parts: list[MediaContent] = []
 
-    def described(one: Any) -> Any:
-        if not isinstance(one, MediaContent):
-            return _SAME
-        number = found.name_of(one)
+    def describe(item: Any) -> Any:
+        if not isinstance(item, MediaContent):
+            return _UNCHANGED
+        number = numbers.find_name(item)
         if number is None:
-            parts.append(one)
-            found.add(one, number := len(parts))
-        return {"content": number, **one.described}
+            parts.append(item)
+            numbers.add(item, number := len(parts))
+        return {"content": number, **item.description}
 
     if not isinstance(value, ContentResult):
-        return _replaced(value, described, 0) if may_hold(value) else value, parts
-    plain = _replaced(value.value, described, 0)
-    _replaced(value.content, described, 0)
+        return _replace_nested(value, describe, 0) if may_hold_content(value) else value, parts
+    plain = _replace_nested(value.value, describe, 0)
+    _replace_nested(value.content, describe, 0)
     return plain, parts
 
 
-class Distinct(Generic[NameT]):
+class DistinctContents(Generic[NameT]):
     """Tells parts apart and the same ones not. Looks at bytes only of such as are alike in all else."""
 
     def __init__(self) -> None:
         self._names: dict[int, NameT] = {}  # by their identity, for as long as they are here
-        self._alike: dict[tuple[object, ...], list[tuple[MediaContent, NameT]]] = {}
+        self._by_comparison_key: dict[tuple[object, ...], list[tuple[MediaContent, NameT]]] = {}
 
-    def name_of(self, part: MediaContent) -> NameT | None:
+    def find_name(self, part: MediaContent) -> NameT | None:
         """Return the name of the same part; None where there is none. May take as long as `MediaContent.id`."""
         name = self._names.get(id(part))
         if name is not None:
             return name
-        return next((name for one, name in self._alike.get(part.likeness, ()) if one.id == part.id), None)
+        return next(
+            (name for other, name in self._by_comparison_key.get(part.likeness, ()) if other.id == part.id), None
+        )
 
-    def alike(self, part: MediaContent) -> list[MediaContent]:
-        """Return those whose bytes `name_of` looks at, and the part itself; none where it takes no look."""
-        found = () if id(part) in self._names else self._alike.get(part.likeness, ())
-        return [part, *(one for one, _ in found)] if found else []
+    def find_candidates(self, part: MediaContent) -> list[MediaContent]:
+        """Return those whose bytes `find_name` looks at, and the part itself; none where it takes no look."""
+        found = () if id(part) in self._names else self._by_comparison_key.get(part.likeness, ())
+        return [part, *(other for other, _ in found)] if found else []
 
     def add(self, part: MediaContent, name: NameT) -> None:
         """Take a part that is none of the others."""
         self._names[id(part)] = name
-        self._alike.setdefault(part.likeness, []).append((part, name))
+        self._by_comparison_key.setdefault(part.likeness, []).append((part, name))
 
 
-def may_hold(value: Any) -> bool:
+def may_hold_content(value: Any) -> bool:
     """Tell whether a value holds anything that is no plain JSON, as far down as parts are looked for.
 
     Level by level and in C: on the event loop, a quarter of a million lists are looked through in some milliseconds.
@@ -290,56 +296,56 @@ def may_hold(value: Any) -> bool:
             return False
         if not kinds <= _PLAIN:
             return True
-        level = gc.get_referents(*(one for one in level if one and type(one) in _HOLDERS))
-        if len(level) > _MOST_ABREAST:  # what is there many times over, perhaps, and is looked for with care
+        level = gc.get_referents(*(value for value in level if value and type(value) in _CONTAINERS))
+        if len(level) > _MAX_LEVEL_VALUES:  # what is there many times over, perhaps, and is looked for with care
             break
     return True
 
 
-_HOLDERS = frozenset({dict, list, tuple})
-_PLAIN = SCALARS | _HOLDERS
-_SAME: Any = object()
+_CONTAINERS = frozenset({dict, list, tuple})
+_PLAIN = SCALARS | _CONTAINERS
+_UNCHANGED: Any = object()
 
 
-def _of_place(one: Any, parts: Parts, made: Callable[[MediaContent], Any]) -> Any:
-    if type(one) is not dict or parts.tag not in one:
-        return one if isinstance(one, MediaContent) else _SAME
-    return made(parts.get(cast("dict[str, Any]", one)[parts.tag]))
+def _resolve_reference(item: Any, registry: ContentRegistry, convert: Callable[[MediaContent], Any]) -> Any:
+    if type(item) is not dict or registry.tag not in item:
+        return item if isinstance(item, MediaContent) else _UNCHANGED
+    return convert(registry.get(cast("dict[str, Any]", item)[registry.tag]))
 
 
-def _replaced(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+def _replace_nested(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
     """Return a value with others in some places, also in objects. What has none in it stays the same object."""
     if type(value) in SCALARS or depth > _MAX_DEPTH:
         return value
-    put = replace(value)
-    if put is not _SAME:
-        return put
+    replacement = replace(value)
+    if replacement is not _UNCHANGED:
+        return replacement
     if is_mapping(value):
-        members = {key: _replaced(one, replace, depth + 1) for key, one in value.items()}
-        is_same = all(members[key] is one for key, one in value.items())
+        members = {key: _replace_nested(item, replace, depth + 1) for key, item in value.items()}
+        is_same = all(members[key] is item for key, item in value.items())
         return value if is_same else members
     if isinstance(value, list | tuple):
-        items = [_replaced(one, replace, depth + 1) for one in cast("list[Any]", value)]
-        is_same = all(new is one for new, one in zip(items, cast("list[Any]", value), strict=True))
+        items = [_replace_nested(item, replace, depth + 1) for item in cast("list[Any]", value)]
+        is_same = all(new is item for new, item in zip(items, cast("list[Any]", value), strict=True))
         return cast("Any", value) if is_same else items
-    return _of_object(value, replace, depth)
+    return _replace_in_object(value, replace, depth)
 
 
-def _of_object(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+def _replace_in_object(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
     kind = cast("Any", type(value))
     fields: Any = getattr(kind, "__pydantic_fields__", None) or getattr(kind, "__dataclass_fields__", None)
     if not isinstance(fields, Mapping):
         return value
     members: dict[str, Any] = {name: getattr(value, name, None) for name in cast("Mapping[str, Any]", fields)}
-    new = {name: _replaced(one, replace, depth + 1) for name, one in members.items()}
-    changed = {name: one for name, one in new.items() if one is not members[name]}
+    replaced = {name: _replace_nested(item, replace, depth + 1) for name, item in members.items()}
+    changed = {name: item for name, item in replaced.items() if item is not members[name]}
     if not changed:
         return value
     import copy
 
     value = copy.copy(value)
-    for name, one in changed.items():
-        object.__setattr__(value, name, one)
+    for name, item in changed.items():
+        object.__setattr__(value, name, item)
     return value
 
 
@@ -350,15 +356,15 @@ def _sha256(data: bytes = b"") -> Any:
     return hashlib.sha256(data)
 
 
-def _validated(given: Any) -> MediaContent:
-    if isinstance(given, MediaContent):
-        return given
-    parts = current.get()
-    if parts is not None and is_mapping(given) and parts.tag in given:
-        return parts.get(given[parts.tag])
+def _validate_handle(value: Any) -> MediaContent:
+    if isinstance(value, MediaContent):
+        return value
+    registry = current_registry.get()
+    if registry is not None and is_mapping(value) and registry.tag in value:
+        return registry.get(value[registry.tag])
     raise ValueError("must be the handle of an image, audio or a file that a tool of this program has given")
 
 
-def _written(part: MediaContent) -> dict[str, Any]:
-    parts = current.get()
-    return part.described if parts is None else parts.register(part)
+def _serialize_content(part: MediaContent) -> dict[str, Any]:
+    registry = current_registry.get()
+    return part.description if registry is None else registry.register(part)

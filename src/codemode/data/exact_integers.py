@@ -13,102 +13,102 @@ from typing import Any, cast
 from .narrowing import is_array, is_object, is_sequence
 from .plain_json import MAX_INT_DIGITS
 
-PLACES_KEY = "bigIntegers"
+POINTERS_KEY = "bigIntegers"
 """The key beside such values under which their places are listed."""
 
-MAX_EXACT = 2**53
+MAX_EXACT_INTEGER = 2**53
 """The last integer up to which a JavaScript number is exact."""
 
-_FIRST_EXPONENT = 1e21  # from here on browsers write numbers with one
+_MIN_EXPONENT_NUMBER = 1e21  # from here on browsers write numbers with one
 _INTEGER = re.compile(rf"-?[0-9]{{1,{MAX_INT_DIGITS}}}")
 # Behind what may stand before a number, in JSON without spaces.
-_LONG_INTEGER = b":" + b"0" * 16
-_SHAPES = bytes(48 if 48 <= byte <= 57 else 58 if byte in b"[,:-" else 32 for byte in range(256))
+_LONG_INTEGER_CLASSES = b":" + b"0" * 16
+_BYTE_CLASSES = bytes(48 if 48 <= byte <= 57 else 58 if byte in b"[,:-" else 32 for byte in range(256))
 _Path = tuple[str | int, ...]
-_NOTHING = object()
+_NOT_GIVEN = object()
 
 
 def protect_integers(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON object with such integers as text, and their places under `PLACES_KEY` if there are any."""
+    """Return a JSON object with such integers as text, and their places under `POINTERS_KEY` if there are any."""
     try:
         text = json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
         return value  # no JSON: of no host's making
-    if _LONG_INTEGER not in text.encode().translate(_SHAPES):
+    if _LONG_INTEGER_CLASSES not in text.encode().translate(_BYTE_CLASSES):
         return value
-    paths = list(_long_integers(value))
+    paths = list(_find_long_integers(value))
     if not paths:
         return value
     plain = json.loads(text)
     for path in paths:
-        holder: Any = _at(plain, path[:-1])
+        holder: Any = _get_at(plain, path[:-1])
         holder[path[-1]] = str(holder[path[-1]])
-    return {**plain, PLACES_KEY: ["".join(map(_step_text, path)) for path in paths]}
+    return {**plain, POINTERS_KEY: ["".join(map(_format_step, path)) for path in paths]}
 
 
-def restore_integers(value: Any, shown: Any = _NOTHING) -> Any:
+def restore_integers(value: Any, original: Any = _NOT_GIVEN) -> Any:
     """Return JSON that came through a browser with its integers as they were.
 
     ``shown`` is the JSON that somebody was shown and edited. Without it the value is what `protect_integers` returned.
     Raises `ValueError` for places that are wrong, and for an integer that a browser changed.
     """
-    return restore_listed_integers(value) if shown is _NOTHING else restore_edited_integers(shown, value)
+    return restore_listed_integers(value) if original is _NOT_GIVEN else restore_edited_integers(original, value)
 
 
 def restore_listed_integers(value: dict[str, Any]) -> dict[str, Any]:
     """Return what `protect_integers` was given; the same without places. Raises `ValueError` for wrong places."""
-    if PLACES_KEY not in value:
+    if POINTERS_KEY not in value:
         return value
-    places = value[PLACES_KEY]
-    if not is_array(places) or not all(isinstance(place, str) for place in places):
-        raise ValueError(f"{PLACES_KEY} must be a list of JSON pointers")
-    plain = json.loads(json.dumps({key: item for key, item in value.items() if key != PLACES_KEY}))
-    for place in dict.fromkeys(cast("list[str]", places)):
-        path = _path_of(place)
+    pointers = value[POINTERS_KEY]
+    if not is_array(pointers) or not all(isinstance(pointer, str) for pointer in pointers):
+        raise ValueError(f"{POINTERS_KEY} must be a list of JSON pointers")
+    plain = json.loads(json.dumps({key: item for key, item in value.items() if key != POINTERS_KEY}))
+    for pointer in dict.fromkeys(cast("list[str]", pointers)):
+        path = _parse_pointer(pointer)
         if not _make_integer(plain, path):
-            raise ValueError(f"{PLACES_KEY} names {place[:100]!r}, where no integer is written as text")
+            raise ValueError(f"{POINTERS_KEY} names {pointer[:100]!r}, where no integer is written as text")
     return plain
 
 
-def restore_edited_integers(shown: Any, edited: Any) -> Any:
+def restore_edited_integers(original: Any, edited: Any) -> Any:
     """Return an edited value with integers where it has their text, and ``shown`` an integer beyond 2^53.
 
     Raises `ValueError` where it has what a browser makes of such an integer, and nobody can tell which is meant.
     """
-    paths = list(_long_integers(shown))
+    paths = list(_find_long_integers(original))
     if not paths:
         return edited
     holder = json.loads(json.dumps([edited]))
     for path in paths:
         if not _make_integer(holder, (0, *path)):
-            was, now = _at(shown, path), _at(holder, (0, *path))
-            if type(now) in (int, float) and now != was and as_browsers_write(now) == _rounded(was):
-                raise ValueError(f"{was} became {now}, as in a browser: send it as text")
+            old, new = _get_at(original, path), _get_at(holder, (0, *path))
+            if type(new) in (int, float) and new != old and to_browser_number(new) == _round_like_browser(old):
+                raise ValueError(f"{old} became {new}, as in a browser: send it as text")
     return holder[0]
 
 
-def as_browsers_write(number: float) -> float:
+def to_browser_number(number: float) -> float:
     """Return the integer as which a browser writes a large float: the fewest digits, and zeros."""
-    if not isinstance(number, float) or not MAX_EXACT < abs(number) < _FIRST_EXPONENT:
+    if not isinstance(number, float) or not MAX_EXACT_INTEGER < abs(number) < _MIN_EXPONENT_NUMBER:
         return number
     from decimal import Decimal
 
     return int(Decimal(repr(number)))
 
 
-def _rounded(integer: int) -> float | None:
+def _round_like_browser(integer: int) -> float | None:
     try:
-        return as_browsers_write(float(integer))
+        return to_browser_number(float(integer))
     except OverflowError:
         return None
 
 
-def is_long(value: object) -> bool:
+def is_beyond_exact(value: object) -> bool:
     """Return True for an integer that a JavaScript number need not hold exactly."""
-    return isinstance(value, int) and not -MAX_EXACT <= value <= MAX_EXACT
+    return isinstance(value, int) and not -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER
 
 
-def _long_integers(value: Any) -> Iterable[_Path]:
+def _find_long_integers(value: Any) -> Iterable[_Path]:
     pending: list[tuple[_Path, Any]] = [((), value)]
     while pending:
         path, item = pending.pop()
@@ -116,14 +116,14 @@ def _long_integers(value: Any) -> Iterable[_Path]:
             pending.extend(((*path, key), child) for key, child in item.items())
         elif is_sequence(item):
             pending.extend(((*path, index), child) for index, child in enumerate(item))
-        elif is_long(item):
+        elif is_beyond_exact(item):
             yield path
 
 
 def _make_integer(value: Any, path: _Path) -> bool:
     """Make the text at a place the integer that it says; False where there is none."""
-    holder: Any = _at(value, path[:-1]) if path else None
-    key = _key_in(holder, path[-1]) if path else None
+    holder: Any = _get_at(value, path[:-1]) if path else None
+    key = _find_key(holder, path[-1]) if path else None
     if key is None:
         return False
     text = holder[key]
@@ -133,16 +133,16 @@ def _make_integer(value: Any, path: _Path) -> bool:
     return True
 
 
-def _at(value: Any, path: _Path) -> Any:
+def _get_at(value: Any, path: _Path) -> Any:
     for step in path:
-        key = _key_in(value, step)
+        key = _find_key(value, step)
         if key is None:
             return None
         value = value[key]
     return value
 
 
-def _key_in(holder: Any, step: str | int) -> Any:
+def _find_key(holder: Any, step: str | int) -> Any:
     if is_object(holder):
         return step if step in holder else None
     if not is_array(holder):
@@ -152,9 +152,9 @@ def _key_in(holder: Any, step: str | int) -> Any:
     return step if 0 <= step < len(holder) else None
 
 
-def _step_text(step: str | int) -> str:
+def _format_step(step: str | int) -> str:
     return "/" + str(step).replace("~", "~0").replace("/", "~1")
 
 
-def _path_of(pointer: str) -> _Path:
+def _parse_pointer(pointer: str) -> _Path:
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])

@@ -18,11 +18,13 @@ UNLIMITED = 1 << 62
 ResultT = TypeVar("ResultT")
 
 _SLICE_CHARACTERS = 1 << 16
-_SPACE = b" \t\r\n"
-_MARKS = b'[]{},"'
+_WHITESPACE = b" \t\r\n"
+_STRUCTURAL = b'[]{},"'
 # Everything else is part of a scalar or a key, and which of them does not matter but for digits.
-_MARKED = bytes(byte if byte in _MARKS else 0x30 if 0x30 <= byte <= 0x39 else 0x76 for byte in range(256))
-_LEVELS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as signed: up or down by one
+_CHARACTER_CLASSES = bytes(
+    byte if byte in _STRUCTURAL else 0x30 if 0x30 <= byte <= 0x39 else 0x76 for byte in range(256)
+)
+_LEVEL_CHANGES = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as signed: up or down by one
 
 Excess = Literal["depth", "containers", "values"]
 
@@ -39,26 +41,26 @@ def find_excess(
     values = brackets + 1 + (text.count(",") if len(text) >= 2 * max_values else 0)
     if brackets <= max_depth and brackets <= max_containers and (len(text) < 2 * max_values or values <= max_values):
         return None
-    return _Counts(max_depth, max_containers, max_values).find_excess(text)
+    return _ShapeCounter(max_depth, max_containers, max_values).find_excess(text)
 
 
-class _Counts:
+class _ShapeCounter:
     """What has been seen of one text so far."""
 
     def __init__(self, max_depth: int, max_containers: int, max_values: int) -> None:
         self._limits = max_depth, max_containers, max_values
         self._depth = self._containers = 0
         self._values = 1
-        self._before = b""  # the last mark of the slice before
+        self._last_mark = b""  # the last mark of the slice before
 
     def find_excess(self, text: str) -> Excess | None:
         max_depth, max_containers, max_values = self._limits
-        for marks in _structure(text):
+        for marks in _iter_structure(text):
             if self._nests_deeper(marks, max_depth):
                 return "depth"
             containers = marks.count(b"[") + marks.count(b"{")
-            joined = self._before + marks
-            self._before = marks[-1:]
+            joined = self._last_mark + marks
+            self._last_mark = marks[-1:]
             self._containers += containers
             # Each comma has one more value behind it, and so has each bracket that is not closed at once.
             self._values += marks.count(b",") + containers - joined.count(b"[]") - joined.count(b"{}")
@@ -72,15 +74,15 @@ class _Counts:
     def _nests_deeper(self, marks: bytes, max_depth: int) -> bool:
         brackets = marks.translate(None, b',v0"')
         opened = brackets.count(b"[") + brackets.count(b"{")
-        before, self._depth = self._depth, self._depth + 2 * opened - len(brackets)
-        if before + opened <= max_depth:
+        depth_before, self._depth = self._depth, self._depth + 2 * opened - len(brackets)
+        if depth_before + opened <= max_depth:
             return False
         # Taking out innermost pairs lowers the depth by one at most, and leaves little of wide, flat data.
         rest = brackets.replace(b"{}", b"").replace(b"[]", b"").replace(b"{}", b"")
-        if before + rest.count(b"[") + rest.count(b"{") + 3 <= max_depth:
+        if depth_before + rest.count(b"[") + rest.count(b"{") + 3 <= max_depth:
             return False
-        levels = memoryview(brackets.translate(_LEVELS)).cast("b")
-        return before + max(accumulate(levels), default=0) > max_depth
+        levels = memoryview(brackets.translate(_LEVEL_CHANGES)).cast("b")
+        return depth_before + max(accumulate(levels), default=0) > max_depth
 
 
 def has_long_integer(text: str, max_digits: int) -> bool:
@@ -89,16 +91,16 @@ def has_long_integer(text: str, max_digits: int) -> bool:
     # So many digits fill a piece of half the length from end to end; hardly any other text does.
     if not any(text[start : start + width].isdigit() for start in range(0, len(text) - width + 1, width)):
         return False
-    run, before = b"0" * (max_digits + 1), b""
-    for marks in _structure(text):
-        joined = before + marks
+    run, trailing_digits = b"0" * (max_digits + 1), b""
+    for marks in _iter_structure(text):
+        joined = trailing_digits + marks
         if run in joined:
             return True
-        before = joined[len(joined.rstrip(b"0")) :]
+        trailing_digits = joined[len(joined.rstrip(b"0")) :]
     return False
 
 
-def _structure(text: str) -> Iterator[bytes]:
+def _iter_structure(text: str) -> Iterator[bytes]:
     """Yield what stands outside strings, slice by slice: brackets, commas, digits as ``0``, ``v`` for the rest."""
     start, in_string = 0, False
     while start < len(text):
@@ -109,7 +111,7 @@ def _structure(text: str) -> Iterator[bytes]:
         start = end
         if "\\" in piece:
             piece = piece.replace("\\\\", "").replace('\\"', "")
-        parts = piece.encode("utf-8", "surrogatepass").translate(_MARKED, _SPACE).split(b'"')
+        parts = piece.encode("utf-8", "surrogatepass").translate(_CHARACTER_CLASSES, _WHITESPACE).split(b'"')
         outside = b"v".join(parts[in_string::2])
         if in_string:
             outside = b"v" + outside
@@ -121,24 +123,24 @@ def _structure(text: str) -> Iterator[bytes]:
 
 SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 
-_TEXTS = str, bytes  # written out, a union would be made anew for each value
+_TEXT_TYPES = str, bytes  # written out, a union would be made anew for each value
 _type_of: Callable[[Any], type[Any]] = type
 _keys_of: Callable[[Any], Iterator[Any]] = iter
 
 
-def holds_more_values_than(value: Any, maximum: int) -> bool:
+def has_more_values_than(value: Any, maximum: int) -> bool:
     """Return True if a value would be written as JSON of more than so many values; counting stops once it would."""
     return count_values(value, maximum + 1) > maximum
 
 
-def count_values(value: Any, enough: int) -> int:
+def count_values(value: Any, limit: int) -> int:
     """Count the values that a value is of; at ``enough`` counting stops."""
     count, pending = 1, [] if type(value) in SCALARS else [value]
-    while pending and count < enough:
-        inside = members(pending.pop())
-        count += len(inside)
-        if count < enough and not SCALARS.issuperset(map(type, inside)):
-            pending += [item for item in inside if type(item) not in SCALARS]
+    while pending and count < limit:
+        children = get_members(pending.pop())
+        count += len(children)
+        if count < limit and not SCALARS.issuperset(map(type, children)):
+            pending += [item for item in children if type(item) not in SCALARS]
     return count
 
 
@@ -147,35 +149,35 @@ async def run_bounded(value: Any, work: Callable[[], ResultT]) -> ResultT:
 
     ``work`` may be begun twice, and must change nothing.
     """
-    return await run_check(weigh(value, LARGE_CHARACTERS), work)
+    return await run_check(estimate_json_length(value, LARGE_CHARACTERS), work)
 
 
-def weigh(value: Any, enough: int) -> int:
+def estimate_json_length(value: Any, limit: int) -> int:
     """Estimate how many characters a value takes as JSON; at ``enough`` counting stops."""
     weight, pending = 0, [value]
-    while pending and weight < enough:
+    while pending and weight < limit:
         item = pending.pop()
         kind = _type_of(item)
         if kind is float or kind is bool or item is None:
             weight += 8
         elif kind is int or (kind is not str and isinstance(item, int)):
             weight += 8 + item.bit_length() // 3
-        elif kind is str or isinstance(item, _TEXTS):
+        elif kind is str or isinstance(item, _TEXT_TYPES):
             weight += 2 + len(item)
         else:
-            inside = item.values() if kind is dict else item if kind is list else members(item)
-            weight += 8 + 2 * len(inside)
-            if not inside and isinstance(item, Iterable) and not isinstance(item, Sized):
-                return enough  # nobody knows how much it will give
-            if (kind is dict or isinstance(item, dict)) and weight < enough:
+            children = item.values() if kind is dict else item if kind is list else get_members(item)
+            weight += 8 + 2 * len(children)
+            if not children and isinstance(item, Iterable) and not isinstance(item, Sized):
+                return limit  # nobody knows how much it will give
+            if (kind is dict or isinstance(item, dict)) and weight < limit:
                 for key in _keys_of(item):
-                    weight += len(key) if type(key) is str else weigh(key, enough)
-            if weight < enough:
-                pending += inside
+                    weight += len(key) if type(key) is str else estimate_json_length(key, limit)
+            if weight < limit:
+                pending += children
     return weight
 
 
-def members(value: Any) -> Collection[Any]:
+def get_members(value: Any) -> Collection[Any]:
     """Return what a container holds: of a mapping its values, of a model or data class its fields. Else nothing."""
     kind = _type_of(value)
     if kind is list:

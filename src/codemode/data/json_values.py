@@ -11,32 +11,32 @@ from typing import Any, NoReturn, cast
 
 from ..cached_property import cached_property
 from ..errors import CodeModeSerializationError
-from ..host.steps import without_collector
-from .json_shape import find_excess, has_long_integer, holds_more_values_than, weigh
+from ..host.steps import run_without_gc
+from .json_shape import estimate_json_length, find_excess, has_long_integer, has_more_values_than
 from .plain_json import (
     MAX_DEPTH,
     MAX_INT_DIGITS,
     MAX_PLAIN_VALUES,
-    encode_loosely,
-    holds_itself,
+    encode_small,
+    encode_small_sorted,
+    encode_with_pydantic,
+    explain_not_json,
+    has_cycle,
     is_plain,
-    why_not_json,
-    write_at_once,
-    write_at_once_sorted,
-    write_in_pieces,
+    write_in_chunks,
     write_json,
     write_plain,
 )
 
 _SMALL_CHARACTERS = 1 << 9
-_LARGE_TEXT = 1 << 16
+_LARGE_TEXT_CHARACTERS = 1 << 16
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_CUT_PAIR = 8  # two escapes are written for what is four bytes
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_SPLIT_PAIR_EXCESS = 8  # two escapes are written for what is four bytes
 _ESCAPE_CHARACTERS = 6
-_MOST_BYTES_OF_A_CHARACTER = 6  # as `utf8_length` counts
+_MAX_BYTES_PER_CHARACTER = 6  # as `utf8_length` counts
 # Some milliseconds, where every character is half a pair.
-_PIECE_CHARACTERS = 1 << 14
+_CHUNK_CHARACTERS = 1 << 14
 NOT_GIVEN: Any = object()
 """Stands for an argument that was not given, where None is a value."""
 
@@ -45,13 +45,13 @@ def utf8_length(text: str) -> int:
     """Count the UTF-8 bytes of ``text``; a lone surrogate counts six, as ``JSON.stringify`` escapes it."""
     if text.isascii():
         return len(text)
-    if len(text) <= _LARGE_TEXT:
+    if len(text) <= _LARGE_TEXT_CHARACTERS:
         return len(text.encode("utf-8", "backslashreplace"))
-    pieces = (text[start : start + _LARGE_TEXT] for start in range(0, len(text), _LARGE_TEXT))
+    pieces = (text[start : start + _LARGE_TEXT_CHARACTERS] for start in range(0, len(text), _LARGE_TEXT_CHARACTERS))
     return sum(map(utf8_length, pieces))
 
 
-def well_formed(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """Replace lone surrogates, which no encoding takes, by U+FFFD."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
@@ -74,11 +74,11 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
         # The caller may already be deep in its own stack.
         raise ValueError("JSON nests too deeply for the current stack") from None
     if "\\ud" in text or "\\uD" in text:
-        return _replace_lone_surrogates(value)
+        return _replace_nested_surrogates(value)
     return value
 
 
-def decode_json_with(read_number: Callable[[str], Any], text: str) -> Any:
+def decode_json_with_numbers(read_number: Callable[[str], Any], text: str) -> Any:
     """Parse hostile JSON text as `decode_json` does, ``read_number`` may give what a number stands for; None: itself.
 
     It is asked of those with a fraction or an exponent. Lone surrogates stay.
@@ -88,8 +88,8 @@ def decode_json_with(read_number: Callable[[str], Any], text: str) -> Any:
     _refuse_long_integers(text)
 
     def read(number: str) -> Any:
-        found = read_number(number)
-        return _finite_float(number) if found is None else found
+        replacement = read_number(number)
+        return _finite_float(number) if replacement is None else replacement
 
     decoder = json.JSONDecoder(parse_float=read, parse_constant=_refuse_constant)
     try:
@@ -100,7 +100,7 @@ def decode_json_with(read_number: Callable[[str], Any], text: str) -> Any:
 
 def _decode_long(text: str) -> Any:
     _refuse_long_integers(text)
-    return _decode(text) if len(text) < _LARGE_TEXT else without_collector(lambda: _decode(text))
+    return _decode(text) if len(text) < _LARGE_TEXT_CHARACTERS else run_without_gc(lambda: _decode(text))
 
 
 def _decode(text: str) -> Any:
@@ -117,24 +117,24 @@ def nests_deeper_than(text: str, max_depth: int) -> bool:
     return len(text) > max_depth and find_excess(text, max_depth=max_depth) is not None
 
 
-def check_values(text: str, max_values: int, what: str) -> None:
+def require_max_values(text: str, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a JSON text of more than ``max_values`` containers and scalars.
 
     Each of them costs some thirty times its text once it is decoded, so this comes first.
     """
     # Two characters at the least for each value.
     if len(text) > 2 * max_values and find_excess(text, max_values=max_values) is not None:
-        raise too_many_values(max_values, what)
+        raise create_too_many_values_error(max_values, what)
 
 
-def check_text(text: str, max_bytes: int, max_values: int, what: str) -> None:
-    """Raise `CodeModeSerializationError` for a JSON text of more than ``max_bytes``, then as `check_values` does."""
-    if _MOST_BYTES_OF_A_CHARACTER * len(text) > max_bytes:
-        check_size(utf8_length(text), max_bytes, what)
-    check_values(text, max_values, what)
+def require_max_size(text: str, max_bytes: int, max_values: int, what: str) -> None:
+    """Raise `CodeModeSerializationError` for a JSON text of more than ``max_bytes`` or ``max_values``."""
+    if _MAX_BYTES_PER_CHARACTER * len(text) > max_bytes:
+        require_max_bytes(utf8_length(text), max_bytes, what)
+    require_max_values(text, max_values, what)
 
 
-def too_many_values(max_values: int, what: str) -> CodeModeSerializationError:
+def create_too_many_values_error(max_values: int, what: str) -> CodeModeSerializationError:
     """Return the error for a value of more than ``max_values`` containers and scalars."""
     return CodeModeSerializationError(
         f"{what} holds more than {max_values} values (objects, arrays and what is in them), the limit that "
@@ -149,7 +149,7 @@ def _refuse_long_integers(text: str) -> None:
         raise ValueError(f"JSON holds a number of more than {MAX_INT_DIGITS} digits")
 
 
-def _replace_lone_surrogates(value: Any) -> Any:
+def _replace_nested_surrogates(value: Any) -> Any:
     return json.loads(_LONE_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
 
 
@@ -170,7 +170,7 @@ _scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_
 # --- encoding ---
 
 
-class WrittenObject(dict[str, Any]):
+class CachedJsonObject(dict[str, Any]):
     """A plain JSON object that nobody changes any more: its canonical text is made once."""
 
     @cached_property
@@ -180,12 +180,12 @@ class WrittenObject(dict[str, Any]):
 
 
 def canonical_object(members: Mapping[str, Any]) -> str:
-    """Write an object as `canonical_json` does; a member that is a `WrittenObject` is not written again."""
-    if WrittenObject not in map(type, members.values()):
+    """Write an object as `canonical_json` does; a member that is a `CachedJsonObject` is not written again."""
+    if CachedJsonObject not in map(type, members.values()):
         return canonical_json(members)
     texts: list[str] = []
     for key, value in sorted(members.items()):
-        text = value.text if type(value) is WrittenObject else canonical_json(value)
+        text = value.text if type(value) is CachedJsonObject else canonical_json(value)
         texts.append(f"{canonical_json(key)}:{text}")
     return f"{{{','.join(texts)}}}"
 
@@ -196,9 +196,9 @@ def canonical_json(value: Any) -> str:
     Raises `ValueError` for NaN and infinities, `TypeError` for anything that is not plain JSON.
     """
     # What is small nests in nothing deep, and holds no integer that is too long.
-    if weigh(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS:
+    if estimate_json_length(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS:
         with suppress(TypeError, ValueError):
-            return write_at_once_sorted(value)
+            return encode_small_sorted(value)
     return write_json(value, sort_keys=True)
 
 
@@ -217,66 +217,66 @@ def encode_json(
     enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
     ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
     ``max_values`` caps the containers and scalars, which are counted before anything is written.
-    ``weight`` is what `weigh` returned for the value, ``plain`` what `is_plain` did, if they were called.
+    ``weight`` is the result of `estimate_json_length`, ``plain`` that of `is_plain`, where they are known.
     Raises `CodeModeSerializationError` whose message begins with ``what``.
     """
     # One look at what is small: it holds fewer values than characters, no integer that is too long, and not itself.
-    is_small = (weigh(value, _SMALL_CHARACTERS) if weight is None else weight) < _SMALL_CHARACTERS
+    is_small = (estimate_json_length(value, _SMALL_CHARACTERS) if weight is None else weight) < _SMALL_CHARACTERS
     try:
         if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
-            text = write_at_once(value)
+            text = encode_small(value)
         elif is_plain(value, MAX_PLAIN_VALUES if max_values is None else max_values) if plain is None else plain:
             text = write_plain(value, max_depth=MAX_DEPTH)
         else:
             if max_values is not None:
-                refuse_too_many(value, max_values, what)
-            text = write_in_pieces(value, max_depth=MAX_DEPTH)
+                require_max_value_count(value, max_values, what)
+            text = write_in_chunks(value, max_depth=MAX_DEPTH)
     except (TypeError, ValueError, RecursionError):
-        text = _encode_unusual(value, max_values, what)
+        text = _encode_with_pydantic(value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
-        check_size(json_length(text), max_bytes, what)
+        require_max_bytes(count_json_bytes(text), max_bytes, what)
     return text
 
 
-def refuse_too_many(value: Any, max_values: int, what: str) -> None:
+def require_max_value_count(value: Any, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a host value of more than ``max_values`` containers and scalars."""
-    if holds_more_values_than(value, max_values):
-        if holds_itself(value):
-            raise CodeModeSerializationError(f"{what} is not JSON: {why_not_json(value, ValueError())}.")
-        raise too_many_values(max_values, what)
+    if has_more_values_than(value, max_values):
+        if has_cycle(value):
+            raise CodeModeSerializationError(f"{what} is not JSON: {explain_not_json(value, ValueError())}.")
+        raise create_too_many_values_error(max_values, what)
 
 
-def json_length(text: str) -> int:
+def count_json_bytes(text: str) -> int:
     """Count the UTF-8 bytes that ``JSON.stringify`` would need for the value of this ASCII JSON text."""
     if "\\u" not in text:
         return len(text)
-    length, before = 0, ""
-    for piece in _between_escapes(text):
+    length, last_character = 0, ""
+    for piece in _split_between_escapes(text):
         # Whoever decodes it for its length alone pays for every value in it.
-        halves = piece.encode("ascii").decode("raw_unicode_escape")
-        whole = halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        text_with_surrogates = piece.encode("ascii").decode("raw_unicode_escape")
+        combined = text_with_surrogates.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         escapes = piece.replace("\\\\", "")  # what stays behind a backslash stays an escape
-        length += utf8_length(whole) + 5 * (escapes.count("\\u000") + escapes.count("\\u001"))
-        if before >= "\ud800" and _PAIR.match(before + whole[0]):
-            length -= _CUT_PAIR
-        before = whole[-1]
+        length += utf8_length(combined) + 5 * (escapes.count("\\u000") + escapes.count("\\u001"))
+        if last_character >= "\ud800" and _SURROGATE_PAIR.match(last_character + combined[0]):
+            length -= _SPLIT_PAIR_EXCESS
+        last_character = combined[-1]
     return length
 
 
-def _between_escapes(text: str) -> Iterator[str]:
+def _split_between_escapes(text: str) -> Iterator[str]:
     """Cut JSON text into short pieces, no escape in two. A pair of surrogates may be."""
     start = 0
     while start < len(text):
-        end = start + _PIECE_CHARACTERS
-        piece = text[start:end]
-        end += (len(piece) - len(piece.rstrip("\\"))) % 2
-        behind = text.find("\\", end, end + _ESCAPE_CHARACTERS)
-        end = behind if behind >= 0 else end + _ESCAPE_CHARACTERS
+        end = start + _CHUNK_CHARACTERS
+        chunk = text[start:end]
+        end += (len(chunk) - len(chunk.rstrip("\\"))) % 2
+        next_escape = text.find("\\", end, end + _ESCAPE_CHARACTERS)
+        end = next_escape if next_escape >= 0 else end + _ESCAPE_CHARACTERS
         yield text[start:end]
         start = end
 
 
-def check_size(byte_count: int, max_bytes: int, what: str) -> None:
+def require_max_bytes(byte_count: int, max_bytes: int, what: str) -> None:
     """Raise `CodeModeSerializationError` when ``byte_count`` is more than ``max_bytes``."""
     if byte_count > max_bytes:
         raise CodeModeSerializationError(
@@ -285,16 +285,16 @@ def check_size(byte_count: int, max_bytes: int, what: str) -> None:
         )
 
 
-def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
+def _encode_with_pydantic(value: Any, max_values: int | None, what: str) -> str:
     try:
-        text = encode_loosely(value)
+        text = encode_with_pydantic(value)
         if max_values is not None:
-            check_values(text, max_values, what)
+            require_max_values(text, max_values, what)
         if nests_deeper_than(text, MAX_DEPTH):
             raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
     except CodeModeSerializationError:
         raise
     except Exception as error:
         # Serialisers are the tool author's code and may raise anything.
-        raise CodeModeSerializationError(f"{what} is not JSON: {why_not_json(value, error)}.") from error
+        raise CodeModeSerializationError(f"{what} is not JSON: {explain_not_json(value, error)}.") from error
     return text

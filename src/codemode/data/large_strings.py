@@ -13,19 +13,19 @@ from functools import cache
 from typing import Any, cast
 
 from ..records import record
-from .json_values import decode_json_with, well_formed
+from .json_values import decode_json_with_numbers, replace_lone_surrogates
 from .narrowing import is_array, is_object
 
 _SLICE_CHARACTERS = 1 << 16
-_MARK = "0E"
+_REFERENCE_PREFIX = "0E"
 _MAX_DIGITS = 9
-_PIECE_CHARACTERS = 1 << 17
-_LOOKED_THROUGH_CHARACTERS = 1 << 20
-_MOST_BACKSLASHES = 64  # before a quote, which may be escaped by the last of them
+_CHUNK_CHARACTERS = 1 << 17
+_MAX_SEARCH_CHARACTERS = 1 << 20
+_MAX_BACKSLASHES = 64  # before a quote, which may be escaped by the last of them
 _ESCAPE_CHARACTERS = 6
 
 
-def _unknown(_text: str) -> None:
+def _unknown_size(_text: str) -> None:
     return None
 
 
@@ -44,7 +44,9 @@ class LargeStrings:
     repeats: tuple[int | None, ...] = ()
 
 
-def cut_large_strings(text: str, shortest: int, size_of: Callable[[str], int | None] = _unknown) -> LargeStrings | None:
+def extract_large_strings(
+    text: str, min_bytes: int, size_of: Callable[[str], int | None] = _unknown_size
+) -> LargeStrings | None:
     """Cut strings of at least so many UTF-8 bytes out of compact ASCII JSON text; None when there are none.
 
     Keys stay where they are. ``size_of`` gives the bytes of a JSON text that is known.
@@ -53,171 +55,173 @@ def cut_large_strings(text: str, shortest: int, size_of: Callable[[str], int | N
     sizes: list[int] = []
     strings: list[str | None] = []
     rest: list[str] = []
-    at = 0
-    for start, end in _long_strings(text, shortest):
+    position = 0
+    for start, end in _find_long_strings(text, min_bytes):
         if text.startswith(":", end):
             continue
-        one = text[start:end]
-        known = size_of(one)  # its hash is kept, and may take long to make
-        size, string = _measured(one) if known is None else (known, None)
-        if size >= shortest:
-            rest += (text[at:start], f"{_MARK}{len(texts)}")
-            texts.append(one)
+        string_json = text[start:end]
+        known_size = size_of(string_json)  # its hash is kept, and may take long to make
+        size, string = _measure_string(string_json) if known_size is None else (known_size, None)
+        if size >= min_bytes:
+            rest += (text[position:start], f"{_REFERENCE_PREFIX}{len(texts)}")
+            texts.append(string_json)
             sizes.append(size)
             strings.append(string)
-            at = end
-    rest.append(text[at:])
+            position = end
+    rest.append(text[position:])
     return LargeStrings(tuple(texts), tuple(sizes), "".join(rest), tuple(strings)) if texts else None
 
 
-def may_have_places(text: str | None) -> bool:
+def may_have_references(text: str | None) -> bool:
     """Tell whether there may be places for large strings in a JSON text. Strings may look like it."""
-    return text is not None and _MARK in text
+    return text is not None and _REFERENCE_PREFIX in text
 
 
-def read_with_strings(text: str, string_at: Callable[[int], str]) -> Any:
+def decode_with_strings(text: str, string_at: Callable[[int], str]) -> Any:
     """Decode hostile JSON text with the large strings in their places."""
 
     def read_number(number: str) -> str | None:
         digits = number[2:]
-        is_place = number.startswith(_MARK) and digits.isdigit() and len(digits) <= _MAX_DIGITS
-        return string_at(int(digits)) if is_place else None
+        is_reference = number.startswith(_REFERENCE_PREFIX) and digits.isdigit() and len(digits) <= _MAX_DIGITS
+        return string_at(int(digits)) if is_reference else None
 
-    value = decode_json_with(read_number, text)
-    return _well_formed(value) if "\\ud" in text or "\\uD" in text else value
+    value = decode_json_with_numbers(read_number, text)
+    return _replace_nested_surrogates(value) if "\\ud" in text or "\\uD" in text else value
 
 
-def text_with_strings(text: str, text_at: Callable[[int], str]) -> str:
+def expand_references(text: str, text_at: Callable[[int], str]) -> str:
     """Return a JSON text with the JSON texts of large strings in their places."""
 
-    def piece(found: re.Match[str]) -> str:
-        return found[0] if found[1] is None else text_at(int(found[1]))
+    def expand(match: re.Match[str]) -> str:
+        return match[0] if match[1] is None else text_at(int(match[1]))
 
-    return _string_or_place().sub(piece, text)
+    return _string_or_reference().sub(expand, text)
 
 
-def places_in(text: str) -> Iterator[int]:
+def find_references(text: str) -> Iterator[int]:
     """Yield the numbers of the places in a JSON text, in their order."""
-    for found in _string_or_place().finditer(text):
-        if found[1] is not None:
-            yield int(found[1])
+    for match in _string_or_reference().finditer(text):
+        if match[1] is not None:
+            yield int(match[1])
 
 
-def _well_formed(value: Any) -> Any:
+def _replace_nested_surrogates(value: Any) -> Any:
     """Replace lone surrogates where they stand: the strings that were put in may be too long to be written again."""
-    whole: list[Any] = [value]
-    pending: list[Any] = [whole]
+    holder: list[Any] = [value]
+    pending: list[Any] = [holder]
     while pending:
         item = pending.pop()
         if is_object(item) and not all(map(str.isascii, item)):
-            named = {well_formed(key): one for key, one in item.items()}
+            renamed = {replace_lone_surrogates(key): child for key, child in item.items()}
             item.clear()
-            item.update(named)
-        places: list[tuple[Any, Any]] = [*(item.items() if is_object(item) else enumerate(cast("list[Any]", item)))]
-        for key, one in places:
-            if isinstance(one, str):
-                item[key] = well_formed(one)
-            elif is_object(one) or is_array(one):
-                pending.append(one)
-    return whole[0]
+            item.update(renamed)
+        members: list[tuple[Any, Any]] = [*(item.items() if is_object(item) else enumerate(cast("list[Any]", item)))]
+        for key, child in members:
+            if isinstance(child, str):
+                item[key] = replace_lone_surrogates(child)
+            elif is_object(child) or is_array(child):
+                pending.append(child)
+    return holder[0]
 
 
-def large_string(text: str) -> str:
+def decode_large_string(text: str) -> str:
     """Return the string that such a text says, well formed."""
-    return "".join(string for string, _ in _read_in_pieces(text))
+    return "".join(string for string, _ in _decode_in_chunks(text))
 
 
-def _read_in_pieces(text: str) -> Iterator[tuple[str, int]]:
+def _decode_in_chunks(text: str) -> Iterator[tuple[str, int]]:
     """Yield the pieces of a string, well formed, and the UTF-8 bytes of each."""
     # One call for all of it would keep the interpreter for as long as it is.
     start, end = 1, len(text) - 1
     while start < end:
-        piece = text[start : min(start + _PIECE_CHARACTERS, end)]
-        if start + len(piece) < end:
-            piece = _to_whole_characters(piece)
-        string = json.loads(f'"{piece}"')
+        chunk = text[start : min(start + _CHUNK_CHARACTERS, end)]
+        if start + len(chunk) < end:
+            chunk = _trim_partial_escape(chunk)
+        string = json.loads(f'"{chunk}"')
         try:
             size = len(string.encode())
         except UnicodeEncodeError:
-            string = well_formed(string)
+            string = replace_lone_surrogates(string)
             size = len(string.encode())
         yield string, size
-        start += len(piece)
+        start += len(chunk)
 
 
-def _to_whole_characters(piece: str) -> str:
+def _trim_partial_escape(chunk: str) -> str:
     """Return a piece without what is begun at its end: an escape, or a pair of them that is one character."""
-    last = piece.rfind("\\", len(piece) - _ESCAPE_CHARACTERS)
-    if last < 0:
-        return piece
-    if (last + 1 - len(piece[: last + 1].rstrip("\\"))) % 2 == 0:
-        return piece  # the backslash that an escape says
-    is_whole = len(piece) - last >= (_ESCAPE_CHARACTERS if piece[last + 1 : last + 2] == "u" else 2)
+    last_backslash = chunk.rfind("\\", len(chunk) - _ESCAPE_CHARACTERS)
+    if last_backslash < 0:
+        return chunk
+    if (last_backslash + 1 - len(chunk[: last_backslash + 1].rstrip("\\"))) % 2 == 0:
+        return chunk  # the backslash that an escape says
+    is_whole = len(chunk) - last_backslash >= (
+        _ESCAPE_CHARACTERS if chunk[last_backslash + 1 : last_backslash + 2] == "u" else 2
+    )
     if not is_whole:
-        return _to_whole_characters(piece[:last])
-    is_half = piece[last + 1 : last + 3].lower() == "ud" and piece[last + 3] in "89abAB"
-    return piece[:last] if is_half else piece
+        return _trim_partial_escape(chunk[:last_backslash])
+    is_half = chunk[last_backslash + 1 : last_backslash + 3].lower() == "ud" and chunk[last_backslash + 3] in "89abAB"
+    return chunk[:last_backslash] if is_half else chunk
 
 
 @cache
-def _string_or_place() -> re.Pattern[str]:
+def _string_or_reference() -> re.Pattern[str]:
     # A string is gone over as a whole, so that what stands in one is no number.
     return re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<![0-9.+-])0E([0-9]{1,9})(?![0-9.eE+-])')
 
 
-def _measured(text: str) -> tuple[int, str | None]:
+def _measure_string(text: str) -> tuple[int, str | None]:
     """Return the UTF-8 bytes of a string, and the string where it had to be read for that."""
     if "\\u" not in text:
         # An escape begins with one backslash, and the one of a backslash has two.
         return len(text) - 2 - text.count("\\") + text.count("\\\\"), None
-    pieces = [*_read_in_pieces(text)]
+    pieces = [*_decode_in_chunks(text)]
     return sum(size for _, size in pieces), "".join(piece for piece, _ in pieces)
 
 
-def _long_strings(text: str, shortest: int) -> Iterator[tuple[int, int]]:
+def _find_long_strings(text: str, min_characters: int) -> Iterator[tuple[int, int]]:
     """Yield where strings begin and end, with their quotes, that are of at least so many characters."""
     if text.startswith('"'):  # nothing can follow it
         yield 0, len(text)
         return
-    start, opened = 0, -1
+    start, opening_quote = 0, -1
     while start < len(text):
-        if opened >= 0:
-            start = _before_quote(text, start)
-        piece = _without_escapes(text, start)
+        if opening_quote >= 0:
+            start = _skip_to_quote(text, start)
+        piece = _mask_escapes(text, start)
         parts = piece.split('"')
         lengths = [*map(len, parts)]
-        if opened >= 0 or max(lengths) >= shortest:
-            at = start - 1
+        if opening_quote >= 0 or max(lengths) >= min_characters:
+            last_quote = start - 1
             for index, length in enumerate(lengths):
-                quote = at + 1 + length
+                quote = last_quote + 1 + length
                 is_last = index == len(parts) - 1
-                if opened >= 0 and not is_last:
-                    if quote - opened > shortest:
-                        yield opened, quote + 1
-                    opened = -1
-                elif opened < 0 and not is_last:
-                    opened = quote
-                at = quote
+                if opening_quote >= 0 and not is_last:
+                    if quote - opening_quote > min_characters:
+                        yield opening_quote, quote + 1
+                    opening_quote = -1
+                elif opening_quote < 0 and not is_last:
+                    opening_quote = quote
+                last_quote = quote
         elif len(parts) % 2 == 0:
-            opened = start + len(piece) - lengths[-1] - 1
+            opening_quote = start + len(piece) - lengths[-1] - 1
         start += len(piece)
 
 
-def _before_quote(text: str, start: int) -> int:
+def _skip_to_quote(text: str, start: int) -> int:
     """Return from where on there is to be looked for the end of the string in which ``start`` is."""
-    quote = text.find('"', start, start + _LOOKED_THROUGH_CHARACTERS)
-    end = min(start + _LOOKED_THROUGH_CHARACTERS, len(text)) if quote < 0 else quote
-    last = text[max(start, end - _MOST_BACKSLASHES) : end]
+    quote = text.find('"', start, start + _MAX_SEARCH_CHARACTERS)
+    end = min(start + _MAX_SEARCH_CHARACTERS, len(text)) if quote < 0 else quote
+    last = text[max(start, end - _MAX_BACKSLASHES) : end]
     backslashes = len(last) - len(last.rstrip("\\"))
     return start if backslashes == len(last) else end - backslashes
 
 
-def _without_escapes(text: str, start: int) -> str:
+def _mask_escapes(text: str, start: int) -> str:
     """Return a slice as long as it is in the text, with no escape cut in two and no quote that ends no string."""
     end = start + _SLICE_CHARACTERS
-    piece = text[start:end]
-    if "\\" not in piece:
-        return piece
-    if (len(piece) - len(piece.rstrip("\\"))) % 2:
-        piece = text[start : end + 1]
-    return piece.replace("\\\\", "..").replace('\\"', "..")
+    chunk = text[start:end]
+    if "\\" not in chunk:
+        return chunk
+    if (len(chunk) - len(chunk.rstrip("\\"))) % 2:
+        chunk = text[start : end + 1]
+    return chunk.replace("\\\\", "..").replace('\\"', "..")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-MAX_PLACE_ROWS = 20_000
+MAX_LOCATION_ROWS = 20_000
 ENDS = ("call", "await")
 
 
@@ -29,7 +29,7 @@ def is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, list | tuple)
 
 
-def is_listing(value: Any) -> TypeGuard[Iterable[Any]]:
+def is_iterable(value: Any) -> TypeGuard[Iterable[Any]]:
     """Tell whether a value can be gone through, and is no text."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
@@ -44,18 +44,18 @@ def list_or_empty(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
-def place_rows(value: Any) -> list[list[int]] | None:
+def location_rows_or_none(value: Any) -> list[list[int]] | None:
     """Return a list of rows of four positive integers, or None for anything else."""
-    if not is_array(value) or not 0 < len(value) <= MAX_PLACE_ROWS:
+    if not is_array(value) or not 0 < len(value) <= MAX_LOCATION_ROWS:
         return None
-    is_fine = all(
+    is_valid = all(
         is_array(row) and len(row) == 4 and all(type(number) is int and 0 < number < 1 << 31 for number in row)
         for row in value
     )
-    return value if is_fine else None
+    return value if is_valid else None
 
 
-def two_counts(value: Any) -> list[int] | None:
+def two_counts_or_none(value: Any) -> list[int] | None:
     """``value`` when it is a JSON array of two integers that are not negative, else None."""
     if not is_array(value) or len(value) != 2:
         return None

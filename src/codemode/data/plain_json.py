@@ -12,7 +12,7 @@ from itertools import chain
 from math import isfinite
 from typing import Any, cast
 
-from .json_shape import SCALARS, UNLIMITED, members
+from .json_shape import SCALARS, UNLIMITED, get_members
 
 MAX_INT_DIGITS = 1000
 """The most digits of an integer, both ways: writing and reading one takes time quadratic in them."""
@@ -23,44 +23,44 @@ MAX_DEPTH = 512
 MAX_PLAIN_VALUES = 1 << 22
 """A value of more containers and scalars is not plain, unless the caller names another limit."""
 
-_TOO_LONG = 10**MAX_INT_DIGITS
-_VALUES_AT_ONCE = 1 << 12
-_MAX_LOOKED_AT = 1 << 18
-_LOOKS_AT_ONCE = 1 << 10
-_PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
-_PLAIN_SCALARS = _PLAIN - {dict, list, tuple}
-_TEXTS = frozenset({str})
+_MIN_LONG_INTEGER = 10**MAX_INT_DIGITS
+_BATCH_VALUES = 1 << 12
+_MAX_CYCLE_CHECKS = 1 << 18
+_BATCH_MEMBERS = 1 << 10
+_PLAIN_TYPES = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
+_PLAIN_SCALAR_TYPES = _PLAIN_TYPES - {dict, list, tuple}
+_TEXT_TYPES = frozenset({str})
 _END: Any = object()
-_WRITTEN: Any = object()
+_ALREADY_WRITTEN: Any = object()
 _values_of: Callable[[dict[Any, Any]], Iterable[Any]] = vars(dict)["values"]
 
 
 def is_long_integer(value: int) -> bool:
     """Return True for an integer of more digits than cross."""
-    return not -_TOO_LONG < value < _TOO_LONG
+    return not -_MIN_LONG_INTEGER < value < _MIN_LONG_INTEGER
 
 
-def holds_itself(value: Any) -> bool:
+def has_cycle(value: Any) -> bool:
     """Tell whether a container holds itself, at any depth, as far as a look at a quarter of a million values tells."""
-    open_ones = {id(value): iter(members(value))}
-    for _ in range(_MAX_LOOKED_AT):
-        inside = open_ones[next(reversed(open_ones))]
-        item = next(inside, inside)
-        if item is inside:
-            open_ones.popitem()
-            if not open_ones:
+    open_containers = {id(value): iter(get_members(value))}
+    for _ in range(_MAX_CYCLE_CHECKS):
+        children = open_containers[next(reversed(open_containers))]
+        item = next(children, children)
+        if item is children:
+            open_containers.popitem()
+            if not open_containers:
                 break
         elif type(item) not in SCALARS:
-            if id(item) in open_ones:
+            if id(item) in open_containers:
                 return True
-            open_ones[id(item)] = iter(members(item))
+            open_containers[id(item)] = iter(get_members(item))
     return False
 
 
 # --- writing ---
 
 
-def plain_encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
+def create_encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
     """Return what writes a value at once, compactly and in ASCII. It never looks whether a value holds itself."""
     slow = json.JSONEncoder(check_circular=False, separators=(",", ":"), allow_nan=False, sort_keys=sort_keys)
     make: Callable[..., Any] | None = vars(json.encoder)["c_make_encoder"]
@@ -71,8 +71,8 @@ def plain_encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
     return lambda value: "".join(write(value, 0))
 
 
-write_at_once = plain_encoder()
-write_at_once_sorted = plain_encoder(sort_keys=True)
+encode_small = create_encoder()
+encode_small_sorted = create_encoder(sort_keys=True)
 
 
 def write_json(value: Any, *, sort_keys: bool = False) -> str:
@@ -81,7 +81,7 @@ def write_json(value: Any, *, sort_keys: bool = False) -> str:
     Raises `TypeError` for what is no JSON, and `ValueError` for NaN, infinities, integers of too many digits and what
     holds itself.
     """
-    return write_plain(value, sort_keys=sort_keys) if is_plain(value) else write_in_pieces(value, sort_keys=sort_keys)
+    return write_plain(value, sort_keys=sort_keys) if is_plain(value) else write_in_chunks(value, sort_keys=sort_keys)
 
 
 def is_plain(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
@@ -92,25 +92,27 @@ def is_plain(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
     count, pending = 1, [value]
     while pending:
         # Everything is looked at in C, some thousand values at a time, and breadth does not matter.
-        piece = pending[-_VALUES_AT_ONCE:]
-        del pending[-_VALUES_AT_ONCE:]
-        kinds = {*map(type, piece)}
-        if not kinds <= _PLAIN or (float in kinds and not _are_usual(_of(float, piece, kinds))):
+        batch = pending[-_BATCH_VALUES:]
+        del pending[-_BATCH_VALUES:]
+        kinds = {*map(type, batch)}
+        if not kinds <= _PLAIN_TYPES or (float in kinds and not _have_portable_text(_select_type(float, batch, kinds))):
             return False
-        for kind in kinds - _PLAIN_SCALARS:
-            holders = _of(kind, piece, kinds)
-            count += sum(map(len, holders))
-            if count > max_values or (kind is dict and not _TEXTS.issuperset(map(type, chain.from_iterable(holders)))):
+        for kind in kinds - _PLAIN_SCALAR_TYPES:
+            containers = _select_type(kind, batch, kinds)
+            count += sum(map(len, containers))
+            if count > max_values or (
+                kind is dict and not _TEXT_TYPES.issuperset(map(type, chain.from_iterable(containers)))
+            ):
                 return False
-            pending += chain.from_iterable(map(_values_of, holders) if kind is dict else holders)
+            pending += chain.from_iterable(map(_values_of, containers) if kind is dict else containers)
     return True
 
 
-def _of(kind: type, piece: list[Any], kinds: set[type]) -> list[Any]:
-    return piece if len(kinds) == 1 else [item for item in piece if type(item) is kind]
+def _select_type(kind: type, batch: list[Any], kinds: set[type]) -> list[Any]:
+    return batch if len(kinds) == 1 else [item for item in batch if type(item) is kind]
 
 
-def _are_usual(numbers: list[float]) -> bool:
+def _have_portable_text(numbers: list[float]) -> bool:
     """Return True if all are written without an exponent, in which versions of orjson differ, and none is NaN."""
     sizes = [*map(abs, filter(None, numbers))]
     return not sizes or (max(sizes) < 1e16 and min(sizes) >= 1e-4 and isfinite(sum(sizes)))
@@ -123,20 +125,20 @@ def write_plain(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMIT
     try:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
     except TypeError:  # nests deeper than 254, an integer of more than 64 bits, a lone surrogate
-        return write_in_pieces(value, sort_keys=sort_keys, max_depth=max_depth)
+        return write_in_chunks(value, sort_keys=sort_keys, max_depth=max_depth)
     if data.isascii() and b"\x7f" not in data:
         return data.decode()
-    return (write_at_once_sorted if sort_keys else write_at_once)(value)  # which escapes faster than what is written
+    return (encode_small_sorted if sort_keys else encode_small)(value)  # which escapes faster than what is written
 
 
-def write_in_pieces(
+def write_in_chunks(
     value: Any, *, sort_keys: bool = False, nan_as_null: bool = False, max_depth: int = UNLIMITED
 ) -> str:
     """Write any value that `json` can write, a little at a time."""
-    return "".join(_PieceWriter(sort_keys, nan_as_null).write(value, max_depth))
+    return "".join(_ChunkWriter(sort_keys, nan_as_null).write(value, max_depth))
 
 
-class _PieceWriter:
+class _ChunkWriter:
     """Walks containers in Python; what holds scalars alone is written in one call into C."""
 
     def __init__(self, sort_keys: bool, nan_as_null: bool) -> None:
@@ -146,35 +148,35 @@ class _PieceWriter:
 
     def write(self, value: Any, max_depth: int) -> Iterator[str]:
         """Yield the pieces of the text."""
-        open_ones: dict[int, tuple[Iterator[tuple[str, Any]], str]] = {}
+        open_containers: dict[int, tuple[Iterator[tuple[str, Any]], str]] = {}
         members, bracket = iter([("", value)]), ""
         while True:
-            before, item = next(members, (bracket, _END))
-            yield before
+            separator, item = next(members, (bracket, _END))
+            yield separator
             if item is _END:
-                if not open_ones:
+                if not open_containers:
                     return
-                _, (members, bracket) = open_ones.popitem()
+                _, (members, bracket) = open_containers.popitem()
             elif isinstance(item, dict | list | tuple):
-                if id(cast("object", item)) in open_ones:
+                if id(cast("object", item)) in open_containers:
                     raise ValueError("Circular reference detected")  # the encoder's own words
-                if len(open_ones) >= max_depth:
+                if len(open_containers) >= max_depth:
                     raise ValueError(f"nests deeper than {max_depth} levels")
-                open_ones[id(cast("object", item))] = members, bracket
+                open_containers[id(cast("object", item))] = members, bracket
                 is_dict = isinstance(item, dict)
                 yield "{" if is_dict else "["
-                members, bracket = self._members(cast("Any", item)), "}" if is_dict else "]"
-            elif item is not _WRITTEN:
+                members, bracket = self._iter_members(cast("Any", item)), "}" if is_dict else "]"
+            elif item is not _ALREADY_WRITTEN:
                 yield self._write_scalar(item)
 
-    def _members(self, holder: Any) -> Iterator[tuple[str, Any]]:
-        """Yield what stands before each member, and the member; `_WRITTEN` for those that are in the text already."""
+    def _iter_members(self, holder: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the text before each member, and the member, or `_ALREADY_WRITTEN` if the text includes it."""
         comma = ""
         if not isinstance(holder, dict):
-            for start in range(0, len(holder), _LOOKS_AT_ONCE):
-                piece = holder[start : start + _LOOKS_AT_ONCE]
+            for start in range(0, len(holder), _BATCH_MEMBERS):
+                piece = holder[start : start + _BATCH_MEMBERS]
                 if (text := self._write_flat(piece, piece)) is not None:
-                    yield comma + text, _WRITTEN
+                    yield comma + text, _ALREADY_WRITTEN
                     comma = ","
                     continue
                 for item in piece:
@@ -182,10 +184,10 @@ class _PieceWriter:
                     comma = ","
             return
         members = cast("dict[Any, Any]", holder)
-        if len(members) <= _LOOKS_AT_ONCE and _TEXTS.issuperset(map(type, members)):
+        if len(members) <= _BATCH_MEMBERS and _TEXT_TYPES.issuperset(map(type, members)):
             text = self._write_flat(members, members.values())
             if text is not None:
-                yield text, _WRITTEN
+                yield text, _ALREADY_WRITTEN
                 return
         for key in ordered_keys(members) if self._sort_keys else members:
             yield f"{comma}{self._write_key(key)}:", members[key]
@@ -193,7 +195,7 @@ class _PieceWriter:
 
     def _write_flat(self, holder: Any, items: Collection[Any]) -> str | None:
         """Write the inside of what holds plain scalars alone; None if it holds anything else."""
-        if not _PLAIN_SCALARS.issuperset(map(type, items)) or any(
+        if not _PLAIN_SCALAR_TYPES.issuperset(map(type, items)) or any(
             is_long_integer(item) for item in items if type(item) is int
         ):
             return None
@@ -218,46 +220,46 @@ class _PieceWriter:
 def ordered_keys(members: dict[Any, Any]) -> list[Any]:
     """Return the keys of a dict in their order. Sorting a hundred thousand at once would keep the interpreter."""
     keys = list(members)
-    if len(keys) <= _VALUES_AT_ONCE:
+    if len(keys) <= _BATCH_VALUES:
         return sorted(keys)
     from heapq import merge
 
-    pieces = (sorted(keys[start : start + _VALUES_AT_ONCE]) for start in range(0, len(keys), _VALUES_AT_ONCE))
-    return list(merge(*pieces))
+    sorted_batches = (sorted(keys[start : start + _BATCH_VALUES]) for start in range(0, len(keys), _BATCH_VALUES))
+    return list(merge(*sorted_batches))
 
 
 # --- what cannot be written ---
 
 _MAX_READ_DEPTH = 100
-_MAX_NOTED = 100  # the places of which may be long
-_UNREADABLE: Any = object()
+_MAX_PROBLEMS = 100  # the places of which may be long
+_LEFT_OUT: Any = object()
 _COLLECTIONS = (list, tuple, set, frozenset, deque, range, UserList, MappingView)
 
 
-def encode_loosely(value: Any) -> str:
+def encode_with_pydantic(value: Any) -> str:
     """Write what pydantic can turn into JSON, NaN and infinities as null. It raises whatever a serialiser does."""
     try:
-        return write_in_pieces(value, nan_as_null=True)
+        return write_in_chunks(value, nan_as_null=True)
     except TypeError:
         from pydantic_core import to_jsonable_python
 
-        return write_in_pieces(to_jsonable_python(value, fallback=_path_text), nan_as_null=True)
+        return write_in_chunks(to_jsonable_python(value, fallback=_path_to_text), nan_as_null=True)
 
 
-def _path_text(value: Any) -> str:
+def _path_to_text(value: Any) -> str:
     """Return the text of a path-like object. Raises `TypeError`; pydantic itself only writes `pathlib` paths."""
     return os.fsdecode(cast("str | bytes", os.fspath(value)))
 
 
-def why_not_json(value: Any, error: Exception) -> str:
+def explain_not_json(value: Any, error: Exception) -> str:
     """Return the first place of a value that cannot be written, and why; else how writing it failed."""
-    for path, reason in _problems(value):
+    for path, reason in _find_problems(value):
         return f"{reason} at {path}" if path else reason
     # The text of an error that cannot be placed is the tool author's and may say anything; this goes to the guest.
     return f"writing it raised {type(error).__name__}"
 
 
-def _problems(value: Any) -> Iterator[tuple[str, str]]:
+def _find_problems(value: Any) -> Iterator[tuple[str, str]]:
     pending: list[tuple[str, Any, tuple[int, ...]]] = [("", value, ())]
     while pending:
         path, item, ancestors = pending.pop()
@@ -272,21 +274,21 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
         elif len(ancestors) >= MAX_DEPTH:
             yield "", f"nesting deeper than {MAX_DEPTH} levels"
         else:
-            inside = (*ancestors, id(item))
-            pending.extend((path + step, child, inside) for step, child in reversed(children))
+            child_ancestors = (*ancestors, id(item))
+            pending.extend((path + step, child, child_ancestors) for step, child in reversed(children))
 
 
-def readable_part(value: Any, max_values: int) -> tuple[Any, list[tuple[str, str]]]:
+def read_encodable_part(value: Any, max_values: int) -> tuple[Any, list[tuple[str, str]]]:
     """Return the part of a value that JSON can express, and (path, reason) of each part that it cannot.
 
     As in `JSON.stringify`, such a part is dropped from an object and null in a list. Bytes that are not UTF-8 become
     base64. Raises `ValueError` if nothing can be written, or if there are more than ``max_values`` values.
     """
     reader = _PartReader(max_values)
-    readable = reader.read(value, "", ())
-    if readable is _UNREADABLE or not reader.parts:
+    result = reader.read(value, "", ())
+    if result is _LEFT_OUT or not reader.parts:
         raise ValueError("nothing of it can be written as JSON")
-    return readable, [(path.removeprefix("."), reason) for path, reason in reader.problems]
+    return result, [(path.removeprefix("."), reason) for path, reason in reader.problems]
 
 
 class _PartReader:
@@ -294,28 +296,33 @@ class _PartReader:
 
     def __init__(self, max_values: int) -> None:
         self.problems: list[tuple[str, str]] = []
-        self.parts, self._left = 0, max_values
+        self.parts, self._remaining_values = 0, max_values
 
     def read(self, value: Any, path: str, ancestors: tuple[int, ...]) -> Any:
-        self._left -= 1
-        if self._left < 0:
+        self._remaining_values -= 1
+        if self._remaining_values < 0:
             raise ValueError("it holds too many values")
         if id(value) in ancestors:
-            return self._unreadable(path, "a circular reference")
+            return self._leave_out(path, "a circular reference")
         if len(ancestors) >= _MAX_READ_DEPTH:
-            return self._unreadable(path, "nesting that is too deep")
-        inside = (*ancestors, id(value))
+            return self._leave_out(path, "nesting that is too deep")
+        child_ancestors = (*ancestors, id(value))
         if isinstance(value, dict | list | tuple) and not value:
             self.parts += 1
-        if (members := _members(value)) is not None:
-            read = {
-                self._read_key(key, path): self.read(member, path + _step(key), inside)
+        if (members := _get_members(value)) is not None:
+            read_members = {
+                self._read_key(key, path): self.read(member, path + _path_step(key), child_ancestors)
                 for key, member in members.items()
             }
-            return {key: member for key, member in read.items() if key is not _UNREADABLE and member is not _UNREADABLE}
+            return {
+                key: member for key, member in read_members.items() if key is not _LEFT_OUT and member is not _LEFT_OUT
+            }
         if isinstance(value, _COLLECTIONS):
-            items = [self.read(item, f"{path}[{at}]", inside) for at, item in enumerate(cast("Iterable[Any]", value))]
-            return [None if item is _UNREADABLE else item for item in items]
+            items = [
+                self.read(item, f"{path}[{index}]", child_ancestors)
+                for index, item in enumerate(cast("Iterable[Any]", value))
+            ]
+            return [None if item is _LEFT_OUT else item for item in items]
         return self._read_leaf(value, path)
 
     def _read_key(self, key: Any, path: str) -> Any:
@@ -324,42 +331,42 @@ class _PartReader:
         from ..host.cancellation import FAILURES
 
         try:
-            return next(iter(json.loads(encode_loosely({key: None}))))
+            return next(iter(json.loads(encode_with_pydantic({key: None}))))
         except FAILURES:
-            return self._unreadable(path, f"a key of type {type(key).__module__}.{type(key).__qualname__}")
+            return self._leave_out(path, f"a key of type {type(key).__module__}.{type(key).__qualname__}")
 
     def _read_leaf(self, value: Any, path: str) -> Any:
         from ..host.cancellation import FAILURES
 
         if isinstance(value, int) and is_long_integer(value):
-            return self._unreadable(path, f"more than {MAX_INT_DIGITS} digits")
+            return self._leave_out(path, f"more than {MAX_INT_DIGITS} digits")
         try:
-            text = encode_loosely(value)
+            text = encode_with_pydantic(value)
         except FAILURES:  # serialisers are the tool author's code
             if isinstance(value, bytes | bytearray | memoryview):
                 self.parts += 1
-                self._note(path, "bytes that are no text, written as base64")
+                self._add_problem(path, "bytes that are no text, written as base64")
                 return base64.b64encode(bytes(cast("bytes", value))).decode()
-            return self._unreadable(path, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
+            return self._leave_out(path, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
         self.parts += 1
         return json.loads(text)
 
-    def _unreadable(self, path: str, reason: str) -> Any:
-        self._note(path, f"{reason}, left out")
-        return _UNREADABLE
+    def _leave_out(self, path: str, reason: str) -> Any:
+        self._add_problem(path, f"{reason}, left out")
+        return _LEFT_OUT
 
-    def _note(self, path: str, message: str) -> None:
-        if len(self.problems) < _MAX_NOTED:
+    def _add_problem(self, path: str, message: str) -> None:
+        if len(self.problems) < _MAX_PROBLEMS:
             self.problems.append((path, message))
 
 
-def _members(value: Any) -> Mapping[Any, Any] | None:
+def _get_members(value: Any) -> Mapping[Any, Any] | None:
     """Return the members of a mapping, and of a model or dataclass that pydantic cannot write as a whole."""
     if isinstance(value, Mapping):
         return cast("Mapping[Any, Any]", value)
     kind = cast("type[Any]", type(value))
     fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
-    if (fields is None and not dataclasses.is_dataclass(kind)) or _is_encodable(value) or _writes_itself(kind):
+    if (fields is None and not dataclasses.is_dataclass(kind)) or _is_encodable(value) or _has_own_serializers(kind):
         return None
     if fields is None:
         names = [field.name for field in dataclasses.fields(kind)]
@@ -368,13 +375,13 @@ def _members(value: Any) -> Mapping[Any, Any] | None:
     return {name: getattr(value, name, None) for name in names}
 
 
-def _writes_itself(kind: type[Any]) -> bool:
+def _has_own_serializers(kind: type[Any]) -> bool:
     """Return True if a model has its own serialisers, which may hide values."""
     decorators = getattr(kind, "__pydantic_decorators__", None)
     return bool(getattr(decorators, "model_serializers", None) or getattr(decorators, "field_serializers", None))
 
 
-def _step(key: Any) -> str:
+def _path_step(key: Any) -> str:
     if not isinstance(key, str | int | float | None):
         return f"[{type(key).__name__}]"  # its own repr may fail
     return f".{key}" if str(key).isidentifier() else f"[{key!r}]"
@@ -383,7 +390,7 @@ def _step(key: Any) -> str:
 def _children(item: Any) -> list[tuple[str, Any]] | None:
     if isinstance(item, Mapping):
         mapping = cast("Mapping[Any, Any]", item)
-        return [(_step(key), mapping[key]) for key in mapping]
+        return [(_path_step(key), mapping[key]) for key in mapping]
     if isinstance(item, list | tuple | set | frozenset):
         return [(f"[{index}]", child) for index, child in enumerate(cast("list[Any]", item))]
     return None
@@ -393,7 +400,7 @@ def _is_encodable(item: Any) -> bool:
     from ..host.cancellation import FAILURES
 
     try:
-        encode_loosely(item)
+        encode_with_pydantic(item)
     except FAILURES:  # serialisers are the tool author's code
         return False
     return True

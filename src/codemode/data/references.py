@@ -18,7 +18,7 @@ Pointer: TypeAlias = tuple[str, ...]
 MAX_REFERENCE_CHARACTERS = 1000
 MAX_ANCHOR_SEARCH = 20_000
 MAX_ANCHOR_DEPTH = 32
-MAX_FOLLOWED = 16
+MAX_REFERENCE_CHAIN = 16
 
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z")
 _MISSING: Any = object()
@@ -40,15 +40,15 @@ class LocalReferences:
         if target and target != self._identifier:
             return None
         if fragment and not fragment.startswith("/"):
-            return self._anchor(fragment)
-        pointer = tuple(_decoded(part) for part in fragment.split("/")[1:])
+            return self._find_anchor(fragment)
+        pointer = tuple(_decode_part(part) for part in fragment.split("/")[1:])
         return None if self.lookup(pointer) is _MISSING else pointer
 
     def lookup(self, pointer: Pointer) -> Any:
         """The value at ``pointer``."""
         value = self._root
         for part in pointer:
-            value = _step(value, part)
+            value = _get_child(value, part)
         return value
 
     def target(self, reference: Any) -> Any:
@@ -58,19 +58,19 @@ class LocalReferences:
 
     def followed(self, schema: Any) -> Any:
         """The schema behind a chain of references, or ``None`` where it leads nowhere or in circles."""
-        for _ in range(MAX_FOLLOWED):
+        for _ in range(MAX_REFERENCE_CHAIN):
             rules = mapping_or_empty(schema)
             if "$ref" not in rules:
                 return schema
             schema = self.target(rules["$ref"])
         return None
 
-    def _anchor(self, name: str) -> Pointer | None:
+    def _find_anchor(self, name: str) -> Pointer | None:
         if self._anchors is None:
-            found = list(_anchors(self._root))
-            names = Counter(name for name, _ in found)
+            anchors = list(_iter_anchors(self._root))
+            names = Counter(name for name, _ in anchors)
             # One that stands twice means another place in each part of the document.
-            self._anchors = {name: pointer for name, pointer in found if names[name] == 1}
+            self._anchors = {name: pointer for name, pointer in anchors if names[name] == 1}
         return self._anchors.get(name)
 
 
@@ -79,7 +79,7 @@ def resolve_reference(schema: Any, root: Any) -> Any:
     return LocalReferences(root).followed(schema)
 
 
-def _decoded(part: str) -> str:
+def _decode_part(part: str) -> str:
     if "%" in part:
         from urllib.parse import unquote
 
@@ -87,14 +87,14 @@ def _decoded(part: str) -> str:
     return part.replace("~1", "/").replace("~0", "~")
 
 
-def _step(value: Any, part: str) -> Any:
+def _get_child(value: Any, part: str) -> Any:
     items = list_or_empty(value)
     if items and _INDEX.match(part):
         return items[int(part)] if int(part) < len(items) else _MISSING
     return mapping_or_empty(value).get(part, _MISSING)
 
 
-def _anchors(root: Any) -> Iterator[tuple[str, Pointer]]:
+def _iter_anchors(root: Any) -> Iterator[tuple[str, Pointer]]:
     pending: list[tuple[Pointer, Any]] = [((), root)]
     visited = 0
     while pending and visited < MAX_ANCHOR_SEARCH:

@@ -19,7 +19,7 @@ from typing import Any, cast
 from ..errors import CodeModeSerializationError
 from .content import MediaContent
 from .json_shape import SCALARS
-from .json_values import too_many_values
+from .json_values import create_too_many_values_error
 
 TAG = "$rich"
 TAG_START = '"$'
@@ -31,16 +31,16 @@ is_rich: ContextVar[bool] = ContextVar("codemode_rich_values", default=False)
 MAX_VALUES = 1 << 22
 _MAX_DEPTH = 200  # of host values, each level of which takes three frames
 _SCALARS = SCALARS - {bytes}
-_HASHED = 1 << 60  # a smaller integer is its own hash
+_MAX_SELF_HASHED = 1 << 60  # a smaller integer is its own hash
 _MAX_LONG_INTEGERS = 1000
 _TAG_KEY = re.compile(r"\$+rich")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 
 
 @contextmanager
-def using_rich_values(is_used: bool) -> Generator[None, None, None]:
+def using_rich_values(enabled: bool) -> Generator[None, None, None]:
     """Let values be rich meanwhile, or plain."""
-    token = is_rich.set(is_used)
+    token = is_rich.set(enabled)
     try:
         yield
     finally:
@@ -62,54 +62,54 @@ def to_tagged(value: Any, *, escapes: bool = True, max_values: int = MAX_VALUES,
     holds itself or more than ``max_values``, and for a date that has no place in the years 1 to 9999 of UTC: its
     message begins with ``what``.
     """
-    tagging = _Tagging(escapes, max_values, what)
+    tagging = _Tagger(escapes, max_values, what)
     try:
-        return tagging.of(value, 0)
+        return tagging.tag(value, 0)
     except RecursionError:
-        raise tagging.too_deep() from None
+        raise tagging.create_too_deep_error() from None
 
 
-class _Tagging:
+class _Tagger:
     def __init__(self, escapes: bool, max_values: int, what: str) -> None:
         self._escapes = escapes
         self._what = what
         self._values_left = self._max_values = max_values
 
-    def of(self, value: Any, depth: int) -> Any:
+    def tag(self, value: Any, depth: int) -> Any:
         kind = cast("Any", type(value))
         if kind in _SCALARS:
             return value
         if depth > _MAX_DEPTH:
-            raise self.too_deep()
+            raise self.create_too_deep_error()
         if isinstance(value, datetime | date):
             return {TAG: ["Date", self._date_text(value)]}
         if isinstance(value, bytes | bytearray | memoryview):
             return {TAG: ["Uint8Array", b64encode(bytes(cast("bytes", value))).decode()]}
         if isinstance(value, set | frozenset):
-            return {TAG: ["Set", self._items(cast("set[Any]", value), depth)]}
+            return {TAG: ["Set", self._tag_items(cast("set[Any]", value), depth)]}
         if isinstance(value, list | tuple):
-            return self._items(cast("list[Any]", value), depth)
+            return self._tag_items(cast("list[Any]", value), depth)
         if isinstance(value, dict):
-            return self._members(cast("dict[Any, Any]", value), depth)
-        fields = _fields_of(value)
-        return value if fields is None else self._members(fields, depth)
+            return self._tag_members(cast("dict[Any, Any]", value), depth)
+        fields = _get_public_fields(value)
+        return value if fields is None else self._tag_members(fields, depth)
 
-    def _items(self, items: Any, depth: int) -> list[Any]:
-        self._count(len(items))
-        return [item if type(item) in _SCALARS else self.of(item, depth + 1) for item in items]
+    def _tag_items(self, items: Any, depth: int) -> list[Any]:
+        self._count_values(len(items))
+        return [item if type(item) in _SCALARS else self.tag(item, depth + 1) for item in items]
 
-    def _members(self, members: dict[Any, Any], depth: int) -> dict[Any, Any]:
-        self._count(len(members))
+    def _tag_members(self, members: dict[Any, Any], depth: int) -> dict[Any, Any]:
+        self._count_values(len(members))
         is_escaped = self._escapes and is_tag_key(members)
         return {
-            "$" + key if is_escaped else key: item if type(item) in _SCALARS else self.of(item, depth + 1)
+            "$" + key if is_escaped else key: item if type(item) in _SCALARS else self.tag(item, depth + 1)
             for key, item in members.items()
         }
 
-    def _count(self, values: int) -> None:
+    def _count_values(self, values: int) -> None:
         self._values_left -= values
         if self._values_left < 0:
-            raise too_many_values(self._max_values, self._what)
+            raise create_too_many_values_error(self._max_values, self._what)
 
     def _date_text(self, value: date) -> str:
         if not isinstance(value, datetime):
@@ -122,22 +122,22 @@ class _Tagging:
             ) from None
         return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
-    def too_deep(self) -> CodeModeSerializationError:
+    def create_too_deep_error(self) -> CodeModeSerializationError:
         """Return the error for what nests too deeply."""
         return CodeModeSerializationError(f"{self._what} nests deeper than {_MAX_DEPTH} levels, or holds itself")
 
 
-def _fields_of(value: Any) -> dict[str, Any] | None:
+def _get_public_fields(value: Any) -> dict[str, Any] | None:
     """Return what a model or a dataclass holds, by its public names; None for anything else."""
     kind = cast("Any", type(value))
     if isinstance(value, MediaContent):
         return None
     if (serializer := getattr(kind, "__pydantic_serializer__", None)) is not None:
         try:
-            held = serializer.to_python(value, mode="python", by_alias=True, warnings=False)
+            fields = serializer.to_python(value, mode="python", by_alias=True, warnings=False)
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code; written as JSON it says what is wrong
             return None
-        return cast("dict[str, Any]", held) if isinstance(held, dict) else None
+        return cast("dict[str, Any]", fields) if isinstance(fields, dict) else None
     if not dataclasses.is_dataclass(kind):
         return None
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
@@ -148,36 +148,36 @@ def from_tagged(value: Any) -> Any:
 
     Raises `ValueError` for a tag that is not as a program writes it: its date may be no date.
     """
-    return _read_all(value, is_plain=False)
+    return _untag_all(value, is_plain=False)
 
 
 def to_plain(value: Any) -> Any:
     """Return tagged JSON without tags: dates as ISO text, bytes as base64, sets as arrays. Raises as `from_tagged`."""
-    return _read_all(value, is_plain=True)
+    return _untag_all(value, is_plain=True)
 
 
-def _read_all(value: Any, *, is_plain: bool) -> Any:
+def _untag_all(value: Any, *, is_plain: bool) -> Any:
     try:
-        return _read(value, is_plain=is_plain)
+        return _untag(value, is_plain=is_plain)
     except RecursionError:
         raise ValueError("nests too deeply for the current stack") from None
 
 
-def _read(value: Any, *, is_plain: bool) -> Any:
+def _untag(value: Any, *, is_plain: bool) -> Any:
     if type(value) is list:
         items: list[Any] = []
         for item in cast("list[Any]", value):
-            items.append(_read(item, is_plain=is_plain))  # noqa: PERF401 - as above
+            items.append(_untag(item, is_plain=is_plain))  # noqa: PERF401 - as above
         return items
     if type(value) is not dict:
         return value
     members = cast("dict[str, Any]", value)
     if is_tag_key(members):
         ((key, inner),) = members.items()
-        return _read_tag(inner, is_plain) if key == TAG else {key[1:]: _read(inner, is_plain=is_plain)}
+        return _read_tag(inner, is_plain) if key == TAG else {key[1:]: _untag(inner, is_plain=is_plain)}
     read: dict[str, Any] = {}
     for key, item in members.items():
-        read[key] = _read(item, is_plain=is_plain)
+        read[key] = _untag(item, is_plain=is_plain)
     return read
 
 
@@ -188,7 +188,7 @@ def _read_tag(tagged: Any, is_plain: bool) -> Any:
         case ["Uint8Array", str(text)]:
             return text if is_plain else _read_bytes(text)
         case ["Set", [*_]]:
-            return _read_set(_read(tagged[1], is_plain=is_plain), is_plain)
+            return _read_set(_untag(tagged[1], is_plain=is_plain), is_plain)
         case _:
             raise ValueError("a tagged value of no known kind")
 
@@ -212,7 +212,7 @@ def _read_set(items: list[Any], is_plain: bool) -> Any:
     Integers that a program chooses may all have one hash, and a set of them would take time quadratic in their number.
     """
     if is_plain or (
-        len(items) > _MAX_LONG_INTEGERS and any(type(item) is int and abs(item) > _HASHED for item in items)
+        len(items) > _MAX_LONG_INTEGERS and any(type(item) is int and abs(item) > _MAX_SELF_HASHED for item in items)
     ):
         return items
     try:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
 from ..continuations.sealing import open_part, seal_part
-from ..data.content import Distinct, MediaContent, current, places_for, with_parts
-from ..data.json_shape import SCALARS, UNLIMITED, run_bounded, weigh
+from ..data.content import DistinctContents, MediaContent, current_registry, replace_references, replace_with_references
+from ..data.json_shape import SCALARS, UNLIMITED, estimate_json_length, run_bounded
 from ..data.rich_values import using_rich_values
 from ..errors import CodeModeProtocolError
-from ..host.steps import TooMuchWork
+from ..host.steps import WorkLimitError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import describe_part, make_part
@@ -192,7 +192,7 @@ class CallContent:
         contents = self.contents
         if contents is None or not len(contents):
             return validated.value
-        return await run_bounded(validated.value, lambda: with_parts(validated.value, contents))
+        return await run_bounded(validated.value, lambda: replace_references(validated.value, contents))
 
     async def extract_parts(self, output: Any) -> Any:
         """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""
@@ -208,13 +208,13 @@ class CallContent:
         return output
 
     async def _replace_parts(self, output: Any, contents: ContentRegistry) -> Any:
-        size = weigh(output, LARGE_CHARACTERS)
+        size = estimate_json_length(output, LARGE_CHARACTERS)
         parts = await run_check(size, lambda: _find_new_parts(output, contents))
         if not parts:
             return output
         for part in parts:
             contents.register(part)
-        return await run_check(size, lambda: places_for(output, contents))
+        return await run_check(size, lambda: replace_with_references(output, contents))
 
     async def _save_parts(self, contents: ContentRegistry) -> None:
         async with self._lock:  # calls come at once, and what one has begun to keep is not kept yet
@@ -237,10 +237,10 @@ class _PartCollector:
         self._remaining = max_values
 
     def count_value(self, _one: Any) -> None:
-        """Count what is no part. Raises `TooMuchWork`."""
+        """Count what is no part. Raises `WorkLimitError`."""
         self._remaining -= 1
         if self._remaining < 0:
-            raise TooMuchWork
+            raise WorkLimitError
 
     def get(self, part_id: object) -> MediaContent:
         raise NotImplementedError(part_id)
@@ -261,12 +261,12 @@ def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent
     limits = contents.limits
     search = _PartCollector(UNLIMITED if limits is None else limits.max_values)
     try:
-        places_for(output, search, search.count_value)
-    except TooMuchWork:
+        replace_with_references(output, search, search.count_value)
+    except WorkLimitError:
         return []
-    distinct, new = Distinct[int](), list[MediaContent]()
+    distinct, new = DistinctContents[int](), list[MediaContent]()
     for part in search.parts_by_identity.values():
-        if distinct.name_of(part) is None:
+        if distinct.find_name(part) is None:
             distinct.add(part, len(new))
             new.append(part)
             for hashed in contents.parts_to_hash(part):
@@ -279,17 +279,17 @@ def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent
 @contextmanager
 def using_contents(contents: ContentRegistry | None, *, has_rich_values: bool = False) -> Generator[None, None, None]:
     """Let schemas know these handles, and the form of values, meanwhile."""
-    token = current.set(contents)
+    token = current_registry.set(contents)
     try:
         with using_rich_values(has_rich_values):
             yield
     finally:
-        current.reset(token)
+        current_registry.reset(token)
 
 
 def with_media_ids(text: str) -> str:
     """Return JSON text of this host in which parts have their ids, whatever they are called in this run."""
-    parts = current.get()
+    parts = current_registry.get()
     return text if parts is None else parts.replace_numbers(text) or text
 
 
@@ -298,7 +298,7 @@ def restore_handles(value: Any, text: str | None) -> Any:
 
     Raises `CodeModeSerializationError` for content that the program was not given.
     """
-    parts = current.get()
+    parts = current_registry.get()
     if parts is None or text is None or (parts.tag not in text and "\\u" not in text):  # a worker may write it escaped
         return value
-    return with_parts(value, parts, parts.register)
+    return replace_references(value, parts, parts.register)

@@ -9,7 +9,14 @@ from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 from ..data.json_shape import run_bounded
 from ..data.json_values import decode_json, encode_json
 from ..host.threads import run_check
-from ..options.checked_fields import WrongTypeError, callable_or_none, positive, sequence, string_or_none, text_or_none
+from ..options.checked_fields import (
+    WrongTypeError,
+    require_callable_or_none,
+    require_positive,
+    require_sequence,
+    require_string_or_none,
+    require_text_or_none,
+)
 from ..options.parts import CodeModeOptions
 from ..records import record
 
@@ -43,15 +50,15 @@ class CallContext:
 
     def __post_init__(self) -> None:
         """Check what reaches tools, a signature and the guest's clock."""
-        sequence(self.messages, "messages")
+        require_sequence(self.messages, "messages")
         if self.tool_call_id is not None:
-            string_or_none(self.tool_call_id, "tool_call_id")
+            require_string_or_none(self.tool_call_id, "tool_call_id")
         if self.conversation_id is not None:
-            text_or_none(self.conversation_id, "conversation_id")
+            require_text_or_none(self.conversation_id, "conversation_id")
         if self.clock_ms is not None:
-            callable_or_none(self.clock_ms, "clock_ms")
+            require_callable_or_none(self.clock_ms, "clock_ms")
         if self.started_at_ms is not None:
-            positive(self.started_at_ms, "started_at_ms", MAX_DATE_MS)
+            require_positive(self.started_at_ms, "started_at_ms", MAX_DATE_MS)
 
 
 _EMPTY_CONTEXT = CallContext()

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..data.json_shape import run_bounded, weigh
+from ..data.json_shape import estimate_json_length, run_bounded
 from ..data.json_values import (
     canonical_json,
-    check_size,
-    check_text,
-    check_values,
     decode_json,
     encode_json,
-    refuse_too_many,
+    require_max_bytes,
+    require_max_size,
+    require_max_value_count,
+    require_max_values,
 )
 from ..data.narrowing import is_array, is_object, mapping_or_empty
-from ..data.plain_json import is_plain, readable_part
+from ..data.plain_json import is_plain, read_encodable_part
 from ..data.rich_values import is_rich, to_tagged
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
@@ -32,7 +32,7 @@ from ..records import record
 from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, merge_changed_defaults, merge_defaults
 from ..tools.catalog import MAX_NAME_CHARACTERS, ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool, ReadOutput
-from ..tools.running import refuse_iterators
+from ..tools.running import require_no_iterators
 from .call_content import restore_handles, with_media_ids
 
 if TYPE_CHECKING:
@@ -221,11 +221,11 @@ def validate_call_input(
     label, text = tool.input_what, entry.input_json
     try:
         if entry.input_bytes is not None:
-            check_size(entry.input_bytes, policy.max_tool_input_bytes, label)
+            require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, label)
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
         # A shorter text can neither be too large nor hold too much.
         if text is not None and len(text) > min(policy.max_values, policy.max_tool_input_bytes // 6):
-            check_text(text, policy.max_tool_input_bytes, policy.max_values, label)
+            require_max_size(text, policy.max_tool_input_bytes, policy.max_values, label)
         try:
             validated = validate_input_to_run(tool, entry)
             return CheckedInput(validated, to_displayed_json(validated) if is_displayed else None)
@@ -258,11 +258,11 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
     """Check what a tool returned and write it as JSON.
 
     Raises `CodeModeToolError` for an output that misses its schema where that is checked strictly, and
-    `CodeModeSerializationError` for what is too large or cannot be read; `UnreadOutput` for what must be read first.
+    `CodeModeSerializationError` for an output that is too large or unreadable; `UnreadIteratorError` for iterators.
     """
     if output is None and not tool.has_output_schema:
         return OutputText(None)
-    size = weigh(output, LARGE_CHARACTERS)
+    size = estimate_json_length(output, LARGE_CHARACTERS)
     try:
         # Not functions in this one: what encloses a value keeps it as long as an error knows of the function.
         if size < LARGE_CHARACTERS:
@@ -278,7 +278,7 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
     if not plain:
         # Counted first: a validator would build what it is given anew, and what is too much is not looked at any more.
         try:
-            refuse_too_many(output, policy.max_values, tool.output_what)
+            require_max_value_count(output, policy.max_values, tool.output_what)
         except CodeModeSerializationError as error:
             if (
                 _LIMIT_DETAILS & error.details.keys()
@@ -287,15 +287,15 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
                 raise
             return _circular_text(tool, output, policy, error)
         # Of a small one, and of plain JSON, it is known that there is none in it.
-        refuse_iterators(output, is_declared=is_declared)
+        require_no_iterators(output, is_declared=is_declared)
     return _output_text(tool, output, policy, plain=plain)
 
 
 def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
     """Write an output that contains itself, without the circular parts."""
-    refuse_iterators(output, is_declared=tool.output_json_schema is not None)
+    require_no_iterators(output, is_declared=tool.output_json_schema is not None)
     try:
-        part, left_out = readable_part(output, policy.max_values)
+        part, left_out = read_encodable_part(output, policy.max_values)
     except ValueError:
         raise error from None
     text = _output_text(tool, part, policy)
@@ -308,7 +308,7 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
     if tool.has_output_schema:
         if policy.max_values < LARGE_CHARACTERS:
-            refuse_too_many(output, policy.max_values, what)
+            require_max_value_count(output, policy.max_values, what)
         known = {}
     if (tool.output_validation or policy.output_validation) == "strict":
         validated = tool.validate_output(output)
@@ -326,7 +326,7 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
         if is_ours and (_LIMIT_DETAILS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
             raise
         try:
-            value, left_out = readable_part(read.value, policy.max_values)
+            value, left_out = read_encodable_part(read.value, policy.max_values)
         except ValueError:
             if is_ours:
                 raise error from read.failure or error.__cause__
@@ -349,7 +349,7 @@ def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy)
     if len(output) > policy.max_tool_output_bytes:
         return None
     try:
-        check_values(output, policy.max_values, tool.output_what)
+        require_max_values(output, policy.max_values, tool.output_what)
         parsed = decode_json(output)
     except (ValueError, CodeModeSerializationError):
         return None
@@ -382,12 +382,12 @@ async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchReques
     what = "the request of fetch"
     text = entry.input_json
     if entry.input_bytes is not None:
-        check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+        require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, what)
     if text is None:
         raise CodeModeProtocolError("the worker sent a fetch without a request")
 
     def read() -> FetchRequest:
-        check_text(text, policy.max_tool_input_bytes, policy.max_values, what)
+        require_max_size(text, policy.max_tool_input_bytes, policy.max_values, what)
         return read_request(text)
 
     return await run_check(len(text), read)
@@ -401,10 +401,10 @@ def read_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
     what, text = f"the argument of {entry.name}", entry.input_json
     try:
         if entry.input_bytes is not None:
-            check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+            require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, what)
         if text is None:
             return None
-        check_values(text, policy.max_values, what)
+        require_max_values(text, policy.max_values, what)
         return decode_json(text)
     except CodeModeSerializationError as error:
         _set_reason(error, "validation")

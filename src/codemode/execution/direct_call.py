@@ -7,7 +7,14 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..data.json_values import NOT_GIVEN, decode_json, encode_json, json_length, utf8_length, well_formed
+from ..data.json_values import (
+    NOT_GIVEN,
+    count_json_bytes,
+    decode_json,
+    encode_json,
+    replace_lone_surrogates,
+    utf8_length,
+)
 from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
 from ..protocol.messages import (
@@ -143,14 +150,14 @@ class DirectCall:
         Raises `CodeModeSerializationError` for what is no JSON.
         """
         if value is NOT_GIVEN:
-            name = well_formed(name)
+            name = replace_lone_surrogates(name)
             return cls(f"return await callTool({quote_string(name)})", name, None)
         return cls.from_json(name, encode_json(value, what=f"the input of tool {name!r}"))
 
     @classmethod
     def from_json(cls, name: str, text: str, max_bytes: int | None = None) -> DirectCall:
         """Return the call with an input that `encode_json` has written. One that is far too large is not even read."""
-        name = well_formed(name)
+        name = replace_lone_surrogates(name)
         if max_bytes is not None and (size := _measure_if_longer(text, max_bytes)) is not None:
             return cls(f"return await callTool({quote_string(name)}, {text})", name, None, size)
         text, literal = to_engine_texts(decode_json(text))
@@ -162,7 +169,7 @@ def _measure_if_longer(text: str, max_characters: int) -> int | None:
     max_length = max_characters if "\\u" not in text else _MAX_BYTES_PER_CHARACTER * max_characters
     if len(text) <= max_length:
         return None
-    size = json_length(text)
+    size = count_json_bytes(text)
     return size if size > max_length else None
 
 
@@ -247,7 +254,7 @@ class DirectCallWorker:
 
     def release(self) -> None:
         """End it, once no tool runs in its threads any more."""
-        self._threads.call_when_free(self._end_scope)
+        self._threads.call_when_idle(self._end_scope)
 
     def _end_scope(self) -> None:
         self.slot.is_held = False

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..cached_property import cached_property
 from ..continuations.guard import ClaimRenewal
-from ..data.content import with_parts
+from ..data.content import replace_references
 from ..data.json_shape import run_bounded
 from ..data.json_values import (
     MAX_DEPTH,
     NOT_GIVEN,
     canonical_json,
-    check_values,
     decode_json,
     nests_deeper_than,
+    require_max_values,
     utf8_length,
 )
-from ..data.large_strings import may_have_places
+from ..data.large_strings import may_have_references
 from ..data.rich_values import TAG_START, from_tagged, to_plain
 from ..errors import (
     CallSummary,
@@ -35,12 +35,12 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check, serving_threads
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, UsingThreads, current_threads, run_check
 from ..interrupts.interrupt import Interrupt
 from ..observe.call_events import CallRecord, measure_source
 from ..observe.reporter import InvocationReporter
 from ..options.parts import CodeModeOptions, ExecutionPolicy
-from ..profile import Profile
+from ..profile import SurfaceSettings
 from ..protocol import events
 from ..protocol.call_status import summarize_calls
 from ..protocol.invocation import Invocation
@@ -79,7 +79,7 @@ async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tupl
     sidecar, contents = ledger.sidecar, ledger.contents
     if contents is not None and contents.parts and (contents.tag in text or "\\u" in text):
         return await run_check(len(text), lambda: _restore_content(text, max_values, contents)), utf8_length(text)
-    if sidecar is None or not may_have_places(text):
+    if sidecar is None or not may_have_references(text):
         if len(text) <= _MAX_INLINE_CHARACTERS:
             return decode_value(text, max_values), utf8_length(text)
         return await run_check(len(text), lambda: decode_value(text, max_values)), utf8_length(text)
@@ -87,7 +87,7 @@ async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tupl
 
 
 def _restore_content(text: str, max_values: int, contents: ContentRegistry) -> Any:
-    return with_parts(decode_value(text, max_values), contents, contents.register)
+    return replace_references(decode_value(text, max_values), contents, contents.register)
 
 
 def decode_value(text: str, max_values: int, sidecar: Sidecar | None = None, label: str = _RESULT_LABEL) -> Any:
@@ -96,7 +96,7 @@ def decode_value(text: str, max_values: int, sidecar: Sidecar | None = None, lab
     Raises `CodeModeSerializationError` for what is too deep or too much, `CodeModeProtocolError` for no JSON at all.
     """
     if len(text) > min(MAX_DEPTH, max_values):  # what is shorter is neither too deep nor too much
-        check_values(text, max_values, label)
+        require_max_values(text, max_values, label)
         if nests_deeper_than(text, MAX_DEPTH):
             raise CodeModeSerializationError(f"{label} nests deeper than {MAX_DEPTH} levels")
     try:
@@ -118,7 +118,7 @@ _SALT_SLICE, _SEED_SLICE = slice(16, 32), slice(32, None)
 
 def make_invocation(
     machine_type: type[Invocation],
-    profile: Profile,
+    profile: SurfaceSettings,
     catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions,
     outer: OuterCall,
@@ -158,7 +158,7 @@ def is_direct_call(invocation_data: Mapping[str, Any]) -> bool:
     return invocation_data.get("source") == "invoke"
 
 
-def _adapt_profile(profile: Profile) -> Profile:
+def _adapt_profile(profile: SurfaceSettings) -> SurfaceSettings:
     """Return the profile for one call, whose output no script has seen: nothing is cut of it, also after a pause."""
     return replace(profile, guest=replace(profile.guest, result="json"))
 
@@ -186,7 +186,7 @@ class Execution:
 
     def __init__(
         self,
-        profile: Profile,
+        profile: SurfaceSettings,
         catalog: ToolCatalog[PreparedTool],
         options: CodeModeOptions,
         outer: OuterCall,
@@ -205,9 +205,11 @@ class Execution:
         # What goes on after a pause was seen as it is now when its answers were checked.
         self._program: ProgramChecker | None = None
         self._catalog = catalog = (
-            catalog.under(invocation_data) if answered is None and invocation_data is not None else catalog
+            catalog.for_invocation(invocation_data) if answered is None and invocation_data is not None else catalog
         )
-        self._options = options = options.under(profile.limits) if profile.limits.named else options
+        self._options = options = (
+            options.with_default_limits(profile.limits) if profile.limits.explicit_names else options
+        )
         self._outer = outer
         self._answered = answered
         self._claim_renewal: ClaimRenewal | None = None
@@ -329,7 +331,7 @@ class Execution:
             hashes = self._reporter.is_watched and not self._is_direct
             displayed_source = await self._run_in_thread(partial(measure_source, source, hashes=hashes))
         self._reporter.report_start(displayed_source, source=kind, resumed=self._answered is not None)
-        token = serving_threads.set(self._threads)
+        token = current_threads.set(self._threads)
         try:
             if refused is not None:  # what can be no program is told of as one that failed
                 return self.make_failed_outcome(await self._report_error(refused))
@@ -343,13 +345,13 @@ class Execution:
             raise cancelled from await self._add_recovery(CodeModeAbortedError("the invocation was cancelled"))
         finally:
             try:  # noqa: SIM105 - each run comes here, and a context manager is four calls more
-                serving_threads.reset(token)
+                current_threads.reset(token)
             except ValueError:  # a coroutine that nobody awaits any more is closed in another context
                 pass
 
     async def _run_in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """Do work on a long text in a thread."""
-        with Serving(self._threads):
+        with UsingThreads(self._threads):
             return await run_check(LARGE_CHARACTERS, work)
 
     async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..data.content import current
-from ..data.json_shape import run_bounded, weigh
+from ..data.content import current_registry
+from ..data.json_shape import estimate_json_length, run_bounded
 from ..data.json_values import decode_json, encode_json
 from ..data.rich_values import is_rich, to_tagged
 from ..errors import (
@@ -23,17 +23,17 @@ from ..errors import (
     CodeModeToolError,
     api_fields,
 )
-from ..host.cancellation import FAILURES, is_ended_from_outside
-from ..host.threads import LARGE_CHARACTERS, let_go, run_check
+from ..host.cancellation import FAILURES, is_cancelled_from_outside
+from ..host.threads import LARGE_CHARACTERS, clear_error_frames, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, find_interrupt_request
 from ..options.parts import CodeModeOptions
 from ..protocol.ledger import LedgerEntry
 from ..protocol.references import ContentRegistry
 from ..tools.context import PIPELINE_NULL, PipelineCall, ToolCallContext
-from ..tools.prepared import PreparedTool, tool_failed, without_quotes
-from ..tools.running import UnreadOutput, run_hook
-from ..tools.tool_result import ToolResult, blocks_of, failure_text, unwrapped
+from ..tools.prepared import PreparedTool, create_tool_failure, redact_values
+from ..tools.running import UnreadIteratorError, run_hook
+from ..tools.tool_result import ToolResult, describe_failure, get_blocks, unwrap_result
 from .call_values import CheckedInput, decode_text, to_displayed_json
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
             raise pause from None
         raise HostCodeError(hide_error(entry, error)) from error
     except (asyncio.CancelledError, GeneratorExit) as error:
-        if is_ended_from_outside(task):
+        if is_cancelled_from_outside(task):
             raise
         # Nobody cancelled or closed this call: something inside the tool raised it.
         raise HostCodeError(hide_error(entry, error)) from error
@@ -103,7 +103,7 @@ async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         pause = find_interrupt_request(group)
         if pause is not None:
             raise pause from None
-        if group.split(FAILURES)[1] is not None or is_ended_from_outside(task):
+        if group.split(FAILURES)[1] is not None or is_cancelled_from_outside(task):
             raise
         raise HostCodeError(hide_error(entry, group)) from group
 
@@ -132,7 +132,7 @@ def _make_plain(error: CodeModeError) -> None:
 
 def hide_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program may see in place of what host code raised, which stays its cause."""
-    return tool_failed(entry.name, error, tool_call_id=entry.tool_call_id)
+    return create_tool_failure(entry.name, error, tool_call_id=entry.tool_call_id)
 
 
 def hide_hook_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
@@ -147,12 +147,12 @@ async def unwrap_output(entry: LedgerEntry, result: ToolResult) -> Any:
 
     Raises `HostCodeError` where it has failed, and `CodeModeSerializationError` for more content than there may be.
     """
-    size = weigh((result.content, result.structured_content), LARGE_CHARACTERS)
+    size = estimate_json_length((result.content, result.structured_content), LARGE_CHARACTERS)
     try:
         if not result.is_error:
-            parts = current.get()
+            parts = current_registry.get()
             room = parts.require_room if isinstance(parts, ContentRegistry) else None
-            return await run_check(size, partial(unwrapped, result, room))
+            return await run_check(size, partial(unwrap_result, result, room))
         text, blocks = await run_check(size, partial(_read_failure, result, entry.name))
     except CodeModeSerializationError:
         raise
@@ -167,7 +167,7 @@ async def unwrap_output(entry: LedgerEntry, result: ToolResult) -> Any:
 
 
 def _read_failure(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:
-    return failure_text(result, tool_name), blocks_of(result)
+    return describe_failure(result, tool_name), get_blocks(result)
 
 
 _FAILED_CODES = {"fetch": HOST_FETCH_ERROR, "catalog": HOST_BRIDGE_ERROR}
@@ -178,7 +178,7 @@ def to_call_error(entry: LedgerEntry, error: BaseException) -> CodeModeError:
     if isinstance(error, HostCodeError):
         return error.error
     if isinstance(error, CodeModeError):
-        let_go(error)
+        clear_error_frames(error)
         return error
     failed = hide_error(entry, error)  # validators and serialisers of schemas are host code too
     failed.code = _FAILED_CODES.get(entry.kind, failed.code)
@@ -231,10 +231,10 @@ class CallPipeline:
             return await check
         try:
             return await check
-        except (CodeModeProtocolError, HostCodeError, UnreadOutput):
+        except (CodeModeProtocolError, HostCodeError, UnreadIteratorError):
             raise
         except Exception as error:  # noqa: BLE001 - validators and serialisers are host code too
-            raise await run_check(LARGE_CHARACTERS, partial(without_quotes, error, self._tool, side)) from None
+            raise await run_check(LARGE_CHARACTERS, partial(redact_values, error, self._tool, side)) from None
 
     async def replace_input(self, checked: CheckedInput) -> CheckedInput:
         """Return the input with which the call goes on. Raises what refuses it."""

@@ -15,8 +15,8 @@ from ..continuations.sealing import JournalCodec, journal_key
 from ..continuations.signing import Auth
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import to_its_end
-from ..host.clock import now_ms, passed_seconds
+from ..host.cancellation import shield_to_end
+from ..host.clock import monotonic_seconds, now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import REPLAY_VERSION, Continuation, get_replay_settings
@@ -303,17 +303,17 @@ class InvocationJournal:
 
     async def end(self, outcome: RunOutcome, *, is_final: bool) -> None:
         """Keep what the invocation has come to, and give the journal up. Raises `CodeModeAbortedError`."""
-        await to_its_end(self._end(outcome, is_final=is_final))
+        await shield_to_end(self._end(outcome, is_final=is_final))
 
     async def restore_outcome(self, text: str) -> None:
         """Let the outcome of a pause stand again, if it can be: nothing was done since. Never raises."""
         if self._close():
-            await to_its_end(self._log_failure(self._journal.end(self._opened, text, is_final=False)))
+            await shield_to_end(self._log_failure(self._journal.end(self._opened, text, is_final=False)))
 
     async def release(self) -> None:
         """Give it up, if it still is to be: whoever asks next goes on from the lines. Never raises."""
         if not self._is_closed:
-            await to_its_end(self._release())
+            await shield_to_end(self._release())
 
     async def _end(self, outcome: RunOutcome, *, is_final: bool) -> None:
         text = await self._access.encode_outcome(outcome, self.claims)
@@ -443,10 +443,10 @@ class InvocationJournal:
                 entry.may_start.set_result(None)
 
     async def _write_line(self, line: str) -> None:
-        asked_at = passed_seconds()
+        asked_at = monotonic_seconds()
         self._check_owned(await self._journal.write(self._opened, [line]))
         # Where this host has stood still since, another may have taken it over: no call begins behind that.
-        if passed_seconds() - asked_at > self._journal.lease_ms / 3000:
+        if monotonic_seconds() - asked_at > self._journal.lease_ms / 3000:
             self._check_owned(await self._journal.renew(self._opened))
 
     def _make_new_steps(self) -> list[Step]:

@@ -12,7 +12,7 @@ from ..data.json_values import canonical_json
 from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
-from ..profile import Profile
+from ..profile import SurfaceSettings
 from ..protocol.continuation import Continuation
 from ..protocol.events import CallSettled, ProgramAccepted
 from ..protocol.invocation import Invocation, restore_references
@@ -95,13 +95,13 @@ class RecordedCalls:
     """Makes of what is written of an invocation the ledger from which it goes on, over the tools that are there."""
 
     catalog: ToolCatalog[PreparedTool]
-    profile: Profile
+    profile: SurfaceSettings
     options: ContinuationOptions
 
     def require_same_tools(self, begun: Continuation) -> None:
         """Raise `CodeModeProtocolError` where the tools that it has called are not those that there are."""
         try:
-            self.catalog.going_on(begun.invocation_data, get_called_tools(begun.ledger))
+            self.catalog.check_resumed(begun.invocation_data, get_called_tools(begun.ledger))
         except CodeModeProtocolError as error:
             error.details.setdefault("origin", JOURNAL_ORIGIN)
             raise
@@ -147,7 +147,7 @@ class Journaling:
         options: ContinuationOptions,
         call: CallContext,
         catalog: ToolCatalog[PreparedTool],
-        profile: Profile,
+        profile: SurfaceSettings,
     ) -> None:
         self.options = options
         self._call = call

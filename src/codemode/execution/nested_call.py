@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..continuations.guard import ClaimRenewal
-from ..data.content import MediaContent, current
+from ..data.content import MediaContent, current_registry
 from ..data.json_values import encode_json
 from ..data.rich_values import is_rich
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
-from ..host.clock import Clock
+from ..host.clock import StoppableTimer
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
@@ -31,8 +31,14 @@ from ..records import record
 from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, PipelineCall, ToolCallContext
-from ..tools.prepared import PreparedTool, mark_as_called, mismatch_warning, not_executable, unquoted_problems
-from ..tools.running import UnreadOutput, read_output, run_tool
+from ..tools.prepared import (
+    PreparedTool,
+    append_call_was_made,
+    create_not_executable_error,
+    describe_mismatch,
+    redact_problems,
+)
+from ..tools.running import UnreadIteratorError, read_output, run_tool
 from ..tools.tool_result import ToolResult
 from ..trace.failures import log_mismatch, log_tool_failure
 from .call_content import CallContent
@@ -61,7 +67,7 @@ from .program_state import ProgramState, perform_request
 from .recovery import has_to_be_saved, to_surface_outcome
 
 if TYPE_CHECKING:
-    from ..fetch.fetches import Fetches
+    from ..fetch.fetches import Fetcher
     from ..host.threads import LARGE_CHARACTERS, InvocationThreads
     from .journal import InvocationJournal
 
@@ -108,7 +114,7 @@ class NestedCalls:
     machine: Invocation
     answers: Mapping[int, Answer]
     threads: InvocationThreads
-    fetches: Fetches | None
+    fetches: Fetcher | None
     saved_inputs: dict[int, str]
     checked: Mapping[int, CheckedInput]
     host_errors: HostErrors
@@ -128,7 +134,7 @@ class NestedCalls:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
         answer = self.answers.get(entry.id)
         # In the task of this call schemas know handles and form of this program's values.
-        current.set(self.content.contents)
+        current_registry.set(self.content.contents)
         is_rich.set(self.machine.settings.limits.values == "rich")
         try:
             if answer is not None:
@@ -193,7 +199,7 @@ class NestedCalls:
             raise CodeModeFetchError("fetch is not allowed")
         request = await read_fetch(entry, self.options.execution_policy)
         await self.require_ownership()
-        if request.changes_something:
+        if request.is_unsafe_to_repeat:
             await self.wait_for_start(progress.started(None, is_approved=False))
         return await self.fetches.perform(request)
 
@@ -246,7 +252,7 @@ class _ToolCall:
         """Return how the call ended; raises what the guest is to be told."""
         entry, tool = self._entry, self._tool
         if tool.execute is None:
-            raise not_executable(tool.name, tool_call_id=entry.tool_call_id)
+            raise create_not_executable_error(tool.name, tool_call_id=entry.tool_call_id)
         asks = tool.needs_approval is not False
         checked = await self._validate(is_displayed=asks)
         if self._pipeline is not None:
@@ -291,12 +297,12 @@ class _ToolCall:
             try:
                 check = encode_output(self._tool, output, self._policy)
                 return await (check if self._pipeline is None else self._pipeline.check_without_quotes("output", check))
-            except UnreadOutput:
+            except UnreadIteratorError:
                 read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
             check = encode_output(self._tool, await await_host_code(self._entry, read), self._policy)
             return await (check if self._pipeline is None else self._pipeline.check_without_quotes("output", check))
         except CodeModeSerializationError as error:
-            raise mark_as_called(error, self._tool) from error.__cause__
+            raise append_call_was_made(error, self._tool) from error.__cause__
 
     def _report_problems(self, written: OutputText) -> None:
         """Report the problems of an output to the log and the surface."""
@@ -306,8 +312,8 @@ class _ToolCall:
         elif written.failure is not None:
             log_tool_failure(f"the output type of tool {self._tool.name!r} fails", written.failure)
         if written.problems:
-            problems = unquoted_problems(written.problems, self._tool, "output") if hides else written.problems
-            log_mismatch(warning := mismatch_warning(self._tool.name, problems))
+            problems = redact_problems(written.problems, self._tool, "output") if hides else written.problems
+            log_mismatch(warning := describe_mismatch(self._tool.name, problems))
             self._calls.warn(warning)
 
     async def _validate(self, *, is_displayed: bool) -> CheckedInput:
@@ -424,7 +430,7 @@ class Progress:
     reporter: InvocationReporter
     id: int
     record: CallRecord
-    clock: Clock | None
+    clock: StoppableTimer | None
 
     def input_displayed(self, input_json: str | None) -> None:
         """See `CallProgress.shown`."""

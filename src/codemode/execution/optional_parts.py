@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..options.parts import CodeModeOptions
 
 if TYPE_CHECKING:
-    from ..fetch.fetches import Fetches
-    from ..profile import HostErrors, Profile
+    from ..fetch.fetches import Fetcher
+    from ..profile import HostErrors, SurfaceSettings
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
     from ..trace.events import Event
@@ -47,22 +47,22 @@ def _list_requested_parts(options: CodeModeOptions) -> set[str]:
     return {name for name, is_asked in asked.items() if is_asked}
 
 
-def make_fetches(options: CodeModeOptions) -> Fetches | None:
-    """Return what performs the fetches of one invocation; None: there is no fetch. See `Fetches.of`."""
+def make_fetches(options: CodeModeOptions) -> Fetcher | None:
+    """Return what performs the fetches of one invocation; None: there is no fetch. See `Fetcher.of`."""
     if options.fetch_policy is None:
         return None
-    from ..fetch.fetches import Fetches
+    from ..fetch.fetches import Fetcher
 
-    return Fetches.of(options)
+    return Fetcher.of(options)
 
 
 def describe_fetch(options: CodeModeOptions) -> str | None:
     """Return what the model is told about ``fetch``; None when there is none."""
     if options.fetch_policy is None:
         return None
-    from ..fetch.fetches import fetch_line
+    from ..fetch.fetches import describe_fetch
 
-    return fetch_line(options.fetch_policy)
+    return describe_fetch(options.fetch_policy)
 
 
 def require_cipher(options: CodeModeOptions) -> None:
@@ -102,7 +102,7 @@ def telemetry_listeners(
 class OptionalParts(NamedTuple):
     """What one invocation has of them."""
 
-    fetches: Fetches | None = None
+    fetches: Fetcher | None = None
     state: ProgramState | None = None
     journaling: Journaling | None = None
     listeners: tuple[Callable[[Event], None], ...] = ()
@@ -112,7 +112,12 @@ NO_PARTS = OptionalParts()
 
 
 def make_optional_parts(
-    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile, *, is_direct: bool
+    options: CodeModeOptions,
+    outer: OuterCall,
+    catalog: ToolCatalog[PreparedTool],
+    profile: SurfaceSettings,
+    *,
+    is_direct: bool,
 ) -> OptionalParts:
     """Return what an invocation has of them. Raises `ValueError` for what is asked for and cannot be."""
     fetches = make_fetches(options) if "fetch" in profile.request_kinds else None
@@ -143,7 +148,7 @@ def make_program_state(options: CodeModeOptions, call: CallContext) -> ProgramSt
 
 
 def make_journaling(
-    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile
+    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: SurfaceSettings
 ) -> Journaling | None:
     """Return what opens the journal of one program; None where there is none."""
     if options.continuation.journal is None:

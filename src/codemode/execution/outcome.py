@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from ..continuations.sealing import open_text, seal_text
 from ..continuations.signing import Auth
-from ..data.content import ContentResult, with_parts
-from ..data.json_shape import weigh
+from ..data.content import ContentResult, replace_references
+from ..data.json_shape import estimate_json_length
 from ..data.json_values import MAX_DEPTH, decode_json, encode_json
 from ..data.narrowing import is_object
 from ..data.plain_json import write_json
@@ -223,7 +223,7 @@ def to_presented_value(outcome: RunOutcome) -> Any:
     if contents is None or isinstance(value, ContentResult):
         return value
     try:
-        value = with_parts(value, contents)
+        value = replace_references(value, contents)
     except CodeModeSerializationError:  # a recorded outcome whose content is not kept any more: it stays a description
         return value
     displayed = tuple(contents.get(part_id) for part_id in contents.displayed_names if part_id in contents)
@@ -236,8 +236,8 @@ async def describe_content(outcome: RunOutcome) -> Any:
     if contents is None:
         return outcome.value
     with suppress(CodeModeSerializationError):  # as above
-        size = weigh(outcome.value, LARGE_CHARACTERS)
-        return await run_check(size, lambda: with_parts(outcome.value, contents, lambda part: part.described))
+        size = estimate_json_length(outcome.value, LARGE_CHARACTERS)
+        return await run_check(size, lambda: replace_references(outcome.value, contents, lambda part: part.description))
     return outcome.value
 
 
@@ -247,7 +247,7 @@ def restore_content(result: Any, outcome: RunOutcome) -> Any:
     if contents is None or not is_object(result):
         return result
     try:
-        return with_parts(result, contents)
+        return replace_references(result, contents)
     except CodeModeSerializationError:  # as above
         return result
 

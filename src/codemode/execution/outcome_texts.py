@@ -29,7 +29,7 @@ from ..errors import (
     CodeModeToolApprovalRequiredError,
     CodeModeToolError,
     CodeModeWorkerError,
-    guest_view,
+    to_guest_view,
 )
 from ..protocol.call_status import ERROR_STATUSES, format_detached_message, may_have_run
 from ..source.program_input import failed_language_hint
@@ -363,7 +363,7 @@ def _make_headline(error: BaseException) -> str:
     hidden = next((message for kind, message in _HIDDEN_MESSAGES.items() if isinstance(error, kind)), None)
     if hidden is not None:
         return f"{type(error).__name__}: {_describe_host_error(error) or hidden}"
-    name, message, _code = guest_view(error)
+    name, message, _code = to_guest_view(error)
     tool = error.details.get("tool_name")
     if name == "Error" and isinstance(tool, str):
         ending = ": no decision could be obtained; the call did not run" if _is_undecided(error) else " failed"

@@ -20,9 +20,9 @@ from ..interrupts.interrupt import (
     same_json,
     to_location_fields,
 )
-from ..options.checked_fields import text_or_none
+from ..options.checked_fields import require_text_or_none
 from ..options.parts import CodeModeOptions
-from ..profile import Profile
+from ..profile import SurfaceSettings
 from ..protocol.call_status import ERROR_STATUSES, call_id, call_status
 from ..protocol.continuation import Continuation, from_texts
 from ..protocol.ledger import UNREPORTED_KINDS, Fulfilled, LedgerEntry, Rejected, get_displayed_input_json
@@ -32,7 +32,7 @@ OpenedT = TypeVar("OpenedT")
 
 def verify(
     interrupt: Resumable | Mapping[str, Any],
-    profile: Profile,
+    profile: SurfaceSettings,
     options: CodeModeOptions,
     at_ms: int | None,
     binding: str | None,
@@ -78,7 +78,7 @@ def _have_other_locations(displayed_requests: Sequence[PendingRequest], recorded
     )
 
 
-def restore_profile(continuation: Continuation, profile: Profile) -> Profile:
+def restore_profile(continuation: Continuation, profile: SurfaceSettings) -> SurfaceSettings:
     """Return the profile under which the program was paused: ``profile``, with the parameters that were signed.
 
     Raises `CodeModeProtocolError` for those that it cannot have.
@@ -104,7 +104,7 @@ def open_with_binding(conversation_id: str | None, open_bound: Callable[[str | N
 
     Raises what ``open_bound`` raises, `ValueError` for a wrong ``conversation_id``.
     """
-    text_or_none(conversation_id, "conversation_id")
+    require_text_or_none(conversation_id, "conversation_id")
     first_error: CodeModeProtocolError | None = None
     # A pair of exec and wait binds its pauses in its own way; one with a store also those of no conversation.
     for binding in (conversation_id, make_scope_binding(conversation_id or "")):
@@ -131,7 +131,7 @@ def read_own_interrupt(
     options.
     """
     settings = CodeModeOptions.of(options)
-    text_or_none(conversation_id, "conversation_id")
+    require_text_or_none(conversation_id, "conversation_id")
     if isinstance(value, Interrupt):
         return value
     paused = Interrupt.from_dict(value)
@@ -150,7 +150,7 @@ def is_interrupt(
     A pause of a conversation counts only with its ``conversation_id``.
     """
     settings = CodeModeOptions.of(options)
-    text_or_none(conversation_id, "conversation_id")
+    require_text_or_none(conversation_id, "conversation_id")
     try:
         paused = Interrupt.of(value)
         open_with_binding(conversation_id, lambda binding: open_interrupt(paused, settings, now_ms(), binding))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..data.narrowing import ENDS, mapping_or_empty, two_counts
+from ..data.narrowing import ENDS, mapping_or_empty, two_counts_or_none
 from ..errors import CodeModeIllegalAccessError
 from ..options.parts import CodeModeOptions
-from ..profile import GuestFace, Profile, StaticRules
+from ..profile import GuestSettings, StaticRules, SurfaceSettings
 from ..protocol.ending_errors import syntax_error
 from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..source.checks import check_program
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ..data.program_facts import Facts
     from .programs import ProgramChecker
 
-_PROFILE = Profile(
+_PROFILE = SurfaceSettings(
     name="savedProgram",
     outer_tool="save",
-    guest=GuestFace(wrapper="sloppy", globals=()),
+    guest=GuestSettings(wrapper="sloppy", globals=()),
     request_kinds=frozenset(),
     static_rules=StaticRules(runs_unanalysed=False, analysis_ms=1000),
 )
@@ -128,7 +128,7 @@ def _read(found: re.Match[str]) -> str:
 
 
 def _returning(js: str, facts: Any) -> str:
-    last, name = two_counts(facts.get("last")), facts.get("last_name")
+    last, name = two_counts_or_none(facts.get("last")), facts.get("last_name")
     names = mapping_or_empty(facts.get("names"))
     declared = _DECLARED.match(js)
     if declared is not None and (declared["function"] or last is None):

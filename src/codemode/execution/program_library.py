@@ -19,7 +19,7 @@ from ..records import record
 from ..signatures.declarations import create_call_types, print_opening
 from ..signatures.described_tool import RenamedTool
 from ..signatures.literals import fence_typescript
-from ..tools.catalog import LANGUAGE_NAMES
+from ..tools.catalog import JAVASCRIPT_NAMES
 from ..tools.tool import Tool
 from ..workers.pool import WorkerPool
 from .call_context import CallContext
@@ -42,7 +42,7 @@ false finally for function if implements import in instanceof interface let new 
 return static super switch this throw true try typeof undefined var void while with yield then input saved tools
 codemode console hasOwnProperty isPrototypeOf propertyIsEnumerable __proto__ __meta__
 """
-_RESERVED = LANGUAGE_NAMES.union(_KEYWORDS.split())
+_RESERVED = JAVASCRIPT_NAMES.union(_KEYWORDS.split())
 EXPORT_FORMAT = "codemode-saved-programs"
 
 
@@ -444,10 +444,10 @@ def _suggest_name(name: Any) -> str:
 
 def validator_of(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
     """Return the tool that validates the input of a saved program. Raises `ValueError` for a broken schema."""
-    from ..tools.prepared import prepared
+    from ..tools.prepared import prepare_tool
 
     reads = {"readOnlyHint": True}  # what it calls is told of, and has annotations of its own
-    made = prepared(Tool(f"saved.{name}", execute=execute, input_schema=input_schema, annotations=reads))
+    made = prepare_tool(Tool(f"saved.{name}", execute=execute, input_schema=input_schema, annotations=reads))
     made.compile()
     return made
 

@@ -9,8 +9,8 @@ from json import JSONDecoder
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
-from ..data.content import current
-from ..data.json_values import check_size, check_values, decode_json, encode_json, utf8_length
+from ..data.content import current_registry
+from ..data.json_values import decode_json, encode_json, require_max_bytes, require_max_values, utf8_length
 from ..data.narrowing import is_array
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.forks import forkable_lock
@@ -257,7 +257,7 @@ def _get_quota(backend: StateBackend) -> _StateQuota:
 
 
 def _refuse_content(value: str) -> None:
-    parts = current.get()
+    parts = current_registry.get()
     if parts is not None and f'"{parts.tag}":' in value:  # as the host writes it
         raise _make_state_error(
             "state.set",
@@ -277,7 +277,7 @@ async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[
     """Return key and JSON text of the value of a request."""
     text, count = entry.input_json, _ARGUMENTS.get(entry.name)
     if entry.input_bytes is not None:
-        check_size(entry.input_bytes, policy.max_tool_input_bytes, f"the value of {entry.name}")
+        require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, f"the value of {entry.name}")
     if text is None or count is None:
         raise CodeModeProtocolError("the worker made a request about state that no program makes")
     return await run_check(len(text), lambda: _parse_arguments(entry.name, text, count, policy))
@@ -285,8 +285,8 @@ async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[
 
 def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[str, str | None]:
     label = f"the value of {name}"
-    check_size(utf8_length(text), policy.max_tool_input_bytes, label)
-    check_values(text, policy.max_values, label)
+    require_max_bytes(utf8_length(text), policy.max_tool_input_bytes, label)
+    require_max_values(text, policy.max_values, label)
     try:
         arguments = decode_json(text)
     except ValueError as error:

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..data.json_values import WrittenObject, canonical_object, utf8_length, well_formed
-from ..data.narrowing import ENDS, list_or_empty, mapping_or_empty, place_rows, two_counts
+from ..data.json_values import CachedJsonObject, canonical_object, replace_lone_surrogates, utf8_length
+from ..data.narrowing import ENDS, list_or_empty, location_rows_or_none, mapping_or_empty, two_counts_or_none
 from ..data.rich_values import using_rich_values
 from ..data.sized_cache import SizedCache
 from ..errors import CodeModeSourceTooLargeError
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
-from ..profile import Profile
+from ..profile import SurfaceSettings
 from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..protocol.guest_errors import make_rejection, read_error_fields
 from ..protocol.ledger import LedgerEntry
 from ..records import record
 from ..schemas.compiled import Conversion
 from ..source.checks import check_free_names, check_program, check_results
-from ..source.rules import first_refused, is_analysable, is_module, violations
+from ..source.rules import find_unknown_call, find_violations, is_analysable, is_module
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.visible_text import one_line
@@ -59,7 +59,7 @@ def make_program_cache() -> SizedCache[bytes, AnalysedProgram]:
     Sizes are bytes of what the worker has said of a program, its text and facts: those it chose, and what they take in
     memory grows with them (requirement A35).
     """
-    return SizedCache(4 << 20, most_entries=256, most_of_one=64 << 10)
+    return SizedCache(4 << 20, max_entries=256, max_entry_size=64 << 10)
 
 
 def hash_program(source: str, profile: str) -> bytes:
@@ -89,7 +89,7 @@ def check_source(js: object, policy: ExecutionPolicy) -> str:
             f"the program has {size} bytes; max_source_bytes is {policy.max_source_bytes}",
             details={"bytes": size, "max_bytes": policy.max_source_bytes},
         )
-    return js if js.isascii() else well_formed(js)
+    return js if js.isascii() else replace_lone_surrogates(js)
 
 
 class ProgramChecker:
@@ -103,7 +103,7 @@ class ProgramChecker:
     def __init__(
         self,
         source: str,
-        profile: Profile,
+        profile: SurfaceSettings,
         catalog: ToolCatalog[PreparedTool],
         invocation_data: Mapping[str, Any] | None,
         *,
@@ -192,7 +192,7 @@ class ProgramChecker:
     def _remember_check(self, accepted: ProgramAccepted) -> None:
         """Remember that a known program fits; and what it is given, where the next run is given the very same."""
         if self.known is not None and not self._changes_tools:
-            is_reusable = self._invocation_data is None or type(self._invocation_data) is WrittenObject
+            is_reusable = self._invocation_data is None or type(self._invocation_data) is CachedJsonObject
             result = (
                 (self._invocation_data, accepted)
                 if is_reusable and len(accepted.invocation_data_json or "") <= _MAX_CACHED_CHARACTERS
@@ -201,17 +201,17 @@ class ProgramChecker:
             self.known.last_check = CheckedProgram(ref(self._catalog), self._rules, result)
 
     def _encode_invocation_data(self, facts: Facts | None) -> str | None:
-        data, catalog_data = self._invocation_data, self._catalog.given_for(facts)
+        data, catalog_data = self._invocation_data, self._catalog.invocation_data_for(facts)
         if catalog_data is not None:
             data = catalog_data if data is None else {**data, **catalog_data}
         known_facts = mapping_or_empty(facts)
-        if (last_statement := two_counts(known_facts.get("last"))) is not None:
+        if (last_statement := two_counts_or_none(known_facts.get("last"))) is not None:
             data = {**(data or {}), "last": last_statement}
         if (ends := known_facts.get("ends")) in ENDS:
             data = {**(data or {}), "ends": ends}
             if isinstance(name := known_facts.get("last_name"), str) and _NAME.fullmatch(name):
                 data["last_name"] = name
-        if (moved_rows := place_rows(known_facts.get("places"))) is not None:
+        if (moved_rows := location_rows_or_none(known_facts.get("places"))) is not None:
             data = {**(data or {}), "places": moved_rows}
         return None if data is None else canonical_object(data)
 
@@ -227,14 +227,14 @@ class ProgramChecker:
         return ProgramRefused(problems) if problems else None
 
     def _check_rules(self, facts: Facts | None) -> ProgramRefused | None:
-        violation_list = violations(facts, self._profile.static_rules, self._source)
+        violation_list = find_violations(facts, self._profile.static_rules, self._source)
         return ProgramRefused(violations=tuple(violation_list)) if violation_list else None
 
     def _check_called_names(self, facts: Facts | None) -> ProgramRefused | None:
         """Return what a program comes to that calls by name what it cannot: the error of that very call."""
         if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
-        call = first_refused(facts, self._catalog.__contains__)
+        call = find_unknown_call(facts, self._catalog.__contains__)
         if call is None:
             return None
         error = self._catalog.unknown_tool(call.name)

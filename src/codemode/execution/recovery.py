@@ -11,9 +11,9 @@ from ..continuations.keys import warn_if_unshared
 from ..continuations.sealing import pack
 from ..data.json_values import canonical_json
 from ..errors import CodeModeAbortedError
-from ..host.cancellation import to_its_end
+from ..host.cancellation import shield_to_end
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, UsingThreads, run_check
 from ..interrupts.approval import ApprovalRequest, make_denial_error
 from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
@@ -182,9 +182,9 @@ class RecoveryPoint:
         when None. ``size`` is about how many characters program and ledger take.
         """
         if self._interrupt is None:
-            with Serving(self._threads):
+            with UsingThreads(self._threads):
                 size = size if settings.profile.sidecar is None else LARGE_CHARACTERS
-                await to_its_end(self._store_interrupt(js, settings, ledger, engine, size))
+                await shield_to_end(self._store_interrupt(js, settings, ledger, engine, size))
         return cast("Interrupt", self._interrupt)
 
     async def _store_interrupt(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import kept_from_cancelling, to_its_end
+from ..host.cancellation import shield_to_end, wait_despite_cancellation
 from ..host.clock import now_ms
-from ..host.threads import Serving, run_check
+from ..host.threads import UsingThreads, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import CodeModeOptions
-from ..profile import Profile
+from ..profile import SurfaceSettings
 from ..protocol import events
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger, ProgramProgress
@@ -151,7 +151,7 @@ class SuspendableExecution(Execution):
 
     def __init__(
         self,
-        profile: Profile,
+        profile: SurfaceSettings,
         catalog: ToolCatalog[PreparedTool],
         options: CodeModeOptions,
         outer: OuterCall,
@@ -307,7 +307,7 @@ class SuspendableExecution(Execution):
         self._is_continuing, self._has_segment_ended = True, False
         try:
             segment = self._loop.create_task(self._run_segment(lambda: self._run_next_segment(runner, wait_ms)))
-            return await kept_from_cancelling(
+            return await wait_despite_cancellation(
                 segment, self._store_unclaimed_outcome, lambda: not (self._has_segment_ended or runner.ended.done())
             )
         finally:
@@ -338,7 +338,7 @@ class SuspendableExecution(Execution):
         async def run_segment() -> RunOutcome:
             return await self._make_segment_outcome(await work())
 
-        with Serving(self._threads):
+        with UsingThreads(self._threads):
             return await (
                 run_segment() if self._journaling is None else self._run_journaled(run_segment, self._journaling)
             )
@@ -416,7 +416,7 @@ class SuspendableExecution(Execution):
                 runner.feed(events.HostFailed(error))  # whoever waits for it concludes
             return self.make_failed_outcome(error)
         runner.feed(events.HostFailed(error))
-        return await to_its_end(self._run_segment(lambda: _wait_for_stop(runner)))
+        return await shield_to_end(self._run_segment(lambda: _wait_for_stop(runner)))
 
     async def _save(self) -> Interrupt:
         runner = self._runner
@@ -432,7 +432,7 @@ class SuspendableExecution(Execution):
             continuation = make_continuation(js, engine_version(), settings, recovered, continuation_options)
             return make_interrupt(continuation, continuation_options, self._outer.call.conversation_id)
 
-        with Serving(self._threads):
+        with UsingThreads(self._threads):
             interrupt = await run_check(len(js) + machine.size_bytes, save)
             await hold_content(interrupt, ledger, settings.salt, continuation_options)
             return interrupt

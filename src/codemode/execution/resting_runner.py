@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import CodeModeTimeoutError
-from ..host.clock import Clock
+from ..host.clock import StoppableTimer
 from ..protocol import events
 from ..protocol.ledger import Fulfilled
 from ..protocol.suspension import SuspendableInvocation
@@ -163,12 +163,12 @@ class SuspendableRunner(Runner):
         written, self.output = self.output, []
         return written
 
-    def _restart_clocks(self, wait_ms: int) -> Clock:
+    def _restart_clocks(self, wait_ms: int) -> StoppableTimer:
         self._clock.close()
         self._clock = self._make_replay_clock() if self._machine.is_replaying else self._make_guest_clock()
         return self._make_wait_clock(wait_ms)
 
-    def _make_wait_clock(self, wait_ms: int) -> Clock:
+    def _make_wait_clock(self, wait_ms: int) -> StoppableTimer:
         """Return the clock of a call of the model that waits for this run to rest or to end."""
         self.stop_reason = self._loop.create_future()
         return self._make_clock(wait_ms, self.end_wait)
@@ -180,11 +180,11 @@ class SuspendableRunner(Runner):
             self._wait_clock = self._make_clock(max(1, self._wait_ms - waited_ms), self.end_wait)
             self._start_wait_clock()
 
-    def _make_guest_clock(self) -> Clock:
+    def _make_guest_clock(self) -> StoppableTimer:
         limit_ms = self.machine.settings.limits.timeout_ms
         return self._make_clock(limit_ms, self._on_deadline)
 
-    def _make_replay_clock(self) -> Clock:
+    def _make_replay_clock(self) -> StoppableTimer:
         limit_ms = 2 * int(self.compute_seconds * 1000) + _REPLAY_EXTRA_MS
         message = f"the program did not come to where it was at rest within {limit_ms} ms"
         error = CodeModeTimeoutError(message, details={"timeout_ms": limit_ms, "origin": "replay"})

@@ -12,16 +12,16 @@ from typing import Any
 from ..continuations.keys import warn_if_unshared
 from ..continuations.sealing import unpack
 from ..continuations.signing import Auth
-from ..data.json_shape import weigh
+from ..data.json_shape import estimate_json_length
 from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
 from ..host.sync import refuse_in_workflow
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, UsingThreads, run_check
 from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
-from ..profile import Profile, SidecarRules
+from ..profile import SidecarRules, SurfaceSettings
 from ..protocol.continuation import Continuation, from_texts
 from ..protocol.invocation import restore_references
 from ..protocol.ledger import get_called_tools
@@ -91,7 +91,7 @@ _SHORT_PAUSE_CHARACTERS = 1 << 15
 
 
 async def resume(
-    profile: Profile,
+    profile: SurfaceSettings,
     interrupt: Resumable | Mapping[str, Any],
     answers_to: Callable[[Interrupt], Mapping[str, Any]],
     catalog: ToolCatalog[PreparedTool],
@@ -111,7 +111,7 @@ async def resume(
     refuse_in_workflow()
     workers = pool_or_default(pool)
     await workers.start_in_thread()
-    with Serving(InvocationThreads(workers.threads)):
+    with UsingThreads(InvocationThreads(workers.threads)):
         with mark_as_continuation_error():
             paused = (
                 interrupt
@@ -124,7 +124,7 @@ async def resume(
 
 
 async def _resume(
-    profile: Profile,
+    profile: SurfaceSettings,
     interrupt: Interrupt,
     resolutions: Mapping[str, Any],
     catalog: ToolCatalog[PreparedTool],
@@ -137,14 +137,17 @@ async def _resume(
     verify_interrupt = partial(verify_current, interrupt, profile, settings, outer.call.conversation_id)
     signed = interrupt.continuation
     # What is short and not compressed takes a millisecond to verify and read.
-    is_short = signed.get("encoding") == "json" and weigh(signed, _SHORT_PAUSE_CHARACTERS) < _SHORT_PAUSE_CHARACTERS
+    is_short = (
+        signed.get("encoding") == "json"
+        and estimate_json_length(signed, _SHORT_PAUSE_CHARACTERS) < _SHORT_PAUSE_CHARACTERS
+    )
     continuation, auth = await run_check(0 if is_short else LARGE_CHARACTERS, verify_interrupt)
-    tools = catalog.under(continuation.invocation_data)
+    tools = catalog.for_invocation(continuation.invocation_data)
     preparing = tools.preparation(None, continuation.invocation_data)
     if preparing is not None:
         await preparing
     with mark_as_continuation_error():
-        tools.going_on(continuation.invocation_data, get_called_tools(continuation.ledger))
+        tools.check_resumed(continuation.invocation_data, get_called_tools(continuation.ledger))
         restored = restore_profile(continuation, profile)
         continuation = await _restore_references(continuation, restored.sidecar)
         continuation = await _load_contents(continuation, restored, continuation_options)
@@ -194,7 +197,9 @@ async def _restore_references(continuation: Continuation, rules: SidecarRules | 
     return dataclasses.replace(continuation, ledger=ledger)
 
 
-async def _load_contents(continuation: Continuation, profile: Profile, options: ContinuationOptions) -> Continuation:
+async def _load_contents(
+    continuation: Continuation, profile: SurfaceSettings, options: ContinuationOptions
+) -> Continuation:
     ledger, salt = continuation.ledger, continuation.replay_settings["salt"]
     if not profile.has_content:
         ledger.contents = None
@@ -210,9 +215,13 @@ async def _load_contents(continuation: Continuation, profile: Profile, options: 
 
 
 async def _make_claim(
-    interrupt: Interrupt, auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions, profile: Profile
+    interrupt: Interrupt,
+    auth: Auth,
+    resolutions: Mapping[str, Any],
+    options: ContinuationOptions,
+    profile: SurfaceSettings,
 ) -> ResumeClaim:
-    size = weigh(resolutions, LARGE_CHARACTERS)
+    size = estimate_json_length(resolutions, LARGE_CHARACTERS)
     claim = await run_check(size, lambda: make_answers_claim(auth, resolutions, options))
     refuse_waiting_for_self(claim.key)
     outcomes = OutcomeCodec.of(interrupt, auth, options, keeps_output=profile.tells_of_runs)
@@ -235,7 +244,7 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
         )
 
 
-def _get_execution_type(profile: Profile) -> type[Execution]:
+def _get_execution_type(profile: SurfaceSettings) -> type[Execution]:
     if profile.at_deadline == "fail":
         return Execution
     from .resting import SuspendableExecution  # late: only what may rest needs it
@@ -257,7 +266,7 @@ async def _validate_answers(
 ) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
     entries = continuation.ledger.entries
     answers: Mapping[int, Answer] = {}
-    size = weigh(resolutions, LARGE_CHARACTERS)
+    size = estimate_json_length(resolutions, LARGE_CHARACTERS)
     if resolutions or not resumes_by_itself:
         max_values = options.execution_policy.max_values
         answers = await run_check(size, lambda: read_answers(entries, resolutions, max_values))
@@ -271,7 +280,7 @@ async def _validate_answers(
 @mark_as_continuation_error(of_continuation=True)
 def verify_current(
     interrupt: Resumable | Mapping[str, Any],
-    profile: Profile,
+    profile: SurfaceSettings,
     options: CodeModeOptions,
     binding: str | None = None,
 ) -> tuple[Continuation, Auth]:
@@ -301,7 +310,7 @@ class OpenedContinuation:
     ) -> OpenedContinuation:
         """Open a continuation. Raises `CodeModeProtocolError` for one that this host did not make, or that expired."""
         body = continuation.get("body")
-        size = len(body) if isinstance(body, str) else weigh(continuation, LARGE_CHARACTERS)
+        size = len(body) if isinstance(body, str) else estimate_json_length(continuation, LARGE_CHARACTERS)
         return await run_check(size, lambda: _open(continuation, options, conversation_id))
 
     @staticmethod

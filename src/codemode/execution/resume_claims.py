@@ -13,11 +13,11 @@ from ..continuations.guard import LAPSED, Claim, ClaimLost, ClaimRenewal, Memory
 from ..continuations.journal import OpenedJournal
 from ..continuations.sealing import digest_answers
 from ..continuations.signing import Auth
-from ..data.json_shape import weigh
+from ..data.json_shape import estimate_json_length
 from ..data.json_values import canonical_json, encode_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import to_its_end
-from ..host.clock import now_ms, passed_seconds
+from ..host.cancellation import shield_to_end
+from ..host.clock import monotonic_seconds, now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..protocol.journal_entries import ClaimRecord, Step, refuse_step, resume_step, settle_step, snapshot_step
@@ -44,11 +44,11 @@ class ResumeClaim:
         self.guard = guard
         self.claim = claim
         self.outcomes = outcomes
-        self._requested_at = passed_seconds()
+        self._requested_at = monotonic_seconds()
 
     async def take(self) -> Any:
         """Claim the continuation. Returns None when it is ours now, else what stands: see `ResumeGuard.claim`."""
-        self._requested_at = passed_seconds()
+        self._requested_at = monotonic_seconds()
         return await self.guard.claim(self.claim)
 
     async def release(self) -> None:
@@ -72,7 +72,7 @@ class ResumeClaim:
         """
         if size >= LARGE_CHARACTERS:
             # Whoever is cancelled meanwhile has recorded it nevertheless.
-            return await to_its_end(self._settle_in_thread(write))
+            return await shield_to_end(self._settle_in_thread(write))
         text = write(self.outcomes)
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
@@ -91,7 +91,7 @@ class ResumeClaim:
 
 def _estimate_size(outcome: RunOutcome) -> int:
     """Estimate how many characters the record of an outcome takes: what failed or paused may have much to tell."""
-    return weigh(outcome.value, LARGE_CHARACTERS) if outcome.status == "completed" else LARGE_CHARACTERS
+    return estimate_json_length(outcome.value, LARGE_CHARACTERS) if outcome.status == "completed" else LARGE_CHARACTERS
 
 
 def make_answers_claim(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError
-from ..host.clock import Clock
+from ..host.clock import StoppableTimer
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
@@ -388,7 +388,7 @@ class Runner:
 
     def _report_paused_time(self, message: HostMessage, reported_seconds: float) -> None:
         """Tell a worker that measures its program's time of that in which the clock stood still."""
-        paused_seconds = self._clock.still_seconds
+        paused_seconds = self._clock.stopped_seconds
         milliseconds = int((paused_seconds - reported_seconds) * 1000)
         if isinstance(message, RunModule):
             self._reported_paused_seconds = paused_seconds  # from here on it measures
@@ -562,7 +562,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the program would wait for ever
             self._fail(error)
 
-    def _start_call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> Clock | None:
+    def _start_call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> StoppableTimer | None:
         task = asyncio.current_task()
         if task is None:
             return None
@@ -577,9 +577,9 @@ class Runner:
         clock.start()
         return clock
 
-    def _make_clock(self, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
+    def _make_clock(self, milliseconds: int, on_passed: Callable[[], None]) -> StoppableTimer:
         # How long hooks have kept the event loop no deadline counts.
-        return Clock(milliseconds / 1000, on_passed, uncounted=self._reporter.hooks)
+        return StoppableTimer(milliseconds / 1000, on_passed, uncounted=self._reporter.hooks)
 
     def _report_replay(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome

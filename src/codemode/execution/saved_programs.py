@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
-from ..data.similar_names import did_you_mean, nearest_names
+from ..data.similar_names import find_nearest_names, format_suggestion
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSyntaxError, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..profile import StaticRules
 from ..protocol.ending_errors import illegal_access_error, syntax_error
 from ..records import record
-from ..source.rules import violations
+from ..source.rules import find_violations
 from ..tools.prepared import PreparedTool
 from ..tools.tool import Tool
 from ..trace.failures import log_failure
@@ -195,17 +195,17 @@ class SavedCatalog:
         """See `ToolCatalog.ask`."""
         return self._inner.ask(name, argument)
 
-    def under(self, given: Mapping[str, Any] | None) -> SavedCatalog:
+    def for_invocation(self, given: Mapping[str, Any] | None) -> SavedCatalog:
         """Return the tools of an invocation that was given this: after a pause with the programs it began with."""
-        inner = self._inner.under(given)
+        inner = self._inner.for_invocation(given)
         saved = mapping_or_empty(given).get("saved")
         if self._js is not None and inner is self._inner:
             return self
         return SavedCatalog(inner, self._library, self._js, self._call, self._pool, self._rules, saved)
 
-    def given_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
+    def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
         """Return what a program is given: the texts of its saved programs too."""
-        given = self._inner.given_for(self._with_all_said(facts)) or {}
+        given = self._inner.invocation_data_for(self._with_all_said(facts)) or {}
         programs = {
             name: {"js": body["js"], "number": number, "version": one.stored.current.version}
             | {"inputSchema": body["input_schema"]}
@@ -226,14 +226,14 @@ class SavedCatalog:
             return self._inner.preparation(facts, given)
         return self._prepare(facts, given)
 
-    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """See `ToolCatalog.going_on`."""
         owner = self._library.owner
         if self._given is not None and isinstance(owner, str) and owner != self._owner:
             raise CodeModeProtocolError(
                 "this invocation began with the saved programs of another owner", details={"not_resumable": True}
             )
-        self._inner.going_on(given, [name for name in names if not name.startswith(_PREFIX)])
+        self._inner.check_resumed(given, [name for name in names if not name.startswith(_PREFIX)])
 
     # -- before the program runs
 
@@ -297,7 +297,7 @@ class SavedCatalog:
         """Return the error of a program that breaks rules of the calling surface."""
         if self._rules is None or not self._rules.is_in_force:
             return None
-        broken = violations(body["facts"], self._rules, without_imports(body["program"]))
+        broken = find_violations(body["facts"], self._rules, without_imports(body["program"]))
         if not broken:
             return None
         error = illegal_access_error(broken)
@@ -388,8 +388,8 @@ class SavedCatalog:
         if name in ("$save", "$prepare"):
             text = "programs cannot save programs here: the host has not allowed it"
         elif stored is None:
-            near = nearest_names(name[:100], self._all)
-            text = f"there is no saved program {name[:100]!r}.{did_you_mean([f'saved.{one}' for one in near])}"
+            near = find_nearest_names(name[:100], self._all)
+            text = f"there is no saved program {name[:100]!r}.{format_suggestion([f'saved.{one}' for one in near])}"
             reason = "unknown_tool"
         elif stored.is_disabled:
             text = f"saved.{name} is disabled"

@@ -16,7 +16,7 @@ from .optional_parts import load_optional_parts, optional_parts_are_loaded
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..profile import Profile, StaticRules
+    from ..profile import StaticRules, SurfaceSettings
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
     from ..workers.pool import WorkerPool
@@ -89,7 +89,7 @@ def load_resume():
 
 
 async def resume_with_answers(
-    profile: Profile,
+    profile: SurfaceSettings,
     interrupt: Resumable | Mapping[str, Any],
     resolution: Any,
     resolutions: Mapping[str, Any] | None,

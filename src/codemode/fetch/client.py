@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ..errors import CodeModeFetchError
 from ..host.imports import importing
-from ..host.threads import off_loop
+from ..host.threads import run_off_loop
 from .urls import Url
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ _DECODED_CHUNK_BYTES = 1 << 16
 _GZIP_WINDOW_BITS = 31
 # By httpx, on the event loop.
 _IMPORTED_BY_A_REQUEST = ("httpcore", "anyio", "anyio._backends._asyncio", "httpcore._backends.anyio")
-_is_loaded = False
+_has_loaded_tls = False
 
 
 class PinnedResponse:
@@ -106,7 +106,7 @@ class PinnedResponse:
 
     def aiter_bytes(self) -> AsyncGenerator[bytes]:
         """Yield the decoded body."""
-        return decoded_body(self._response)
+        return iter_decoded_body(self._response)
 
     async def aclose(self) -> None:
         """End the exchange; the connection is not kept."""
@@ -114,7 +114,7 @@ class PinnedResponse:
         await self._client.aclose()
 
 
-async def decoded_body(response: httpx.Response) -> AsyncGenerator[bytes]:
+async def iter_decoded_body(response: httpx.Response) -> AsyncGenerator[bytes]:
     """Yield the decoded body of a streamed response in bounded pieces.
 
     httpx would inflate a chunk whole: a thousandfold of what came in. Raises `CodeModeFetchError` for another encoding
@@ -140,10 +140,10 @@ async def fetch_pinned(
     Server name and Host header stay those of the URL. Neither redirects, proxies, cookies nor netrc are used.
     Raises what httpx raises.
     """
-    global _is_loaded  # noqa: PLW0603 - once for the process
-    if not _is_loaded:
-        await off_loop(_tls_context)
-        _is_loaded = True
+    global _has_loaded_tls  # noqa: PLW0603 - once for the process
+    if not _has_loaded_tls:
+        await run_off_loop(_tls_context)
+        _has_loaded_tls = True
     import httpx
 
     client = httpx.AsyncClient(
@@ -176,7 +176,7 @@ async def _send_to_first(
         request = client.build_request(
             method,
             str(pinned),
-            headers=[(b"host", url.netloc.encode("ascii")), (b"accept-encoding", b"gzip"), *_encoded(headers)],
+            headers=[(b"host", url.netloc.encode("ascii")), (b"accept-encoding", b"gzip"), *_encode_headers(headers)],
             content=body,
             extensions={} if url.is_address else {"sni_hostname": url.host},
         )
@@ -187,7 +187,7 @@ async def _send_to_first(
     raise failure
 
 
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
 
 

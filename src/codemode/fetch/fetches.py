@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ..data.json_values import decode_json, encode_json
 from ..errors import HOST_FETCH_ERROR, CodeModeFetchError, CodeModeProtocolError
-from ..host.cancellation import is_ended_from_outside
+from ..host.cancellation import is_cancelled_from_outside
 from ..host.threads import run_check
 from ..options.parts import CodeModeOptions, FetchPolicy
 from .client import LOOPBACK_ADDRESSES, Resolver, fetch_pinned, is_public, resolve
@@ -52,11 +52,11 @@ class FetchRequest:
     body: bytes | None = None
 
     @property
-    def changes_something(self) -> bool:
+    def is_unsafe_to_repeat(self) -> bool:
         """True for a request that must not be made twice."""
         return self.method not in ("GET", "HEAD", "OPTIONS")
 
-    def redirected(self, status: int, location: str) -> FetchRequest:
+    def follow_redirect(self, status: int, location: str) -> FetchRequest:
         """Return the request that a redirect asks for. Raises `CodeModeFetchError`."""
         try:
             url = follow_location(self.url, location)
@@ -75,7 +75,7 @@ def read_request(input_json: str) -> FetchRequest:
 
     Raises `CodeModeFetchError` for what the guest may not ask for, `CodeModeProtocolError` for what no kernel writes.
     """
-    fields = _fields(input_json)
+    fields = _parse_fields(input_json)
     headers = _read_headers(fields["headers"])
     method = fields["method"].upper()
     if not _TOKEN.fullmatch(method) or method in _REFUSED_METHODS:
@@ -84,13 +84,13 @@ def read_request(input_json: str) -> FetchRequest:
         url = parse_url(fields["url"])
     except UrlError as error:
         raise CodeModeFetchError(f"fetch: the URL {error}") from None
-    body = None if method in ("GET", "HEAD") else _body(fields)
+    body = None if method in ("GET", "HEAD") else _decode_body(fields)
     if body is not None and fields.get("body") is not None:
         headers.setdefault("content-type", "text/plain;charset=UTF-8")
     return FetchRequest(url, method, headers, body)
 
 
-def _fields(input_json: str) -> dict[str, Any]:
+def _parse_fields(input_json: str) -> dict[str, Any]:
     try:
         value = decode_json(input_json, max_depth=8)
     except ValueError as error:
@@ -103,7 +103,7 @@ def _fields(input_json: str) -> dict[str, Any]:
 
 
 def _read_headers(pairs: list[Any]) -> dict[str, str]:
-    headers = RepeatedHeaders("a fetch")
+    headers = HeaderCollector("a fetch")
     for pair in pairs:
         match pair:
             case [str(name), str(value)]:
@@ -112,10 +112,10 @@ def _read_headers(pairs: list[Any]) -> dict[str, str]:
                 _check_header(name, value)
             case _:
                 raise CodeModeProtocolError("the worker sent a fetch with a header that is not a pair")
-    return headers.joined()
+    return headers.join()
 
 
-class RepeatedHeaders:
+class HeaderCollector:
     """Headers in the order in which they came, few enough. Repeated ones are joined once, when all have come.
 
     ``add`` raises `CodeModeFetchError` for one too many.
@@ -136,7 +136,7 @@ class RepeatedHeaders:
             raise CodeModeFetchError(f"fetch: the headers of {self._what} may have {MAX_HEADER_CHARACTERS} characters")
         self._values.setdefault(name, []).append(value)
 
-    def joined(self) -> dict[str, str]:
+    def join(self) -> dict[str, str]:
         """Return one value for each name."""
         return {name: ", ".join(values) for name, values in self._values.items()}
 
@@ -148,7 +148,7 @@ def _check_header(name: str, value: str) -> None:
         raise CodeModeFetchError(f"fetch: the header {name[:40]!r} cannot be set by a program")
 
 
-def _body(fields: Mapping[str, Any]) -> bytes | None:
+def _decode_body(fields: Mapping[str, Any]) -> bytes | None:
     if "body" in fields:
         return fields["body"].encode("utf-8")
     if "base64" not in fields:
@@ -159,14 +159,14 @@ def _body(fields: Mapping[str, Any]) -> bytes | None:
         raise CodeModeProtocolError("the worker sent a fetch with a broken body") from None
 
 
-_OWN_RESOLVE_SECONDS = 2.0
+_CUSTOM_FETCH_RESOLVE_SECONDS = 2.0
 _NO_BODY_STATUSES = frozenset({204, 205, 304})
 # They carry the host's session, not the answer; a browser hides them from programs too.
 _HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
 
 
 @dataclass(frozen=True, slots=True)
-class Fetches:
+class Fetcher:
     """Performs the fetches of one invocation. ``resolve`` is asked for every host name, exactly once per request.
 
     With a ``policy.fetch`` of the host's own the addresses are checked before it is called, where this host can resolve
@@ -180,7 +180,7 @@ class Fetches:
     unresolved: set[str] = field(default_factory=set[str])
 
     @classmethod
-    def of(cls, options: CodeModeOptions) -> Fetches | None:
+    def of(cls, options: CodeModeOptions) -> Fetcher | None:
         """Read the options; None: there is no fetch.
 
         Raises `ValueError` for a wrong origin or prefix, or when there is no HTTP client.
@@ -201,23 +201,23 @@ class Fetches:
         """
         for redirects in range(self.policy.max_redirects + 1):
             async with self._exchange(request) as response:
-                status, headers = _status(response), _headers(response.headers)
+                status, headers = _get_status(response), _collect_headers(response.headers)
                 url = self._final_url(response, request)
                 location = headers.get("location") if status in REDIRECT_STATUSES else None
                 is_final = location is None or not self.policy.allow_redirects
-                body = await self._body(response, request, status, headers) if is_final else b""
+                body = await self._read_body(response, request, status, headers) if is_final else b""
                 reason = str(getattr(response, "reason_phrase", "") or "")
             if is_final:
                 redirected = redirects > 0 or url != request.url
                 head = {"status": status, "statusText": reason, "url": str(url), "redirected": redirected}
-                return await self._serialised({**head, "headers": sorted(headers.items())}, body)
-            request = request.redirected(status, location or "")
+                return await self._encode_response({**head, "headers": sorted(headers.items())}, body)
+            request = request.follow_redirect(status, location or "")
         raise CodeModeFetchError(f"fetch was redirected more than {self.policy.max_redirects} times")
 
     @contextlib.asynccontextmanager
     async def _exchange(self, request: FetchRequest) -> AsyncGenerator[Any]:
         """Send a request and give its response, which ends with the block."""
-        with _hiding_what_failed(request):
+        with _sanitizing_errors(request):
             response = await self._send(request)
             try:
                 yield response
@@ -226,11 +226,11 @@ class Fetches:
 
     async def _send(self, request: FetchRequest) -> Any:
         self._check(request)
-        addresses = await self._addresses(request.url)
-        how: dict[str, Any] = {"method": request.method, "headers": dict(request.headers), "body": request.body}
+        addresses = await self._resolve_addresses(request.url)
+        arguments: dict[str, Any] = {"method": request.method, "headers": dict(request.headers), "body": request.body}
         if self.policy.fetch is None:
-            return await fetch_pinned(request.url, **how, addresses=addresses)
-        return await self.policy.fetch(str(request.url), **how)
+            return await fetch_pinned(request.url, **arguments, addresses=addresses)
+        return await self.policy.fetch(str(request.url), **arguments)
 
     def _check(self, request: FetchRequest) -> None:
         if request.method not in self.policy.allowed_methods:
@@ -239,10 +239,10 @@ class Fetches:
         self._check_url(request.url)
 
     def _check_url(self, url: Url) -> None:
-        if not self.rules.allow(url):
+        if not self.rules.allows(url):
             raise CodeModeFetchError(f"fetch may not reach {url.origin}{url.path[:200]}")
 
-    async def _addresses(self, url: Url) -> tuple[str, ...]:
+    async def _resolve_addresses(self, url: Url) -> tuple[str, ...]:
         # A policy that allows an address, or localhost, has named it: only what a name stands for needs a check.
         if url.is_address:
             return (url.host,)
@@ -250,18 +250,18 @@ class Fetches:
             return LOOPBACK_ADDRESSES
         if self.policy.fetch is not None:
             if self.policy.refuse_private_addresses:
-                await self._check_for_own(url)
+                await self._check_name_if_resolvable(url)
             return ()
         addresses = tuple(await self.resolve(url.host, url.port))
         self._check_addresses(url, addresses)
         return addresses
 
-    async def _check_for_own(self, url: Url) -> None:
+    async def _check_name_if_resolvable(self, url: Url) -> None:
         """Check what a name stands for, if this host can tell: behind a proxy only the proxy resolves names."""
         if url.host in self.unresolved:
             return
         try:
-            found = await asyncio.wait_for(self.resolve(url.host, url.port), _OWN_RESOLVE_SECONDS)
+            found = await asyncio.wait_for(self.resolve(url.host, url.port), _CUSTOM_FETCH_RESOLVE_SECONDS)
         except Exception:  # noqa: BLE001 - whatever keeps this host from knowing
             self.unresolved.add(url.host)
         else:
@@ -283,29 +283,29 @@ class Fetches:
             self._check_url(url)
         return url
 
-    async def _body(self, response: Any, request: FetchRequest, status: int, headers: Mapping[str, str]) -> bytes:
+    async def _read_body(self, response: Any, request: FetchRequest, status: int, headers: Mapping[str, str]) -> bytes:
         if request.method == "HEAD" or status in _NO_BODY_STATUSES:
             return b""
         declared = headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and _is_more(declared, self.policy.max_response_bytes):
-            raise self._too_large()
+        if declared.isascii() and declared.isdigit() and _exceeds(declared, self.policy.max_response_bytes):
+            raise self._create_too_large_error()
         body = bytearray()
         chunks = response.aiter_bytes()
         try:
             async for chunk in chunks:
                 if len(body) + len(chunk) > self.policy.max_response_bytes:
-                    raise self._too_large()
+                    raise self._create_too_large_error()
                 body += chunk
         finally:
             await _close(chunks)
         return bytes(body)
 
-    def _too_large(self) -> CodeModeFetchError:
+    def _create_too_large_error(self) -> CodeModeFetchError:
         return CodeModeFetchError(
             f"fetch: the response is larger than max_response_bytes allows ({self.policy.max_response_bytes})"
         )
 
-    async def _serialised(self, head: Mapping[str, Any], body: bytes) -> str:
+    async def _encode_response(self, head: Mapping[str, Any], body: bytes) -> str:
         def write() -> str:
             answer = {**head, **_body_fields(body)}
             return encode_json(answer, max_bytes=self.max_result_bytes, what="the response of fetch")
@@ -313,7 +313,7 @@ class Fetches:
         return await run_check(len(body), write)
 
 
-def fetch_line(policy: FetchPolicy | None) -> str | None:
+def describe_fetch(policy: FetchPolicy | None) -> str | None:
     """Return what the model is told about ``fetch``; None when there is none."""
     if policy is None:
         return None
@@ -330,49 +330,53 @@ def fetch_line(policy: FetchPolicy | None) -> str | None:
 
 
 @contextlib.contextmanager
-def _hiding_what_failed(request: FetchRequest) -> Generator[None]:
+def _sanitizing_errors(request: FetchRequest) -> Generator[None]:
     """Turn whatever the client raises into an error that tells the guest nothing. A refusal passes as it is."""
     try:
         yield
     except CodeModeFetchError:
         raise
     except asyncio.CancelledError as error:
-        if is_ended_from_outside(asyncio.current_task()):
+        if is_cancelled_from_outside(asyncio.current_task()):
             raise
         # Nobody cancelled this request: something inside the client was cancelled.
-        raise _failure(request) from error
+        raise _create_failure(request) from error
     except (Exception, SystemExit) as error:
-        raise _failure(request) from error
+        raise _create_failure(request) from error
 
 
-def _failure(request: FetchRequest) -> CodeModeFetchError:
+def _create_failure(request: FetchRequest) -> CodeModeFetchError:
     details = {"method": request.method, "url": str(request.url)}
     return CodeModeFetchError(f"fetch of {request.url.origin} failed", code=HOST_FETCH_ERROR, details=details)
 
 
-def _status(response: Any) -> int:
+def _get_status(response: Any) -> int:
     status = response.status_code
     if type(status) is not int or not 100 <= status <= 599:
         raise TypeError("the response has no valid status_code")
     return status
 
 
-def _headers(given: Any) -> dict[str, str]:
-    """Return response headers with lower-case names, repeated ones joined, without those that the guest never sees."""
+def _collect_headers(headers_like: Any) -> dict[str, str]:
+    """Return response headers with lower-case names, repeated ones join, without those that the guest never sees."""
     items = (
-        given.multi_items() if hasattr(given, "multi_items") else given.items() if hasattr(given, "items") else given
+        headers_like.multi_items()
+        if hasattr(headers_like, "multi_items")
+        else headers_like.items()
+        if hasattr(headers_like, "items")
+        else headers_like
     )
-    headers = RepeatedHeaders("a response")
+    headers = HeaderCollector("a response")
     for name, value in cast("Iterable[tuple[Any, Any]]", items):
-        headers.add(_text(name).lower(), _text(value))
-    return {name: value for name, value in headers.joined().items() if name not in _HIDDEN_HEADERS}
+        headers.add(_to_text(name).lower(), _to_text(value))
+    return {name: value for name, value in headers.join().items() if name not in _HIDDEN_HEADERS}
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _is_more(digits: str, limit: int) -> bool:
+def _exceeds(digits: str, limit: int) -> bool:
     # Without int(): the number of digits is the server's choice.
     plain = digits.lstrip("0")
     return (len(plain), plain) > (len(str(limit)), str(limit))

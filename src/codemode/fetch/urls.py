@@ -17,18 +17,18 @@ MAX_URL_CHARACTERS = 16_384
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # ASCII: without it, ignoring case would take U+017F for an "s".
-_SHAPE = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.ASCII | re.IGNORECASE | re.DOTALL)
-_AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f\\]")
+_URL = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.ASCII | re.IGNORECASE | re.DOTALL)
+_AMBIGUOUS_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\\]")
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::([0-9]*))?", re.ASCII)
 _NAMED = re.compile(r"([^:\[\]]+)(?::([0-9]*))?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
-_KEPT_IN_PATH = "-._~!$&'()*+,;=:@/%"
-_KEPT_IN_QUERY = _KEPT_IN_PATH + "?"
+_SAFE_IN_PATH = "-._~!$&'()*+,;=:@/%"
+_SAFE_IN_QUERY = _SAFE_IN_PATH + "?"
 _MAX_HOST_CHARACTERS = 253
 # Servers that decode "%2F" or "%5C", or cut path parameters, before they look for "..".
-_CLIMBS = re.compile(r"(?:^|[/\\])\.\.(?:[/\\;\x00]|$)")
+_PARENT_SEGMENT = re.compile(r"(?:^|[/\\])\.\.(?:[/\\;\x00]|$)")
 _MAX_DECODINGS = 4
 
 
@@ -85,20 +85,20 @@ def parse_url(text: str) -> Url:
     text = text.strip(" ")
     if len(text) > MAX_URL_CHARACTERS:
         raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
-    if _AMBIGUOUS.search(text):
+    if _AMBIGUOUS_CHARACTERS.search(text):
         raise UrlError("has a backslash or a control character in it")
-    shape = _SHAPE.fullmatch(text)
+    shape = _URL.fullmatch(text)
     if shape is None:
         raise UrlError("is not an absolute http or https URL")
     scheme, authority, path, query = shape.groups()
-    host, port = _host_and_port(authority)
+    host, port = _parse_authority(authority)
     scheme = scheme.lower()
     url = Url(
         scheme,
         host,
         _DEFAULT_PORTS[scheme] if port is None else port,
-        _without_dot_segments(_encoded(path, _KEPT_IN_PATH)),
-        None if query is None else _encoded(query, _KEPT_IN_QUERY),
+        _remove_dot_segments(_percent_encode(path, _SAFE_IN_PATH)),
+        None if query is None else _percent_encode(query, _SAFE_IN_QUERY),
     )
     if len(str(url)) > MAX_URL_CHARACTERS:
         raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
@@ -109,7 +109,7 @@ def follow_location(url: Url, location: str) -> Url:
     """Return where a redirect from ``url`` leads. Raises `UrlError`."""
     if len(location) > MAX_URL_CHARACTERS:
         raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
-    if _AMBIGUOUS.search(location):
+    if _AMBIGUOUS_CHARACTERS.search(location):
         raise UrlError("has a backslash or a control character in it")
     try:
         return parse_url(urljoin(str(url), location.strip(" ")))
@@ -119,18 +119,18 @@ def follow_location(url: Url, location: str) -> Url:
         raise UrlError("is not a URL") from error
 
 
-def _host_and_port(authority: str) -> tuple[str, int | None]:
+def _parse_authority(authority: str) -> tuple[str, int | None]:
     if "@" in authority:
         raise UrlError("has credentials in it")
     if bracketed := _BRACKETED.fullmatch(authority):
-        return _ipv6(bracketed[1]), _port(bracketed[2])
+        return _parse_ipv6(bracketed[1]), _parse_port(bracketed[2])
     named = _NAMED.fullmatch(authority)
     if named is None:
         raise UrlError("has no valid host")
-    return _host(named[1]), _port(named[2])
+    return _parse_host(named[1]), _parse_port(named[2])
 
 
-def _port(text: str | None) -> int | None:
+def _parse_port(text: str | None) -> int | None:
     if not text:
         return None
     if len(text) > 5 or not 1 <= int(text) <= 65535:
@@ -138,24 +138,24 @@ def _port(text: str | None) -> int | None:
     return int(text)
 
 
-def _ipv6(text: str) -> str:
+def _parse_ipv6(text: str) -> str:
     try:
         return str(ipaddress.IPv6Address(text))
     except ValueError:
         raise UrlError("has no valid IPv6 address") from None
 
 
-def _host(text: str) -> str:
-    host = (text if text.isascii() else _international(text)).lower()
+def _parse_host(text: str) -> str:
+    host = (text if text.isascii() else _encode_idna(text)).lower()
     labels = host.split(".")
     if len(host) > _MAX_HOST_CHARACTERS or not all(map(_LABEL.fullmatch, labels)):
         raise UrlError("has no valid host")
     if _NUMBER.fullmatch(labels[-1]):
-        return _ipv4(host)
+        return _parse_ipv4(host)
     return host
 
 
-def _ipv4(host: str) -> str:
+def _parse_ipv4(host: str) -> str:
     # 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 are 127.0.0.1 to some parsers and a name to others.
     try:
         return str(ipaddress.IPv4Address(host))
@@ -163,7 +163,7 @@ def _ipv4(host: str) -> str:
         raise UrlError("has an IPv4 address that is not four plain decimal numbers") from None
 
 
-def _international(host: str) -> str:
+def _encode_idna(host: str) -> str:
     if len(host) > _MAX_HOST_CHARACTERS:
         raise UrlError("has no valid host")  # and looking for one would take quadratic time
     try:
@@ -176,23 +176,23 @@ def _international(host: str) -> str:
         raise UrlError("has no valid host") from None
 
 
-def _encoded(text: str, kept: str) -> str:
-    return quote(_STRAY_PERCENT.sub("%25", text), safe=kept, errors="replace")
+def _percent_encode(text: str, safe: str) -> str:
+    return quote(_STRAY_PERCENT.sub("%25", text), safe=safe, errors="replace")
 
 
-def _without_dot_segments(path: str) -> str:
-    kept: list[str] = []
+def _remove_dot_segments(path: str) -> str:
+    result: list[str] = []
     segments = path.split("/")[1:]
     for position, segment in enumerate(segments, 1):
         plain = segment.lower().replace("%2e", ".")
         if plain not in (".", ".."):
-            kept.append(segment)
+            result.append(segment)
             continue
-        if plain == ".." and kept:
-            kept.pop()
+        if plain == ".." and result:
+            result.pop()
         if position == len(segments):
-            kept.append("")
-    return "/" + "/".join(kept)
+            result.append("")
+    return "/" + "/".join(result)
 
 
 # --- what may be asked for ---
@@ -209,16 +209,16 @@ class UrlRules:
     def of(cls, origins: Iterable[str], prefixes: Iterable[str]) -> UrlRules:
         """Read both lists. Raises `ValueError` naming the option and the entry that is wrong."""
         return cls(
-            frozenset(_entry(text, "allowed_origins").origin for text in origins),
-            tuple(_entry(text, "allowed_url_prefixes") for text in prefixes),
+            frozenset(_parse_rule(text, "allowed_origins").origin for text in origins),
+            tuple(_parse_rule(text, "allowed_url_prefixes") for text in prefixes),
         )
 
-    def allow(self, url: Url) -> bool:
+    def allows(self, url: Url) -> bool:
         """True when an origin or a prefix covers the URL."""
         return url.origin in self.origins or any(_is_under(url, prefix) for prefix in self.prefixes)
 
 
-def _entry(text: str, option: str) -> Url:
+def _parse_rule(text: str, option: str) -> Url:
     try:
         url = parse_url(text)
     except UrlError as error:
@@ -236,12 +236,12 @@ def _is_under(url: Url, prefix: Url) -> bool:
     if prefix.path == "/":
         return True
     folder = prefix.path if prefix.path.endswith("/") else prefix.path + "/"
-    return (url.path == prefix.path or url.path.startswith(folder)) and not _may_climb(url.path)
+    return (url.path == prefix.path or url.path.startswith(folder)) and not _may_leave_prefix(url.path)
 
 
-def _may_climb(path: str) -> bool:
+def _may_leave_prefix(path: str) -> bool:
     for _ in range(_MAX_DECODINGS):
-        if _CLIMBS.search(path):
+        if _PARENT_SEGMENT.search(path):
             return True
         decoded = unquote(path)
         if decoded == path:

@@ -16,7 +16,7 @@ FAILURES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 """What a tool's code may raise as its own failure: it ends neither the host, nor a task that nobody has cancelled."""
 
 
-async def to_its_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT]) -> ResultT:
+async def shield_to_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT]) -> ResultT:
     """Await something to its end, however often the caller is cancelled; the cancellation comes after it."""
     future = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -32,8 +32,10 @@ async def to_its_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT
     raise cancelled
 
 
-async def kept_from_cancelling(
-    task: asyncio.Task[ResultT], keep: Callable[[ResultT], None], may_cut: Callable[[], bool] = lambda: False
+async def wait_despite_cancellation(
+    task: asyncio.Task[ResultT],
+    on_late_result: Callable[[ResultT], None],
+    may_cancel: Callable[[], bool] = lambda: False,
 ) -> ResultT:
     """Return what a task comes to. Who is cancelled meanwhile leaves that to ``keep``.
 
@@ -43,7 +45,7 @@ async def kept_from_cancelling(
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
-        if may_cut():
+        if may_cancel():
             task.cancel()
         try:
             await asyncio.wait([task], timeout=_GRACE_SECONDS)
@@ -51,21 +53,21 @@ async def kept_from_cancelling(
                 task.cancel()
                 await asyncio.wait([task], timeout=_GRACE_SECONDS)
         finally:
-            _leave_to(task, keep)
+            _pass_late_result(task, on_late_result)
         raise
     return task.result()
 
 
-def _leave_to(task: asyncio.Task[ResultT], keep: Callable[[ResultT], None]) -> None:
+def _pass_late_result(task: asyncio.Task[ResultT], on_late_result: Callable[[ResultT], None]) -> None:
     if not task.done():
         task.cancel()
-        task.add_done_callback(lambda _: _leave_to(task, keep))
+        task.add_done_callback(lambda _: _pass_late_result(task, on_late_result))
     elif not task.cancelled() and task.exception() is None:
-        keep(task.result())
+        on_late_result(task.result())
 
 
 @asynccontextmanager
-async def alongside(work: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
+async def run_alongside(work: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
     """Run work beside the block, and end it with the block.
 
     Who is cancelled while it ends is cancelled behind what the block has come to, which must not be lost with that.
@@ -80,14 +82,14 @@ async def alongside(work: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
     finally:
         task.cancel()
         try:
-            await to_its_end(asyncio.wait([task]))
+            await shield_to_end(asyncio.wait([task]))
         except asyncio.CancelledError:
             if owner is not None and not is_cancelled:
                 owner.uncancel()
                 owner.cancel()
 
 
-def is_ended_from_outside(task: asyncio.Task[Any] | None) -> bool:
+def is_cancelled_from_outside(task: asyncio.Task[Any] | None) -> bool:
     """Tell whether work that runs in ``task`` was cancelled, or is closed because nobody awaits it any more.
 
     If neither, a `CancelledError` or `GeneratorExit` comes from something inside the work, and is its own failure.

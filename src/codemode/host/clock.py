@@ -15,34 +15,34 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 
 
-def passed_seconds() -> float:
+def monotonic_seconds() -> float:
     """Return a clock that only runs forward, while this process stands still or its machine sleeps too."""
-    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+    return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
-class Tally(Protocol):
+class SecondsCounter(Protocol):
     """Seconds that somebody adds up, as `observe.reporter.Hooks` does."""
 
     seconds: float
 
 
-class Clock:
+class StoppableTimer:
     """Calls ``on_passed`` once it has run for so many ``seconds``. Those that are ``uncounted`` bring it no nearer.
 
     Standing still and going on cost no timer: the first one rings too early, and is set again for what is left.
     """
 
-    def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: Tally) -> None:
+    def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: SecondsCounter) -> None:
         self._seconds = self._remaining = seconds
         self._on_passed = on_passed
         self._uncounted = uncounted
         self._loop = asyncio.get_running_loop()
         self._running = False
         self._started = 0.0
-        self._began: float | None = None
+        self._first_started: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.late_seconds = 0.0
         """By how much it rang too late: the loop did something else."""
@@ -54,10 +54,10 @@ class Clock:
         self._running = True
         now = self._loop.time()
         self._started = now - self._uncounted.seconds
-        if self._began is None:
-            self._began = now
+        if self._first_started is None:
+            self._first_started = now
         if self._timer is None:
-            self._timer = self._loop.call_at(now + self._remaining, self._ring)
+            self._timer = self._loop.call_at(now + self._remaining, self._on_timer)
 
     def stop(self) -> None:
         """Stand still."""
@@ -66,13 +66,13 @@ class Clock:
             self._remaining -= self._now() - self._started
 
     @property
-    def still_seconds(self) -> float:
+    def stopped_seconds(self) -> float:
         """How long it has not run since it was started first."""
-        if self._began is None:
+        if self._first_started is None:
             return 0.0
         if self._running:  # what it has run since counts on both sides
-            return self._started + self._uncounted.seconds - self._began - (self._seconds - self._remaining)
-        return self._loop.time() - self._began - (self._seconds - self._remaining)
+            return self._started + self._uncounted.seconds - self._first_started - (self._seconds - self._remaining)
+        return self._loop.time() - self._first_started - (self._seconds - self._remaining)
 
     @property
     def ran_seconds(self) -> float:
@@ -85,12 +85,12 @@ class Clock:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._on_passed = _nothing
+        self._on_passed = _do_nothing
 
     def _now(self) -> float:
         return self._loop.time() - self._uncounted.seconds
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if not self._running:
             return
@@ -99,9 +99,9 @@ class Clock:
             self.start()
         else:
             self.late_seconds = max(0.0, -self._remaining)
-            on_passed, self._on_passed = self._on_passed, _nothing  # once, whatever goes on after it
+            on_passed, self._on_passed = self._on_passed, _do_nothing  # once, whatever goes on after it
             on_passed()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Stand in for what a closed clock told."""

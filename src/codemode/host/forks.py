@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 
-class Forked(Protocol):
+class ForkAware(Protocol):
     """What cannot be used in a forked child as it was: a thread that is not in it may have changed half of it."""
 
     def after_fork(self) -> None:
@@ -18,35 +18,35 @@ class Forked(Protocol):
 
 _locks: WeakSet[Any] = WeakSet()
 _reentrant_locks: WeakSet[Any] = WeakSet()
-_known: WeakSet[Any] = WeakSet()
-_of_parents: list[object] = []
+_fork_aware: WeakSet[Any] = WeakSet()
+_kept_for_parent: list[object] = []
 
 
 def forkable_lock() -> threading.Lock:
     """Return a lock that is free in a forked child, where the thread that had it is not. No thread forks with it.
 
-    What it protects may be half changed there: where that matters, it is for `begin_anew_in_forks`.
+    What it protects may be half changed there: where that matters, it is for `reset_in_forks`.
     """
-    made = threading.Lock()
-    _locks.add(made)
-    return made
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
 
 
 def forkable_rlock() -> threading.RLock:
     """Return one that a thread may take again. In a forked child it is free, or still that of the thread there is."""
-    made = threading.RLock()
-    _reentrant_locks.add(made)
-    return made
+    lock = threading.RLock()
+    _reentrant_locks.add(lock)
+    return lock
 
 
-def begin_anew_in_forks(one: Forked) -> None:
+def reset_in_forks(resource: ForkAware) -> None:
     """Tell this of each fork, as long as it lives."""
-    _known.add(one)
+    _fork_aware.add(resource)
 
 
-def leave_to_the_parent(*found: object) -> None:
+def abandon_to_parent(*resources: object) -> None:
     """In a forked child: let nothing of this ever be collected, for its end would reach what is the parent's."""
-    _of_parents.extend(found)
+    _kept_for_parent.extend(resources)
 
 
 def _after_fork() -> None:
@@ -56,8 +56,8 @@ def _after_fork() -> None:
     for lock in [*_reentrant_locks]:
         if not lock._is_owned():  # noqa: SLF001
             lock._at_fork_reinit()  # noqa: SLF001
-    for one in [*_known]:
-        one.after_fork()
+    for resource in [*_fork_aware]:
+        resource.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -13,18 +13,18 @@ Receive = Callable[[], Awaitable[Any]]
 _MIN_SENT_BYTES = 1 << 14
 
 
-def body_within(receive: Receive, seconds: float, late: Callable[[], Exception]) -> Receive:
+def limit_body_seconds(receive: Receive, seconds: float, create_error: Callable[[], Exception]) -> Receive:
     """Return an ASGI ``receive`` that raises ``late()`` where a body is not whole after ``seconds``.
 
     The time counts from the first message that the application waits for. Behind the body nothing is limited: an
     application that waits for its client to disconnect does so for as long as it likes.
     """
     deadline: float | None = None
-    is_whole = False
+    is_complete = False
 
-    async def received() -> Any:
-        nonlocal deadline, is_whole
-        if is_whole:
+    async def receive_within() -> Any:
+        nonlocal deadline, is_complete
+        if is_complete:
             return await receive()
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + seconds
@@ -32,11 +32,11 @@ def body_within(receive: Receive, seconds: float, late: Callable[[], Exception])
             async with asyncio.timeout_at(deadline):
                 message = await receive()
         except TimeoutError:
-            raise late() from None
-        is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+            raise create_error() from None
+        is_complete = message["type"] != "http.request" or not message.get("more_body", False)
         return message
 
-    return received
+    return receive_within
 
 
 def protocol_with_header_timeout(seconds: float, write_seconds: float = 60.0) -> type[asyncio.Protocol]:

@@ -27,34 +27,36 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
 
 
-def forks_wait_for(lock: threading.RLock, seconds: float) -> None:
+def delay_forks_for(lock: threading.RLock, seconds: float) -> None:
     """Let a fork wait until nobody has this lock, before it waits for `importing`, which who has it may need.
 
     It is for what loads code of others, and waits for so long at most: nobody knows what that code waits for.
     """
 
-    def go_on() -> None:
+    def release() -> None:
         with suppress(RuntimeError):  # it was not free in time
             lock.release()
 
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=lambda: lock.acquire(timeout=seconds), after_in_parent=go_on, after_in_child=go_on)
+        os.register_at_fork(
+            before=lambda: lock.acquire(timeout=seconds), after_in_parent=release, after_in_child=release
+        )
 
 
-def late_names(module: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_names(module: str, names_by_module: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module whose public names are imported when they are asked for, and then kept.
 
     ``places`` are names, with spaces between them, by the module that has them, as the package of ``module`` calls it.
     """
-    module_of = {name: place for place, names in places.items() for name in names.split()}
+    module_by_name = {name: place for place, names in names_by_module.items() for name in names.split()}
 
-    def find(name: str) -> Any:
-        if name not in module_of:
+    def load(name: str) -> Any:
+        if name not in module_by_name:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         here = sys.modules[module]
         with importing:
-            value = getattr(import_module(f".{module_of[name]}", here.__package__), name)
+            value = getattr(import_module(f".{module_by_name[name]}", here.__package__), name)
         setattr(here, name, value)
         return value
 
-    return find
+    return load

@@ -10,13 +10,13 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from .forks import begin_anew_in_forks, forkable_rlock, leave_to_the_parent
+from .forks import abandon_to_parent, forkable_rlock, reset_in_forks
 
 if TYPE_CHECKING:
     import asyncio
 
 IDLE_SECONDS = 5.0
-_MOMENT = 0.05
+_LOCK_TIMEOUT_SECONDS = 0.05
 
 
 class Job(Protocol):
@@ -40,41 +40,41 @@ class JobThreads:
     """
 
     def __init__(
-        self, name: str, most: int, jobs: ByOwner | None = None, *, idle_seconds: float = IDLE_SECONDS
+        self, name: str, max_threads: int, jobs: FairQueue | None = None, *, idle_seconds: float = IDLE_SECONDS
     ) -> None:
         self._name = name
         self._idle_seconds = idle_seconds
-        self._most = most
-        self._jobs: deque[Job] | ByOwner = deque() if jobs is None else jobs
+        self._max_threads = max_threads
+        self._jobs: deque[Job] | FairQueue = deque() if jobs is None else jobs
         self._count = 0
-        self._idle: list[threading.Lock] = []  # what each of them waits for
-        self._is_called = False  # one that has not looked yet; it is not in that list any more
+        self._idle_gates: list[threading.Lock] = []  # what each of them waits for
+        self._is_waking = False  # one that has not looked yet; it is not in that list any more
         self._lock = forkable_rlock()
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def after_fork(self) -> None:
         """In a forked child: none of the threads is in it."""
-        leave_to_the_parent(self._jobs)
+        abandon_to_parent(self._jobs)
         self._jobs = type(self._jobs)()
-        self._count, self._idle, self._is_called = 0, [], False
+        self._count, self._idle_gates, self._is_waking = 0, [], False
 
     def end_idle(self) -> None:
         """Let the threads end that have nothing to do, and the others when they have none: hardly any job will come."""
         self._idle_seconds = 0
         # Where the interpreter ends, or a child was forked, the lock may be that of a thread that never goes on.
-        if self._lock.acquire(timeout=_MOMENT):
-            while self._idle:
-                self._idle.pop().release()
+        if self._lock.acquire(timeout=_LOCK_TIMEOUT_SECONDS):
+            while self._idle_gates:
+                self._idle_gates.pop().release()
             self._lock.release()
 
     def put(self, job: Any) -> None:
         """Queue a job, be it one that nobody waits for. Raises `RuntimeError` when there is no thread for it."""
         with self._lock:
-            if self._count < self._most and self._are_few():
+            if self._count < self._max_threads and self._has_too_few_idle():
                 self._start()
             self._jobs.append(job)
-            if self._idle and not self._is_called:
-                self._call()
+            if self._idle_gates and not self._is_waking:
+                self._wake_one()
 
     async def run(self, job: Job) -> Any:
         """Queue a job and wait for what comes of it."""
@@ -88,17 +88,17 @@ class JobThreads:
     def replace_hung(self, by: int) -> None:
         """Have one thread more while one of them hangs, and one less (-1) when it goes on."""
         with self._lock, suppress(RuntimeError):
-            self._most += by
-            if self._jobs and self._count < self._most and self._are_few():
+            self._max_threads += by
+            if self._jobs and self._count < self._max_threads and self._has_too_few_idle():
                 self._start()
 
-    def _are_few(self) -> bool:
+    def _has_too_few_idle(self) -> bool:
         """Tell whether those that wait have enough to do with what is in the queue."""
-        return len(self._idle) + self._is_called <= len(self._jobs)
+        return len(self._idle_gates) + self._is_waking <= len(self._jobs)
 
     def _start(self) -> None:
         # A daemon: the interpreter must be able to end although a tool hangs.
-        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        thread = threading.Thread(target=self._run_jobs, name=self._name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
@@ -112,7 +112,7 @@ class JobThreads:
         with self._lock, suppress(ValueError):
             self._jobs.remove(job)
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         gate = threading.Lock()
         gate.acquire()
         while (job := self._next(gate)) is not None:
@@ -122,34 +122,34 @@ class JobThreads:
     def _next(self, gate: threading.Lock) -> Job | None:
         with self._lock:
             is_awake = True
-            while not self._jobs and self._count <= self._most and is_awake:
+            while not self._jobs and self._count <= self._max_threads and is_awake:
                 is_awake = self._wait(gate)
-            job = self._jobs.popleft() if self._jobs and self._count <= self._most else None
+            job = self._jobs.popleft() if self._jobs and self._count <= self._max_threads else None
             if job is None:
                 self._count -= 1
-            if self._jobs and self._idle and not self._is_called:
-                self._call()
+            if self._jobs and self._idle_gates and not self._is_waking:
+                self._wake_one()
             return job
 
-    def _call(self) -> None:
-        self._is_called = True
-        self._idle.pop().release()
+    def _wake_one(self) -> None:
+        self._is_waking = True
+        self._idle_gates.pop().release()
 
     def _wait(self, gate: threading.Lock) -> bool:
         """Wait to be called, and let go of the lock meanwhile. Returns False when nobody has called for long."""
-        self._idle.append(gate)
+        self._idle_gates.append(gate)
         self._lock.release()
         gate.acquire(timeout=self._idle_seconds)
         self._lock.acquire()
-        if gate in self._idle:
-            self._idle.remove(gate)
+        if gate in self._idle_gates:
+            self._idle_gates.remove(gate)
             return False
         gate.acquire(blocking=False)  # it may have been called after its time was over
-        self._is_called = False
+        self._is_waking = False
         return True
 
 
-class ByOwner:
+class FairQueue:
     """A queue that gives each owner of jobs its turn, however much another one has put in."""
 
     def __init__(self) -> None:
@@ -179,58 +179,58 @@ class ByOwner:
 ResultT = TypeVar("ResultT")
 
 
-async def in_own_thread(work: Callable[[], ResultT], name: str) -> ResultT:
+async def run_in_own_thread(work: Callable[[], ResultT], name: str) -> ResultT:
     """Run work in a thread of its own: those of the loop may all be taken. A cancelled caller leaves it to its end."""
     import asyncio  # late: the first worker starts before it is imported
 
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[ResultT] = loop.create_future()
+    future: asyncio.Future[ResultT] = loop.create_future()
 
     def run() -> None:
-        settle: Callable[[Any], None] = done.set_result
+        settle: Callable[[Any], None] = future.set_result
         try:
             outcome: Any = work()
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
-            settle, outcome = done.set_exception, error
+            settle, outcome = future.set_exception, error
         with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(_settle, done, settle, outcome)
+            loop.call_soon_threadsafe(_settle, future, settle, outcome)
 
     try:
-        thread = _idle.pop()
+        thread = _idle_threads.pop()
     except IndexError:
-        thread = _Thread()
+        thread = _ReusableThread()
     thread.give(run, name)
-    return await done
+    return await future
 
 
-class _Thread:
+class _ReusableThread:
     """A thread that has one work at a time, and waits a little for another: to start one takes longer than most."""
 
     def __init__(self) -> None:
-        self._given: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._work_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def give(self, work: Callable[[], None], name: str) -> None:
         self._thread.name = name
-        self._given.put(work)
+        self._work_queue.put(work)
 
     def _run(self) -> None:
-        work: Callable[[], None] | None = self._given.get()
+        work: Callable[[], None] | None = self._work_queue.get()
         while work is not None:
             work()
             work = None  # what it holds is nobody's while the thread waits
-            _idle.append(self)
+            _idle_threads.append(self)
             work = self._next()
 
     def _next(self) -> Callable[[], None] | None:
         try:
-            return self._given.get(timeout=IDLE_SECONDS)
+            return self._work_queue.get(timeout=IDLE_SECONDS)
         except Empty:
             try:
-                _idle.remove(self)
+                _idle_threads.remove(self)
             except ValueError:  # somebody has just taken it
-                return self._given.get()
+                return self._work_queue.get()
             return None
 
 
@@ -239,7 +239,7 @@ def _settle(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: A
         settle(outcome)
 
 
-_idle: list[_Thread] = []
+_idle_threads: list[_ReusableThread] = []
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)
+    os.register_at_fork(after_in_child=_idle_threads.clear)

@@ -11,15 +11,15 @@ from typing import TypeVar
 ResultT = TypeVar("ResultT")
 
 # A step is some microseconds: these are about a millisecond, and what a turn in a thread is looked at after.
-STEPS_ON_THE_LOOP = 250
-STEPS_BETWEEN_LOOKS = 250
+LOOP_STEPS = 250
+TURN_STEPS = 250
 
 
-class TooLongForTheLoop(BaseException):
+class LoopBudgetExceeded(BaseException):
     """Work that was begun on the event loop belongs into a thread. Not an `Exception`: nothing may swallow it."""
 
 
-class TooMuchWork(Exception):  # noqa: N818 - never leaves this package
+class WorkLimitError(Exception):
     """Work on a value would take out of proportion long."""
 
 
@@ -32,11 +32,11 @@ def _unlimited() -> int:
 
 
 class _Meter:
-    __slots__ = ("left", "on_spent")
+    __slots__ = ("on_exhausted", "remaining")
 
     def __init__(self) -> None:
-        self.left = 1 << 62
-        self.on_spent: Callable[[], int] = _unlimited
+        self.remaining = 1 << 62
+        self.on_exhausted: Callable[[], int] = _unlimited
 
 
 class _Thread(threading.local):
@@ -45,63 +45,63 @@ class _Thread(threading.local):
         self.meter = _Meter()
 
 
-_this_thread = _Thread()
+_thread_state = _Thread()
 
 
-def take(steps: int = 1) -> None:
+def count_steps(steps: int = 1) -> None:
     """Account for so many steps of the work that runs in this thread. May raise what ends it."""
-    meter = _this_thread.meter
-    meter.left -= steps
-    if meter.left < 0:
-        meter.left = meter.on_spent()
+    meter = _thread_state.meter
+    meter.remaining -= steps
+    if meter.remaining < 0:
+        meter.remaining = meter.on_exhausted()
 
 
-def _leave_the_loop() -> int:
-    raise TooLongForTheLoop
+def _raise_loop_budget_exceeded() -> int:
+    raise LoopBudgetExceeded
 
 
 def run_metered(
-    work: Callable[[], ResultT], steps: int = STEPS_ON_THE_LOOP, on_spent: Callable[[], int] = _leave_the_loop
+    work: Callable[[], ResultT], steps: int = LOOP_STEPS, on_exhausted: Callable[[], int] = _raise_loop_budget_exceeded
 ) -> ResultT:
-    """Run ``work``; when it has taken ``steps``, ``on_spent`` raises or grants more.
+    """Run ``work``; when it has taken ``steps``, ``on_exhausted`` raises or grants more.
 
-    By default it is what may run on an event loop: for about a millisecond, then it raises `TooLongForTheLoop`.
+    By default it is what may run on an event loop: for about a millisecond, then it raises `LoopBudgetExceeded`.
     """
-    meter = _this_thread.meter
-    before = meter.left, meter.on_spent
-    meter.left, meter.on_spent = steps, on_spent
+    meter = _thread_state.meter
+    previous = meter.remaining, meter.on_exhausted
+    meter.remaining, meter.on_exhausted = steps, on_exhausted
     try:
         return work()
     finally:
-        meter.left, meter.on_spent = before
+        meter.remaining, meter.on_exhausted = previous
 
 
-_without_collector: set[object] = set()  # a mark for each that has switched it off
+_collector_users: set[object] = set()  # a mark for each that has switched it off
 
 
-def without_collector(work: Callable[[], ResultT]) -> ResultT:
+def run_without_gc(work: Callable[[], ResultT]) -> ResultT:
     """Run what builds very many objects that are in no circle, in one call into C.
 
     The garbage collector would go through all of them again and again, five times as long as it takes to make them.
     """
     if not gc.isenabled():
         return work()
-    mine = object()
-    _without_collector.add(mine)
+    token = object()
+    _collector_users.add(token)
     gc.disable()
     try:
         return work()
     finally:
         gc.enable()
-        _without_collector.discard(mine)
+        _collector_users.discard(token)
 
 
-def _collect_again() -> None:
+def _enable_gc_after_fork() -> None:
     """In a forked child: who has switched the collector off is not in it, or switches it on once more."""
-    if _without_collector:
-        _without_collector.clear()
+    if _collector_users:
+        _collector_users.clear()
         gc.enable()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_collect_again)
+    os.register_at_fork(after_in_child=_enable_gc_after_fork)

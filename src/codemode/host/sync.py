@@ -69,20 +69,20 @@ def _run_in_thread(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     from concurrent.futures import Future, ThreadPoolExecutor
     from contextlib import suppress
 
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
-    async def begin() -> ResultT:
-        begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+    async def run() -> ResultT:
+        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
         return await work
 
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1, thread_name_prefix="codemode-sync") as thread:
-        outcome = thread.submit(context.run, asyncio.run, begin())
+        outcome = thread.submit(context.run, asyncio.run, run())
         try:
             return outcome.result()
         except KeyboardInterrupt:
             # Ctrl-C reaches the caller's thread alone; leaving the block waits for the other one.
-            loop, task = begun.result()
+            loop, task = started.result()
             if task is not None:
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(task.cancel)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ..records import record
 from . import steps
 from .forks import forkable_lock
-from .job_threads import IDLE_SECONDS, ByOwner, JobThreads
+from .job_threads import IDLE_SECONDS, FairQueue, JobThreads
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 # Checks hold the interpreter while they run: more of them at once would only keep the event loop longer. Knows nothing
 # of queues and of what is checked.
 
-_TURN_SECONDS = 0.01
-_SECONDS_BETWEEN_PAUSES = 0.0015
+_MAX_TURN_SECONDS = 0.01
+_PAUSE_INTERVAL_SECONDS = 0.0015
 _PAUSE_SECONDS = 0.00005
 HUNG_SECONDS = 2.0
 
 
-class Job(Protocol):
+class CheckJob(Protocol):
     """Work that somebody waits for."""
 
     work: Callable[[], Any]
     variables: contextvars.Context
 
     @property
-    def is_unwanted(self) -> bool:
+    def is_abandoned(self) -> bool:
         """True once nobody waits for it."""
         ...
 
@@ -53,12 +53,12 @@ class _Turn:
     """
 
     replace_hung: Callable[[int], None]
-    seen_at: float = 0.0
-    is_passed_over: bool = False
+    progressed_at: float = 0.0
+    is_skipped: bool = False
     gate: threading.Lock = field(default_factory=threading.Lock)
 
 
-class _Turns:
+class _TurnQueue:
     """Lets one thread at a time run checks, in order of arrival."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _Turns:
         self._holder: _Turn | None = None
         self._waiting: deque[_Turn] = deque()
 
-    def take(self, turn: _Turn) -> None:
+    def acquire(self, turn: _Turn) -> None:
         """Wait for the turn."""
         with self._lock:
             if self._holder is None:
@@ -77,85 +77,85 @@ class _Turns:
         turn.gate.acquire()
         turn.gate.release()
 
-    def give(self, turn: _Turn) -> None:
+    def release(self, turn: _Turn) -> None:
         """Hand the turn to whoever waits longest."""
         with self._lock:
             if self._holder is turn:
-                self._hand_on()
-        if turn.is_passed_over:
-            turn.is_passed_over = False
+                self._pass_turn()
+        if turn.is_skipped:
+            turn.is_skipped = False
             turn.replace_hung(-1)
 
     def yield_turn(self, turn: _Turn) -> None:
         """Let the others have theirs first."""
-        if self._waiting or turn.is_passed_over:
-            self.give(turn)
-            self.take(turn)
+        if self._waiting or turn.is_skipped:
+            self.release(turn)
+            self.acquire(turn)
 
-    def pass_over_hung(self) -> None:
+    def skip_hung(self) -> None:
         """Hand the turn on when its holder has not gone on for long, as when a validator waits for something."""
         with self._lock:
             hung = self._holder
-            if hung is None or time.monotonic() - hung.seen_at < HUNG_SECONDS:
+            if hung is None or time.monotonic() - hung.progressed_at < HUNG_SECONDS:
                 return
-            hung.is_passed_over = True
-            self._hand_on()
+            hung.is_skipped = True
+            self._pass_turn()
         hung.replace_hung(1)
 
-    def _hand_on(self) -> None:
+    def _pass_turn(self) -> None:
         self._holder = None
         if self._waiting:
-            following = self._waiting.popleft()
-            self._give_to(following)
-            following.gate.release()
+            next_turn = self._waiting.popleft()
+            self._give_to(next_turn)
+            next_turn.gate.release()
 
     def _give_to(self, turn: _Turn) -> None:
-        self._holder, turn.seen_at = turn, time.monotonic()
+        self._holder, turn.progressed_at = turn, time.monotonic()
 
 
-def run_in_turn(job: Job, replace_hung: Callable[[int], None]) -> Any:
+def run_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any:
     """Run a job's work in this thread once its turn has come. It stops at its next step when nobody wants it."""
     turns, turn = _turns, _Turn(replace_hung)
     started = paused = 0.0
 
-    def look() -> int:
+    def on_exhausted() -> int:
         nonlocal started, paused
-        if job.is_unwanted:
+        if job.is_abandoned:
             raise steps.WorkStopped
-        turn.seen_at = now = time.monotonic()
-        if now - started > _TURN_SECONDS:
+        turn.progressed_at = now = time.monotonic()
+        if now - started > _MAX_TURN_SECONDS:
             turns.yield_turn(turn)
             started = time.monotonic()
-        if now - paused > _SECONDS_BETWEEN_PAUSES:
+        if now - paused > _PAUSE_INTERVAL_SECONDS:
             # An event loop asks for the interpreter after each system call, and would wait five milliseconds for it.
             time.sleep(_PAUSE_SECONDS)
             paused = time.monotonic()
-        return steps.STEPS_BETWEEN_LOOKS
+        return steps.TURN_STEPS
 
-    turns.take(turn)
+    turns.acquire(turn)
     try:
         started = paused = time.monotonic()
-        return job.variables.run(steps.run_metered, job.work, steps.STEPS_BETWEEN_LOOKS, look)
+        return job.variables.run(steps.run_metered, job.work, steps.TURN_STEPS, on_exhausted)
     finally:
-        turns.give(turn)
+        turns.release(turn)
 
 
-def pass_over_hung() -> None:
+def skip_hung_check() -> None:
     """Let the next thread have its turn when the one whose turn it is hangs."""
-    _turns.pass_over_hung()
+    _turns.skip_hung()
 
 
-_turns = _Turns()
+_turns = _TurnQueue()
 
 
-def _forget() -> None:
+def _reset_turns() -> None:
     """In a forked child: the thread whose turn it was did not come along."""
     global _turns  # noqa: PLW0603 - one turn for the process
-    _turns = _Turns()
+    _turns = _TurnQueue()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_turns)
 
 
 # Threads belong to one pool or one share of it, so that no tenant takes those of another. Checks hold the interpreter
@@ -178,27 +178,27 @@ async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
     if characters < LARGE_CHARACTERS:
         try:
             return steps.run_metered(work)
-        except steps.TooLongForTheLoop:
+        except steps.LoopBudgetExceeded:
             pass
     try:
-        return await (serving_threads.get() or _nobodys).run_check(work)
+        return await (current_threads.get() or _default_threads).run_check(work)
     except Exception as error:
-        let_go(error)
+        clear_error_frames(error)
         raise
 
 
-def let_go(error: BaseException) -> None:
+def clear_error_frames(error: BaseException) -> None:
     """Empty the frames of an error that is kept: they would keep the value that it is about."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:
-        one = pending.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            traceback.clear_frames(one.__traceback__)
-            if one.__suppress_context__:
-                one.__context__ = None  # nobody is shown it, and a validator's own error holds the value
-            pending += [one.__cause__, one.__context__]
+        current = pending.pop()
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            traceback.clear_frames(current.__traceback__)
+            if current.__suppress_context__:
+                current.__context__ = None  # nobody is shown it, and a validator's own error holds the value
+            pending += [current.__cause__, current.__context__]
 
 
 class HostThreads:
@@ -212,23 +212,23 @@ class HostThreads:
         """For what its invocations count."""
         self._tools: dict[int, JobThreads] = {}
         self._idle_seconds = idle_seconds
-        self.checks = JobThreads("codemode-check", 1, ByOwner(), idle_seconds=idle_seconds)
+        self.checks = JobThreads("codemode-check", 1, FairQueue(), idle_seconds=idle_seconds)
 
-    def tools(self, depth: int) -> JobThreads:
+    def tool_threads(self, depth: int) -> JobThreads:
         """Return the threads for tools of invocations that are so deep in nested calls of others.
 
         Each depth has its own: tools that wait for the programs which they run must not take the threads of those.
         """
-        found = self._tools.get(depth)
-        if found is None:
-            made = JobThreads("codemode-tool", _TOOL_THREADS, idle_seconds=self._idle_seconds)
-            found = self._tools.setdefault(depth, made)
-        return found
+        threads = self._tools.get(depth)
+        if threads is None:
+            created = JobThreads("codemode-tool", _TOOL_THREADS, idle_seconds=self._idle_seconds)
+            threads = self._tools.setdefault(depth, created)
+        return threads
 
     def end_idle(self) -> None:
         """Let them end when they have nothing to do. What still comes is done all the same."""
-        for one in (self.checks, *self._tools.values()):
-            one.end_idle()
+        for threads in (self.checks, *self._tools.values()):
+            threads.end_idle()
 
     def __del__(self) -> None:
         self.end_idle()
@@ -246,28 +246,28 @@ class InvocationThreads:
         self._lock = share.lock
         self.running = 0
         """How many of its jobs run now. Nobody else can begin one."""
-        self._when_free: Callable[[], None] | None = None
+        self._on_free: Callable[[], None] | None = None
 
     def run_tool(self, work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
         """Run a sync tool, with the caller's context variables."""
-        return self._share.tools(self._depth).run(_Job(self, work, _run_plainly))
+        return self._share.tool_threads(self._depth).run(_Job(self, work, _run_in_context))
 
     async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
         """Run heavy host work, with the caller's context variables, when it is this share's turn."""
         checks = self._share.checks
         job = _Job(self, work, lambda job: run_in_turn(job, checks.replace_hung))
 
-        watch = _Watch(job.loop)
+        watch = _HungCheckWatch(job.loop)
         try:
             return await checks.run(job)
         finally:
             watch.stop()
 
-    def call_when_free(self, call: Callable[[], None]) -> None:
+    def call_when_idle(self, call: Callable[[], None]) -> None:
         """Call once nothing runs here: at once, or from the thread of the last job. No thread can be stopped."""
         with self._lock:
             if self.running:
-                self._when_free = call
+                self._on_free = call
                 return
         call()
 
@@ -280,13 +280,13 @@ class InvocationThreads:
         finally:
             with self._lock:
                 self.running -= 1
-                call, is_free = self._when_free, not self.running
-                self._when_free = None if is_free else call  # once: a run that rests has work here again afterwards
+                call, is_free = self._on_free, not self.running
+                self._on_free = None if is_free else call  # once: a run that rests has work here again afterwards
             if is_free and call is not None:
                 call()
 
 
-class _Watch:
+class _HungCheckWatch:
     """Looks now and then, while a check is waited for, whether one hangs. Knows itself no longer once it is stopped."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -296,27 +296,27 @@ class _Watch:
         self._later.cancel()
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        pass_over_hung()
+        skip_hung_check()
         self._later = loop.call_later(HUNG_SECONDS, self._look, loop)
 
 
-class Serving:
+class UsingThreads:
     """Let `run_check` in this task, and in those that it starts, run in these threads."""
 
     def __init__(self, threads: InvocationThreads) -> None:
         self._threads = threads
 
     def __enter__(self) -> None:
-        self._token = serving_threads.set(self._threads)
+        self._token = current_threads.set(self._threads)
 
     def __exit__(self, *_: object) -> None:
         try:  # noqa: SIM105 - each run comes here, and `suppress` is three calls more
-            serving_threads.reset(self._token)
+            current_threads.reset(self._token)
         except ValueError:  # a coroutine that nobody awaits any more is closed in another context
             pass
 
 
-class Errands:
+class BackgroundThreads:
     """Threads for what may wait and belongs to no invocation. They too end when they are idle, or nobody has them."""
 
     def __init__(self, name: str, most: int, *, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -329,30 +329,30 @@ class Errands:
         """Let them end when they have nothing to do. What still comes is done all the same."""
         self._threads.end_idle()
 
-    def send(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], None]) -> None:
         """Have it done soon; nobody waits for it. Where the system gives no thread it is done here."""
         try:
-            self._threads.put(_Errand(work))
+            self._threads.put(_BackgroundJob(work))
         except RuntimeError:
             work()
 
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
         """Have it done and return what came of it."""
-        return await self._threads.run(_Job(_nobodys, work, _run_plainly))
+        return await self._threads.run(_Job(_default_threads, work, _run_in_context))
 
 
-async def off_loop(work: Callable[[], ResultT]) -> ResultT:
+async def run_off_loop(work: Callable[[], ResultT]) -> ResultT:
     """Have something done once, in a thread that nobody else can keep busy, and that ends with it."""
-    return await Errands("codemode-once", 1, idle_seconds=0).run(work)
+    return await BackgroundThreads("codemode-once", 1, idle_seconds=0).run(work)
 
 
-async def check_alone(work: Callable[[], ResultT]) -> ResultT:
+async def run_check_alone(work: Callable[[], ResultT]) -> ResultT:
     """Run heavy host work of no invocation in a thread of its own, in turn with others, until nobody waits for it."""
     return await InvocationThreads(HostThreads(idle_seconds=0)).run_check(work)
 
 
 @record
-class _Errand:
+class _BackgroundJob:
     work: Callable[[], None]
 
     def perform(self) -> None:
@@ -376,24 +376,24 @@ class _Job:
         self._run = run
 
     @property
-    def is_unwanted(self) -> bool:
+    def is_abandoned(self) -> bool:
         """True once nobody waits for it."""
         return self.future.cancelled() or self.loop.is_closed()
 
     def perform(self) -> None:
         """Run it in this thread and hand over what came of it."""
-        if self.is_unwanted:
+        if self.is_abandoned:
             return
         try:
             settle, outcome = self._fulfil, self.owner.run(self, self._run)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
             # Without this frame, which still runs when it is received and could not be emptied.
-            told = error.__traceback__
-            settle, outcome = self._reject, error.with_traceback(told and told.tb_next)
+            traceback_entry = error.__traceback__
+            settle, outcome = self._reject, error.with_traceback(traceback_entry and traceback_entry.tb_next)
             if isinstance(error, StopIteration):  # a future that is given one is never done
                 outcome = RuntimeError("host code raised StopIteration")
                 outcome.__cause__ = error
-        self.work = _done
+        self.work = _already_done
         with suppress(RuntimeError):  # the loop was closed meanwhile
             self.loop.call_soon_threadsafe(settle, outcome)
 
@@ -408,26 +408,26 @@ class _Job:
             self.future.set_exception(error)
 
 
-def _done() -> None:
+def _already_done() -> None:
     """Stand in for work that is done, and may hold much."""
 
 
-def _run_plainly(job: _Job) -> Any:
+def _run_in_context(job: _Job) -> Any:
     return job.variables.run(job.work)
 
 
-serving_threads: contextvars.ContextVar[InvocationThreads | None] = contextvars.ContextVar(
+current_threads: contextvars.ContextVar[InvocationThreads | None] = contextvars.ContextVar(
     "codemode_threads", default=None
 )
 """The threads in which `run_check` runs in this task, and in those that it starts."""
-_nobodys = InvocationThreads(HostThreads())
+_default_threads = InvocationThreads(HostThreads())
 
 
-def _forget_run() -> None:
+def _reset_default_threads() -> None:
     """In a forked child: the threads did not come along, and one of them may have held a lock."""
-    global _nobodys  # noqa: PLW0603 - one for the process
-    _nobodys = InvocationThreads(HostThreads())
+    global _default_threads  # noqa: PLW0603 - one for the process
+    _default_threads = InvocationThreads(HostThreads())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_run)
+    os.register_at_fork(after_in_child=_reset_default_threads)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, ClassVar, NoReturn, cast
 
-from ..data.exact_integers import PLACES_KEY, as_browsers_write, protect_integers, restore_listed_integers
+from ..data.exact_integers import POINTERS_KEY, protect_integers, restore_listed_integers, to_browser_number
 from ..data.json_values import decode_json
 from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError, Resumable
@@ -81,7 +81,7 @@ class PendingRequest:
     @classmethod
     def from_dict(cls, value: object) -> PendingRequest:
         """Read it back, with or without ``bigIntegers``. Raises `CodeModeProtocolError` for another shape."""
-        if not is_object(value) or value.keys() - {PLACES_KEY, *_LOCATION_KEYS} != _REQUEST_KEYS.keys():
+        if not is_object(value) or value.keys() - {POINTERS_KEY, *_LOCATION_KEYS} != _REQUEST_KEYS.keys():
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
         try:
             body = restore_listed_integers(value)
@@ -191,7 +191,7 @@ class Interrupt:
     @classmethod
     def from_dict(cls, value: object) -> Interrupt:
         """Read it back; whoever resumes it checks the signature. Raises `CodeModeProtocolError` for another shape."""
-        if not is_mapping(value) or set(value) - {PLACES_KEY} != _INTERRUPT_KEYS:
+        if not is_mapping(value) or set(value) - {POINTERS_KEY} != _INTERRUPT_KEYS:
             raise CodeModeProtocolError(
                 "this is not an interrupt of code mode: give the Interrupt itself, or all that its to_dict() gave"
             )
@@ -202,7 +202,7 @@ class Interrupt:
             raise CodeModeProtocolError("the interrupt is malformed")
         pending = tuple(PendingRequest.from_dict(item) for item in requests)
         interrupt = cls(requests=pending, outer_tool_call_id=value["outerToolCallId"], continuation=continuation)
-        own = PendingRequest.from_dict({key: value[key] for key in (*_REQUEST_KEYS, PLACES_KEY) if key in value})
+        own = PendingRequest.from_dict({key: value[key] for key in (*_REQUEST_KEYS, POINTERS_KEY) if key in value})
         if not same_json(own.comparison_fields(), interrupt._first.comparison_fields()):
             raise CodeModeProtocolError("the interrupt's own fields are not those of its first request")
         return interrupt
@@ -305,7 +305,7 @@ def _are_scalars_equal(first: Any, second: Any) -> bool:
     are_numbers = all(isinstance(number, int | float) and not isinstance(number, bool) for number in (first, second))
     if not are_numbers or (isinstance(first, float) and isinf(first)):
         return False
-    return first == second or as_browsers_write(first) == as_browsers_write(second)
+    return first == second or to_browser_number(first) == to_browser_number(second)
 
 
 FRAMEWORK_KEY = "keptBy"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeGuard
 
-from ..data.exact_integers import PLACES_KEY, restore_edited_integers, restore_listed_integers
-from ..data.json_values import decode_json, encode_json, refuse_too_many
+from ..data.exact_integers import POINTERS_KEY, restore_edited_integers, restore_listed_integers
+from ..data.json_values import decode_json, encode_json, require_max_value_count
 from ..data.narrowing import is_object, mapping_or_empty
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
@@ -77,7 +77,7 @@ def read_answers(
 def _check_value_counts(resolutions: Mapping[str, Any], max_values: int) -> None:
     for resolution in resolutions.values():
         try:
-            refuse_too_many(resolution, max_values, "the resolution")
+            require_max_value_count(resolution, max_values, "the resolution")
         except CodeModeSerializationError as error:
             raise CodeModeProtocolError(error.message) from error
 
@@ -146,7 +146,7 @@ def _restore_integers(entry: LedgerEntry, edited: Any) -> Any:
 
 
 def _check_answer_object(resolution: Any, keys: set[str], what: str, example: str) -> dict[str, Any]:
-    if not is_object(resolution) or not resolution.keys() - {PLACES_KEY} <= keys:
+    if not is_object(resolution) or not resolution.keys() - {POINTERS_KEY} <= keys:
         allowed_keys = ", ".join(sorted(keys))
         raise CodeModeProtocolError(f"{what} must be an object with keys among {allowed_keys}, such as {example}")
     try:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from ..data.json_values import decode_json, json_length, utf8_length, well_formed
+from ..data.json_values import count_json_bytes, decode_json, replace_lone_surrogates, utf8_length
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
@@ -104,7 +104,7 @@ class CallRecord:
     def input_bytes(self) -> int | LazyValue:
         """How long that text is as the program would have to write it."""
         if self.is_input_hidden:
-            return LazyValue(json_length, self.displayed_input_json or "")
+            return LazyValue(count_json_bytes, self.displayed_input_json or "")
         entry = self.entry
         if entry.sidecar is not None:
             return LazyValue(_issued_bytes, entry)
@@ -135,7 +135,7 @@ def result_event(record: CallRecord, ids: Mapping[str, Any]) -> ResultEvent:
         "status": record.status,
         "completed_at_ms": record.completed_at_ms,
         "duration_ms": record.duration_ms,
-        "output_bytes": None if text is None else LazyValue(json_length, text),
+        "output_bytes": None if text is None else LazyValue(count_json_bytes, text),
         "error": record.error,
     }
     if entry.kind == "fetch":
@@ -250,7 +250,7 @@ def _fetch_request_fields(record: CallRecord) -> dict[str, Any]:
 
 def _decode_json_text(match: re.Match[str] | None) -> str:
     try:
-        return "" if match is None else well_formed(json.loads(f'"{match[1]}"'))
+        return "" if match is None else replace_lone_surrogates(json.loads(f'"{match[1]}"'))
     except ValueError:  # a worker that is no longer ours may write anything
         return ""
 

@@ -11,7 +11,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
 
-from ..errors import CodeModeError, guest_view
+from ..errors import CodeModeError, to_guest_view
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import CodeModeOptions, Telemetry
@@ -84,7 +84,7 @@ def _call_end_message(event: NestedToolResultEvent) -> dict[str, Any]:
     message |= {"status": "ok" if event.status == "fulfilled" else "error", "durationMs": event.duration_ms}
     error = event.told_error
     if error is None and isinstance(event.error, CodeModeError):
-        error = dict(zip(("name", "message", "code"), guest_view(event.error)[:3], strict=True))
+        error = dict(zip(("name", "message", "code"), to_guest_view(event.error)[:3], strict=True))
     return message if error is None else {**message, "error": dict(error)}
 
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ..data.json_values import utf8_length
 from ..errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError
-from ..host.cancellation import is_ended_from_outside
+from ..host.cancellation import is_cancelled_from_outside
 from ..host.clock import now_ms
 from ..options.parts import Lifecycle
 from ..protocol.ledger import LedgerEntry, Outcome, get_displayed_input_json
@@ -205,7 +205,7 @@ def _raise_if_task_ends(error: BaseException) -> None:
     """Raise what ends this very task. A cancellation of something inside the hook is the hook's own failure."""
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
-    if isinstance(error, asyncio.CancelledError) and is_ended_from_outside(asyncio.current_task()):
+    if isinstance(error, asyncio.CancelledError) and is_cancelled_from_outside(asyncio.current_task()):
         raise error
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from ..data.content import MediaContent
-from ..data.json_shape import run_bounded, weigh
-from ..data.json_values import decode_json, well_formed
+from ..data.json_shape import estimate_json_length, run_bounded
+from ..data.json_values import decode_json, replace_lone_surrogates
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
 from ..host.threads import run_check
@@ -89,7 +89,7 @@ def to_plain_text(value: Any) -> str:
 
 
 def _quote_text(text: str, safe: str = "") -> str:
-    return quote(well_formed(text), safe=f"-._~{safe}")
+    return quote(replace_lone_surrogates(text), safe=f"-._~{safe}")
 
 
 def _quote_value(value: Any) -> str:
@@ -198,12 +198,14 @@ def _write_content(body: RequestBody, value: Any) -> tuple[bytes, str]:
         members = [(name, member) for name, member in mapping_or_empty(value).items() if member is not None]
         pairs = [pair for name, member in members for pair in _write_form_pairs(body, name, member)]
         return "&".join(pairs).encode(), body.media_type
-    return well_formed(to_plain_text(value)).encode(), body.media_type
+    return replace_lone_surrogates(to_plain_text(value)).encode(), body.media_type
 
 
 def _write_json(value: Any) -> bytes:
     try:
-        return well_formed(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
+        return replace_lone_surrogates(
+            json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        ).encode()
     except (TypeError, ValueError):
         raise CodeModeToolError("the body holds an image, audio or a file, and the API takes JSON") from None
 
@@ -234,7 +236,7 @@ def _write_part(value: Any, media_type: str) -> tuple[str | None, bytes, str | N
         return name, value.data, media_type if is_valid_media_type else value.mime_type
     if is_object(value) or is_array(value) or (is_valid_media_type and classify_media_type(media_type) == "json"):
         return None, _write_json(value), media_type if is_valid_media_type else "application/json"
-    return None, well_formed(to_plain_text(value)).encode(), media_type if is_valid_media_type else None
+    return None, replace_lone_surrogates(to_plain_text(value)).encode(), media_type if is_valid_media_type else None
 
 
 _MAX_ERROR_CHARACTERS = 4_000
@@ -276,7 +278,7 @@ class OperationResponse(NamedTuple):
         text = _find_error_message(parsed)
         details: dict[str, Any] = {"status": status}
         if parsed is not None:
-            details["body"] = parsed.described if isinstance(parsed, MediaContent) else _shorten_error_body(parsed)
+            details["body"] = parsed.description if isinstance(parsed, MediaContent) else _shorten_error_body(parsed)
         if retry_ms is not None:
             details["retryAfterMs"] = retry_ms
         summary = f"{self.operation.method} {self.operation.path} failed: {status}"
@@ -380,7 +382,7 @@ def _shorten_error_body(parsed: Any) -> Any:
 
 
 def _is_small_body(value: Any) -> bool:
-    return weigh(value, _MAX_ERROR_CHARACTERS) < _MAX_ERROR_CHARACTERS
+    return estimate_json_length(value, _MAX_ERROR_CHARACTERS) < _MAX_ERROR_CHARACTERS
 
 
 _RETRIED_STATUSES = frozenset({429, 503})

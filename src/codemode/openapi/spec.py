@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
 
 from ..cached_property import cached_property
-from ..data.json_shape import find_excess, holds_more_values_than
+from ..data.json_shape import find_excess, has_more_values_than
 from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..data.references import LocalReferences
 from ..errors import CodeModeError, CodeModeFetchError
-from ..fetch.client import decoded_body
-from ..host.threads import check_alone
+from ..fetch.client import iter_decoded_body
+from ..host.threads import run_check_alone
 from ..trace.visible_text import clip_text, one_line
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
         value = _YamlReader(events, max_values, max_depth).read_value(0)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
-    if holds_more_values_than(value, max_values):
+    if has_more_values_than(value, max_values):
         raise _too_many_values_error(max_values)
     return None if value is _END_OF_CONTAINER else value
 
@@ -220,7 +220,7 @@ async def load_spec(
     Raises `SpecError` for Swagger 2, for what is no OpenAPI document, and for more than ``max_bytes``.
     """
     if is_mapping(source):
-        return await check_alone(lambda: make_spec(source, "the given object"))
+        return await run_check_alone(lambda: make_spec(source, "the given object"))
     text = source if isinstance(source, str) else ""
     if _URL.match(text):
         name, raw = _remove_query(text), await _download(text, client, max_bytes)
@@ -228,10 +228,10 @@ async def load_spec(
         name, raw = "the given text", text.encode("utf-8", "replace")
     else:
         path = Path(cast("os.PathLike[str]", source))
-        name, raw = path.name, await check_alone(lambda: _read_file(path, max_bytes))
+        name, raw = path.name, await run_check_alone(lambda: _read_file(path, max_bytes))
     if len(raw) > max_bytes:
         raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
-    return await check_alone(lambda: parse_spec(raw, name))
+    return await run_check_alone(lambda: parse_spec(raw, name))
 
 
 def parse_spec(raw: bytes, name: str) -> Spec:
@@ -247,7 +247,7 @@ def parse_spec(raw: bytes, name: str) -> Spec:
 
 def make_spec(document: Any, name: str) -> Spec:
     """Check a parsed document. Raises `SpecError`."""
-    if is_mapping(document) and holds_more_values_than(document, MAX_SPEC_VALUES):
+    if is_mapping(document) and has_more_values_than(document, MAX_SPEC_VALUES):
         raise SpecError(f"{name} is too large: it holds more than {MAX_SPEC_VALUES} values")
     return _check_document(document, name)
 
@@ -362,7 +362,7 @@ async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
     if response.request.method == "HEAD" or response.status_code in (204, 205, 304):
         return b""
     try:
-        async for chunk in decoded_body(response):
+        async for chunk in iter_decoded_body(response):
             if len(body) + len(chunk) > max_bytes:
                 raise NoAnswerError(f"the answer is larger than {max_bytes} bytes")
             body += chunk

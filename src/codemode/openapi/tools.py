@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..data.content import MediaContent, current
-from ..data.json_values import well_formed
+from ..data.content import MediaContent, current_registry
+from ..data.json_values import replace_lone_surrogates
 from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema
 from ..tools.context import ToolCallContext
@@ -60,9 +60,9 @@ class _OperationSchema(FrameworkSchema):
     def definition(self) -> str:
         return self._operation.definition
 
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+    def compile(self, compile_schema: Compile) -> CompiledSchema | None:
         is_input = self._side == "input"
-        return compiled(self._operation.input_schema() if is_input else self._operation.output_schema())
+        return compile_schema(self._operation.input_schema() if is_input else self._operation.output_schema())
 
 
 def openapi_tools(
@@ -151,11 +151,11 @@ def _select_operations(
 def _create_tool(operation: Operation, caller: OperationCaller, needs_approval: NeedsApproval) -> Tool:
     async def execute(value: Any, _context: ToolCallContext) -> Any:
         result = await caller.call(operation, value or {})
-        if not isinstance(result, MediaContent) or current.get() is not None:
+        if not isinstance(result, MediaContent) or current_registry.get() is not None:
             return result
         import base64  # this surface has no content
 
-        return {**result.described, "base64": base64.b64encode(result.data).decode("ascii")}
+        return {**result.description, "base64": base64.b64encode(result.data).decode("ascii")}
 
     approval: Any = needs_approval(operation) if callable(needs_approval) else needs_approval
     if approval == "unsafe":
@@ -163,7 +163,7 @@ def _create_tool(operation: Operation, caller: OperationCaller, needs_approval: 
     return OpenApiTool(
         operation.name,
         execute=execute,
-        description=well_formed(operation.description),
+        description=replace_lone_surrogates(operation.description),
         input_schema=_OperationSchema(operation, "input"),
         output_schema=_OperationSchema(operation, "output"),
         needs_approval=approval,

@@ -11,38 +11,42 @@ from itertools import pairwise
 from os import PathLike
 from typing import Any, cast
 
-HOW_TO_MAKE = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+KEY_COMMAND = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
 """Makes a key that nobody guesses."""
 
-_LEAST_DIFFERENT = 7
+_MIN_DISTINCT_BYTES = 7
 """Of 32 random digits one time in sixty thousand fewer differ, of all other random texts never."""
-_MOST_BYTES_READ = 256
+_MAX_CHECKED_BYTES = 256
 # Both of letters and digits of a key alone: what is written everywhere in the place of one, and what ours have there.
-_WORDS = re.compile(rb"(?:change|replace)(?:me|this|it)|placeholder|your(?:secret|signing|key)|randomcharacters")
-_OUR_WORDS = re.compile(rb"^32bytes|randombytes|onlyforthisexample")
-_BESIDE_WORDS = re.compile(rb"[^a-z0-9]+")
+_PLACEHOLDER_WORDS = re.compile(
+    rb"(?:change|replace)(?:me|this|it)|placeholder|your(?:secret|signing|key)|randomcharacters"
+)
+_EXAMPLE_WORDS = re.compile(rb"^32bytes|randombytes|onlyforthisexample")
+_NON_WORD = re.compile(rb"[^a-z0-9]+")
 
 
 def is_placeholder(key: bytes) -> bool:
     """Whether a key is evidently none: a few characters, a text again and again, digits in a row, or such words."""
-    head = key[:_MOST_BYTES_READ]
-    if len(set(head)) < _LEAST_DIFFERENT or _WORDS.search(_plain(head)):
+    head = key[:_MAX_CHECKED_BYTES]
+    if len(set(head)) < _MIN_DISTINCT_BYTES or _PLACEHOLDER_WORDS.search(_strip_separators(head)):
         return True
-    steps = sum(after - before == 1 for before, after in pairwise(head))
-    return steps * 4 >= len(head) * 3 or any(head.startswith(head[at:]) for at in range(1, len(head) // 2 + 1))
+    consecutive = sum(after - before == 1 for before, after in pairwise(head))
+    return consecutive * 4 >= len(head) * 3 or any(
+        head.startswith(head[length:]) for length in range(1, len(head) // 2 + 1)
+    )
 
 
-def is_of_our_documents(key: bytes) -> bool:
+def is_example_key(key: bytes) -> bool:
     """Whether a key is what our documents and examples show, which run with it."""
-    return _OUR_WORDS.search(_plain(key[:_MOST_BYTES_READ])) is not None
+    return _EXAMPLE_WORDS.search(_strip_separators(key[:_MAX_CHECKED_BYTES])) is not None
 
 
-def _plain(key: bytes) -> bytes:
-    return _BESIDE_WORDS.sub(b"", key.lower())
+def _strip_separators(key: bytes) -> bytes:
+    return _NON_WORD.sub(b"", key.lower())
 
 
 Check = Callable[[Any, str], Any]
-LEAST_KEY_BYTES = 16
+MIN_KEY_BYTES = 16
 """Of a signing key that nobody can guess; a shorter one is warned of."""
 
 
@@ -51,29 +55,41 @@ class WrongTypeError(ValueError, TypeError):
 
 
 def limit(
-    default: int, maximum: int | None = None, *, minimum: int = 1, is_told: bool = False, is_kept: bool = False
+    default: int,
+    maximum: int | None = None,
+    *,
+    minimum: int = 1,
+    is_sent_to_worker: bool = False,
+    is_signed: bool = False,
 ) -> int:
-    return checked(default, partial(positive, maximum=maximum, minimum=minimum), is_told=is_told, is_kept=is_kept)
+    return checked_field(
+        default,
+        partial(require_positive, maximum=maximum, minimum=minimum),
+        is_sent_to_worker=is_sent_to_worker,
+        is_signed=is_signed,
+    )
 
 
-def optional_limit() -> int | None:
-    return checked(None, _positive_or_none)
+def optional_limit_field() -> int | None:
+    return checked_field(None, _require_positive_or_none)
 
 
-def checked(default: Any, check: Check, *, is_told: bool = False, is_kept: bool = False) -> Any:
-    """Declare an option. ``is_told``: the worker is told of it; ``is_kept``: a paused run goes on under the same."""
-    return field(default=default, metadata={"check": check, "is_told": is_told, "is_kept": is_kept})
+def checked_field(default: Any, check: Check, *, is_sent_to_worker: bool = False, is_signed: bool = False) -> Any:
+    """Declare an option. ``is_sent_to_worker``: the worker needs it; ``is_signed``: a continuation keeps its value."""
+    return field(
+        default=default, metadata={"check": check, "is_sent_to_worker": is_sent_to_worker, "is_signed": is_signed}
+    )
 
 
-def flag(*, default: bool) -> bool:
-    return checked(default, _boolean)
+def flag_field(*, default: bool) -> bool:
+    return checked_field(default, _require_bool)
 
 
-def _positive_or_none(value: Any, path: str) -> int | None:
-    return None if value is None else positive(value, path)
+def _require_positive_or_none(value: Any, path: str) -> int | None:
+    return None if value is None else require_positive(value, path)
 
 
-def positive(value: Any, path: str, maximum: int | None = None, minimum: int = 1) -> int:
+def require_positive(value: Any, path: str, maximum: int | None = None, minimum: int = 1) -> int:
     # bool is an int to Python, never to a reader of options.
     if type(value) is not int or value < 1:
         raise ValueError(f"{path} must be a positive integer, got {value!r}")
@@ -84,69 +100,69 @@ def positive(value: Any, path: str, maximum: int | None = None, minimum: int = 1
     return value
 
 
-def not_negative(value: Any, path: str) -> int:
+def require_not_negative(value: Any, path: str) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{path} must be an integer of at least 0, got {value!r}")
     return value
 
 
-def none_below_zero(value: Any, path: str) -> int:
-    return 0 if type(value) is int and value < 0 else not_negative(value, path)
+def require_count(value: Any, path: str) -> int:
+    return 0 if type(value) is int and value < 0 else require_not_negative(value, path)
 
 
-def _boolean(value: Any, path: str) -> bool:
+def _require_bool(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{path} must be True or False, got {value!r}")  # noqa: TRY004 - every wrong option is one
     return value
 
 
-def callable_or_none(value: Any, path: str) -> Any:
+def require_callable_or_none(value: Any, path: str) -> Any:
     if value is not None and not callable(value):
         raise ValueError(f"{path} must be a function or None, got {value!r}")
     return value
 
 
-CALLABLE = {"check": callable_or_none}
+CALLABLE = {"check": require_callable_or_none}
 
 
-def text_or_none(value: Any, path: str) -> str | None:
+def require_text_or_none(value: Any, path: str) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
         raise ValueError(f"{path} must be a non-empty string or None, got {value!r}")
     return value
 
 
-def string_or_none(value: Any, path: str) -> str | None:
+def require_string_or_none(value: Any, path: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise WrongTypeError(f"{path} must be a string or None, got {value!r}")
 
 
-def path_text(value: Any, path: str) -> str:
+def require_path(value: Any, path: str) -> str:
     if isinstance(value, str | PathLike) and str(cast("Any", value)):
         return str(cast("Any", value))
     raise WrongTypeError(f"{path} must be a path, got {value!r}")
 
 
-def sequence(value: Any, path: str) -> Any:
-    given: Any = value
+def require_sequence(value: Any, path: str) -> Any:
+    sequence_value: Any = value
     is_plain = type(value) is tuple or type(value) is list
     if is_plain or (isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)):
-        return given
+        return sequence_value
     raise WrongTypeError(f"{path} must be a list, got {value!r}")
 
 
-def state_or_none(value: Any, path: str) -> Any:
-    is_place = all(callable(getattr(value, name, None)) for name in ("get", "set", "delete", "keys"))
+def require_state_or_none(value: Any, path: str) -> Any:
+    is_state_store = all(callable(getattr(value, name, None)) for name in ("get", "set", "delete", "keys"))
     if (
         value is not None
         and value is not False
-        and not (isinstance(value, MutableMapping) or is_place or callable(value))
+        and not (isinstance(value, MutableMapping) or is_state_store or callable(value))
     ):
         raise ValueError(f"{path} must be a mapping, a function, or have get, set, delete and keys, got {value!r}")
     return cast("Any", value)
 
 
-def having(*methods: str) -> Check:
+def require_methods(*methods: str) -> Check:
     """Take None, or an object with these methods."""
 
     def check(value: Any, path: str) -> Any:
@@ -157,37 +173,37 @@ def having(*methods: str) -> Check:
     return check
 
 
-def guard_or_none(value: Any, path: str) -> Any:
+def require_guard_or_none(value: Any, path: str) -> Any:
     """Take a guard or None. A store has methods of these names too, and none of them is what a guard's is."""
     if callable(getattr(value, "settle", None)):
         raise WrongTypeError(f"{path} must be the guard of the store, not the store: write store.guard")
-    return having("claim", "record", "release")(value, path)
+    return require_methods("claim", "record", "release")(value, path)
 
 
-def mapping_or_none(value: Any, path: str) -> Any:
+def require_mapping_or_none(value: Any, path: str) -> Any:
     if value is None or isinstance(value, Mapping):
         return cast("Any", value)
     raise ValueError(f"{path} must be a mapping or None, got {value!r}")
 
 
-def strings(value: Any, path: str) -> tuple[str, ...]:
+def require_strings(value: Any, path: str) -> tuple[str, ...]:
     items = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
     if items is None or not all(isinstance(item, str) and item for item in items):
         raise ValueError(f"{path} must be a list of non-empty strings, got {value!r}")
     return tuple(items)
 
 
-def methods(value: Any, path: str) -> tuple[str, ...]:
-    return tuple(method.upper() for method in strings(value, path))
+def require_http_methods(value: Any, path: str) -> tuple[str, ...]:
+    return tuple(method.upper() for method in require_strings(value, path))
 
 
-def command_or_none(value: Any, path: str) -> tuple[str, ...] | None:
+def require_command_or_none(value: Any, path: str) -> tuple[str, ...] | None:
     if value is not None and not value:
         raise ValueError(f"{path} must not be empty")
-    return None if value is None else strings(value, path)
+    return None if value is None else require_strings(value, path)
 
 
-def keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
+def require_keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
     if value is None:
         return None
     items = cast("list[Any]", [*value]) if isinstance(value, list | tuple) else [value]
@@ -195,37 +211,37 @@ def keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
         # The value itself is a secret and stays out of the message.
         raise ValueError(f"{path} must be a non-empty string or bytes, or a list of them")
     keys = tuple(item.encode() if isinstance(item, str) else item for item in items)
-    if min(map(len, keys)) < LEAST_KEY_BYTES:
-        _warn_of_short_key()
+    if min(map(len, keys)) < MIN_KEY_BYTES:
+        _warn_short_key()
     elif any(map(is_placeholder, keys)):
-        _tell_of_placeholder(logging.WARNING)
-    elif any(map(is_of_our_documents, keys)):
-        _tell_of_placeholder(logging.INFO)  # our examples run with such a key, and have nothing to hide
+        _log_placeholder(logging.WARNING)
+    elif any(map(is_example_key, keys)):
+        _log_placeholder(logging.INFO)  # our examples run with such a key, and have nothing to hide
     return keys
 
 
 @cache
-def _warn_of_short_key() -> None:
+def _warn_short_key() -> None:
     # No error: what an older release has signed with such a key would wait for ever.
     logging.getLogger("codemode.continuations").warning(
         "a signing key has fewer than %d bytes: whoever guesses it can forge approvals. Take 32 random bytes, the same"
         " for all processes: %s",
-        LEAST_KEY_BYTES,
-        HOW_TO_MAKE,
+        MIN_KEY_BYTES,
+        KEY_COMMAND,
     )
 
 
 @cache
-def _tell_of_placeholder(level: int) -> None:
+def _log_placeholder(level: int) -> None:
     logging.getLogger("codemode.continuations").log(
         level,
         "a signing key is evidently that of an example, or has hardly any different characters: whoever guesses it can"
         " forge approvals. Take 32 random bytes, the same for all processes: %s",
-        HOW_TO_MAKE,
+        KEY_COMMAND,
     )
 
 
-def one_of(*choices: str | None) -> Check:
+def require_one_of(*choices: str | None) -> Check:
     def check(value: Any, path: str) -> Any:
         if value not in choices:
             raise ValueError(f"{path} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, cast
 from ..cached_property import cached_property
 from .checked_fields import Check
 
-_SHORT = 40
+_MAX_EXAMPLE_CHARACTERS = 40
 # What a dataclass compiles to be shown, compared and hashed stands here once: it would be half of this import.
 
 
@@ -19,13 +19,13 @@ class OptionPart:
     """A group of options. Raises `ValueError` naming the full path of a wrong value when made."""
 
     path: ClassVar[str] = ""
-    named: ClassVar[frozenset[str]] = frozenset()
-    """The options that its maker named: each part has its own."""
+    explicit_names: ClassVar[frozenset[str]] = frozenset()
+    """The options that its maker set: each part has its own."""
 
-    def __new__(cls, *_values: Any, **said: Any) -> Self:
+    def __new__(cls, *_values: Any, **options: Any) -> Self:
         """Note what its maker names: a plugin may have other defaults for the rest."""
         part = super().__new__(cls)
-        object.__setattr__(part, "named", frozenset(said))
+        object.__setattr__(part, "explicit_names", frozenset(options))
         return part
 
     def __post_init__(self) -> None:
@@ -35,9 +35,13 @@ class OptionPart:
                 object.__setattr__(self, option.name, check(getattr(self, option.name), self._path_of(option.name)))
 
     @cached_property
-    def told(self) -> dict[str, Any]:
+    def worker_options(self) -> dict[str, Any]:
         """The options that the worker is told of, by name. Every run asks."""
-        return {option.name: getattr(self, option.name) for option in fields(self) if option.metadata.get("is_told")}
+        return {
+            option.name: getattr(self, option.name)
+            for option in fields(self)
+            if option.metadata.get("is_sent_to_worker")
+        }
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -63,47 +67,47 @@ class OptionPart:
             return cls()
         if not isinstance(value, Mapping):
             path, article = cls.path or "options", "an" if cls.__name__[0] in "AEIOU" else "a"
-            told = f"{value!r:.80}"  # it may be anything, such as the whole state of a framework's run
+            value_text = f"{value!r:.80}"  # it may be anything, such as the whole state of a framework's run
             raise ValueError(  # noqa: TRY004 - as above
-                f"{path} must be {article} {cls.__name__} or a mapping such as {cls._example(value)}, got {told}"
+                f"{path} must be {article} {cls.__name__} or a mapping such as {cls._example(value)}, got {value_text}"
             )
         return cls(**cls._keywords(value))
 
     def with_defaults(self, **defaults: Any) -> Self:
         """Return the same options, with these values for those that their maker did not name."""
-        part = replace(self, **{name: value for name, value in defaults.items() if name not in self.named})
-        object.__setattr__(part, "named", self.named | defaults.keys())
+        part = replace(self, **{name: value for name, value in defaults.items() if name not in self.explicit_names})
+        object.__setattr__(part, "explicit_names", self.explicit_names | defaults.keys())
         return part
 
-    def over(self, defaults: Self) -> Self:
-        """Return the same options, with what the maker of ``defaults`` named for those that their own did not.
+    def with_fallback(self, defaults: Self) -> Self:
+        """Return the same options, with what the maker of ``defaults`` set for those that their own did not.
 
         They are of the class of ``defaults`` then, which may have other ranges.
         """
-        if defaults.named <= self.named:
+        if defaults.explicit_names <= self.explicit_names:
             return self
         part = self
         if not isinstance(self, type(defaults)):
-            part = type(defaults)(**{name: getattr(self, name) for name in self.named})
-        return part.with_defaults(**{name: getattr(defaults, name) for name in defaults.named})
+            part = type(defaults)(**{name: getattr(self, name) for name in self.explicit_names})
+        return part.with_defaults(**{name: getattr(defaults, name) for name in defaults.explicit_names})
 
-    def says(self, name: str) -> bool:
-        """Tell whether the maker of these options named this one."""
-        return name in self.named
+    def is_set(self, name: str) -> bool:
+        """Tell whether the maker of these options set this one."""
+        return name in self.explicit_names
 
     def without(self, *names: str) -> Self:
-        """Return the same options as if their maker had not named these: they have their defaults."""
-        return type(self)(**{name: getattr(self, name) for name in self.named if name not in names})
+        """Return the same options as if their maker had not set these: they have their defaults."""
+        return type(self)(**{name: getattr(self, name) for name in self.explicit_names if name not in names})
 
     @classmethod
-    def _keywords(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _keywords(cls, mapping: Mapping[str, Any]) -> dict[str, Any]:
         known = {option.name for option in fields(cls)}
         keywords: dict[str, Any] = {}
-        for key, value in given.items():
+        for key, value in mapping.items():
             name = _snake_case(key)
             if name not in known:
-                elsewhere = cls._elsewhere(name)
-                hint = _written(elsewhere) if elsewhere else _nearest(name, known)
+                other_path = cls._elsewhere(name)
+                hint = _describe_path(other_path) if other_path else _suggest_option(name, known)
                 raise ValueError(f"{cls._path_of(str(key))} is not an option{hint}")
             if name in keywords:
                 raise ValueError(f"{cls._path_of(name)} is given twice")
@@ -115,25 +119,31 @@ class OptionPart:
         """Return the path of an option that is looked for here and stands somewhere else."""
         names = {option.name for option in fields(cls)}
         # Where one option of pools stands too, the others are looked for beside it.
-        parts = {*names, "pool"} if not cls.path or "on_saturation" in names else set[str]()
-        having = (one.path for one in OptionPart.__subclasses__() if one.path in parts and _has(one, name))
-        return next((f"{path}.{name}" for path in having), None)
+        searched_paths = {*names, "pool"} if not cls.path or "on_saturation" in names else set[str]()
+        paths = (
+            part.path for part in OptionPart.__subclasses__() if part.path in searched_paths and _has_option(part, name)
+        )
+        return next((f"{path}.{name}" for path in paths), None)
 
     @classmethod
     def _example(cls, value: object) -> str:
         """Return a mapping as it is written: with a short text that one of the options takes, where it was given."""
         first, *_ = options = fields(cls)
-        said = value if isinstance(value, str) and len(value) <= _SHORT else None
-        taken = (option.name for option in options if said is not None and _takes(option.metadata.get("check"), said))
-        name = next(taken, None)
-        return f"{{{first.name!r}: ...}}" if name is None else f"{{{name!r}: {said!r}}}"
+        short_text = value if isinstance(value, str) and len(value) <= _MAX_EXAMPLE_CHARACTERS else None
+        accepting = (
+            option.name
+            for option in options
+            if short_text is not None and _accepts(option.metadata.get("check"), short_text)
+        )
+        name = next(accepting, None)
+        return f"{{{first.name!r}: ...}}" if name is None else f"{{{name!r}: {short_text!r}}}"
 
     @classmethod
     def _path_of(cls, name: str) -> str:
         return f"{cls.path}.{name}" if cls.path else name
 
 
-def _written(path: str) -> str:
+def _describe_path(path: str) -> str:
     """Return how the option at a path is written."""
     part, _, name = path.rpartition(".")
     if part == "pool":
@@ -144,14 +154,14 @@ def _written(path: str) -> str:
     return f"; did you mean {path!r}? Write {mapping}" if part else f"; did you mean {path!r}?"
 
 
-def _takes(check: Check | None, value: object) -> bool:
+def _accepts(check: Check | None, value: object) -> bool:
     try:
         return check is not None and check(value, "") == value
     except ValueError:
         return False
 
 
-def _has(part: type[OptionPart], name: str) -> bool:
+def _has_option(part: type[OptionPart], name: str) -> bool:
     return any(option.name == name for option in fields(part))
 
 
@@ -159,7 +169,7 @@ def _snake_case(key: Any) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda capital: "_" + capital[0].lower(), str(key))
 
 
-def _nearest(name: str, known: set[str]) -> str:
+def _suggest_option(name: str, known: set[str]) -> str:
     import difflib  # late: most options are known
 
     matches = difflib.get_close_matches(name, sorted(known), n=1)

@@ -9,23 +9,23 @@ from typing import Any, ClassVar, Literal
 from ..cached_property import cached_property
 from .checked_fields import (
     CALLABLE,
-    checked,
-    command_or_none,
-    flag,
-    guard_or_none,
-    having,
-    keys_or_none,
+    checked_field,
+    flag_field,
     limit,
-    mapping_or_none,
-    methods,
-    none_below_zero,
-    not_negative,
-    one_of,
-    optional_limit,
-    positive,
-    state_or_none,
-    strings,
-    text_or_none,
+    optional_limit_field,
+    require_command_or_none,
+    require_count,
+    require_guard_or_none,
+    require_http_methods,
+    require_keys_or_none,
+    require_mapping_or_none,
+    require_methods,
+    require_not_negative,
+    require_one_of,
+    require_positive,
+    require_state_or_none,
+    require_strings,
+    require_text_or_none,
 )
 from .part import OptionPart
 
@@ -55,7 +55,7 @@ OutputValidation = Literal["warn", "strict"]
 
 
 def _model_characters(value: Any, path: str) -> int | None:
-    return None if value is None else positive(value, path, minimum=MIN_MODEL_CHARACTERS)
+    return None if value is None else require_positive(value, path, minimum=MIN_MODEL_CHARACTERS)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -80,37 +80,41 @@ class ExecutionPolicy(OptionPart):
     path: ClassVar[str] = "execution_policy"
 
     timeout_ms: int = limit(30_000)
-    memory_limit_bytes: int = limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB, is_told=True, is_kept=True)
-    max_stack_size_bytes: int = limit(2 * MIB, MAX_STACK_SIZE_BYTES, is_told=True, is_kept=True)
-    max_result_bytes: int = limit(MIB, is_told=True)
+    memory_limit_bytes: int = limit(
+        64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB, is_sent_to_worker=True, is_signed=True
+    )
+    max_stack_size_bytes: int = limit(2 * MIB, MAX_STACK_SIZE_BYTES, is_sent_to_worker=True, is_signed=True)
+    max_result_bytes: int = limit(MIB, is_sent_to_worker=True)
     max_source_bytes: int = limit(256 * 1024, MAX_SOURCE_BYTES)
-    max_tool_input_bytes: int = limit(MIB, is_told=True, is_kept=True)
+    max_tool_input_bytes: int = limit(MIB, is_sent_to_worker=True, is_signed=True)
     max_tool_output_bytes: int = limit(4 * MIB)
     max_values: int = limit(250_000)
-    max_bridge_requests: int = limit(256, is_told=True, is_kept=True)
-    max_in_flight_bridge_requests: int = limit(32, is_told=True, is_kept=True)
-    in_flight_limit: Literal["fail", "queue"] = checked("fail", one_of("fail", "queue"), is_told=True, is_kept=True)
-    max_console_bytes: int = limit(64 * 1024, is_told=True, is_kept=True)
-    max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES, is_kept=True)
-    max_catalog_requests: int = limit(64, is_told=True, is_kept=True)
+    max_bridge_requests: int = limit(256, is_sent_to_worker=True, is_signed=True)
+    max_in_flight_bridge_requests: int = limit(32, is_sent_to_worker=True, is_signed=True)
+    in_flight_limit: Literal["fail", "queue"] = checked_field(
+        "fail", require_one_of("fail", "queue"), is_sent_to_worker=True, is_signed=True
+    )
+    max_console_bytes: int = limit(64 * 1024, is_sent_to_worker=True, is_signed=True)
+    max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES, is_signed=True)
+    max_catalog_requests: int = limit(64, is_sent_to_worker=True, is_signed=True)
     max_content_part_bytes: int = limit(16 * MIB)
     max_content_bytes: int = limit(64 * MIB)
-    max_content_parts: int = limit(64, is_told=True, is_kept=True)
+    max_content_parts: int = limit(64, is_sent_to_worker=True, is_signed=True)
     max_description_characters: int = limit(40_000)
-    listing: Literal["full", "names", "search"] = checked("full", one_of("full", "names", "search"))
-    check_program: bool = flag(default=True)
-    clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"), is_kept=True)
-    tool_timeout_ms: int | None = optional_limit()
-    on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
-    output_validation: OutputValidation = checked("warn", one_of("warn", "strict"))  # noqa: RUF009 - a field
-    values: Literal["json", "rich"] = checked("json", one_of("json", "rich"), is_kept=True)
+    listing: Literal["full", "names", "search"] = checked_field("full", require_one_of("full", "names", "search"))
+    check_program: bool = flag_field(default=True)
+    clock: Literal["wall", "program"] = checked_field("wall", require_one_of("wall", "program"), is_signed=True)
+    tool_timeout_ms: int | None = optional_limit_field()
+    on_saturation: Literal["fail", "wait"] | None = checked_field(None, require_one_of(None, "fail", "wait"))
+    output_validation: OutputValidation = checked_field("warn", require_one_of("warn", "strict"))  # noqa: RUF009 - a field
+    values: Literal["json", "rich"] = checked_field("json", require_one_of("json", "rich"), is_signed=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LargeHeapPolicy(ExecutionPolicy):
     """Limits of a surface whose programs may have the largest heap that there is."""
 
-    memory_limit_bytes: int = limit(64 * MIB, MAX_HEAP_BYTES, minimum=MIB, is_told=True, is_kept=True)
+    memory_limit_bytes: int = limit(64 * MIB, MAX_HEAP_BYTES, minimum=MIB, is_sent_to_worker=True, is_signed=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -125,13 +129,13 @@ class FetchPolicy(OptionPart):
     path: ClassVar[str] = "fetch_policy"
 
     fetch: Callable[..., Awaitable[Any]] | None = field(default=None, metadata=CALLABLE)
-    allowed_origins: tuple[str, ...] = checked((), strings)
-    allowed_url_prefixes: tuple[str, ...] = checked((), strings)
-    allowed_methods: tuple[str, ...] = checked(("GET", "HEAD"), methods)
+    allowed_origins: tuple[str, ...] = checked_field((), require_strings)
+    allowed_url_prefixes: tuple[str, ...] = checked_field((), require_strings)
+    allowed_methods: tuple[str, ...] = checked_field(("GET", "HEAD"), require_http_methods)
     max_response_bytes: int = limit(MIB)
-    allow_redirects: bool = flag(default=False)
+    allow_redirects: bool = flag_field(default=False)
     max_redirects: int = limit(10)
-    refuse_private_addresses: bool = flag(default=True)
+    refuse_private_addresses: bool = flag_field(default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -140,9 +144,9 @@ class ApprovalPolicy(OptionPart):
 
     path: ClassVar[str] = "approval"
 
-    mode: Literal["callback", "interrupt"] = checked("callback", one_of("callback", "interrupt"))
+    mode: Literal["callback", "interrupt"] = checked_field("callback", require_one_of("callback", "interrupt"))
     on_approval_required: Callable[[Any], Any] | None = field(default=None, metadata=CALLABLE)
-    show_denial_reason: bool = flag(default=False)
+    show_denial_reason: bool = flag_field(default=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -196,14 +200,14 @@ class Telemetry(OptionPart):
 
     path: ClassVar[str] = "telemetry"
 
-    is_enabled: bool = flag(default=False)
-    record_inputs: bool = flag(default=True)
-    record_outputs: bool = flag(default=True)
-    record_arguments: bool = flag(default=False)
-    function_id: str | None = checked(None, text_or_none)
-    metadata: Mapping[str, Any] | None = checked(None, mapping_or_none)
-    tracer: Any = field(default=None, metadata={"check": having("start_span")})
-    meter: Any = field(default=None, metadata={"check": having("create_counter", "create_histogram")})
+    is_enabled: bool = flag_field(default=False)
+    record_inputs: bool = flag_field(default=True)
+    record_outputs: bool = flag_field(default=True)
+    record_arguments: bool = flag_field(default=False)
+    function_id: str | None = checked_field(None, require_text_or_none)
+    metadata: Mapping[str, Any] | None = checked_field(None, require_mapping_or_none)
+    tracer: Any = field(default=None, metadata={"check": require_methods("start_span")})
+    meter: Any = field(default=None, metadata={"check": require_methods("create_counter", "create_histogram")})
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -216,22 +220,22 @@ class ModelOutput(OptionPart):
 
     path: ClassVar[str] = "model_output"
 
-    include_nested_tool_summary: bool = flag(default=False)
-    include_nested_tool_outputs: bool = flag(default=False)
-    include_fetch_summary: bool = flag(default=False)
-    include_console: bool = flag(default=False)
-    max_summary_entries: int = checked(32, none_below_zero)
-    max_model_characters: int | None = checked(None, _model_characters)
+    include_nested_tool_summary: bool = flag_field(default=False)
+    include_nested_tool_outputs: bool = flag_field(default=False)
+    include_fetch_summary: bool = flag_field(default=False)
+    include_console: bool = flag_field(default=False)
+    max_summary_entries: int = checked_field(32, require_count)
+    max_model_characters: int | None = checked_field(None, _model_characters)
 
     @cached_property
-    def summarises(self) -> bool:
+    def includes_calls(self) -> bool:
         """True when calls are listed beside the result."""
         return self.include_nested_tool_summary or self.include_nested_tool_outputs or self.include_fetch_summary
 
     @cached_property
     def tells_of_runs(self) -> bool:
         """True when anything of a run is shown beside its result."""
-        return self.summarises or self.include_console
+        return self.includes_calls or self.include_console
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -249,15 +253,15 @@ class ContinuationOptions(OptionPart):
 
     path: ClassVar[str] = "continuation"
 
-    keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": keys_or_none})
-    max_age_ms: int | None = optional_limit()
-    conversation_id: str | None = checked(None, text_or_none)
-    seal: bool = flag(default=False)
-    compress: bool = flag(default=False)
-    guard: Any = field(default=None, metadata={"check": guard_or_none})
-    content_store: Any = field(default=None, metadata={"check": having("put_content", "get_content")})
-    journal: Any = field(default=None, metadata={"check": having("open", "write", "renew", "end", "release")})
-    any_engine: bool = flag(default=False)
+    keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": require_keys_or_none})
+    max_age_ms: int | None = optional_limit_field()
+    conversation_id: str | None = checked_field(None, require_text_or_none)
+    seal: bool = flag_field(default=False)
+    compress: bool = flag_field(default=False)
+    guard: Any = field(default=None, metadata={"check": require_guard_or_none})
+    content_store: Any = field(default=None, metadata={"check": require_methods("put_content", "get_content")})
+    journal: Any = field(default=None, metadata={"check": require_methods("open", "write", "renew", "end", "release")})
+    any_engine: bool = flag_field(default=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -270,15 +274,15 @@ class PoolOptions(OptionPart):
 
     path: ClassVar[str] = "pool"
 
-    max_workers: int | None = optional_limit()
-    on_saturation: Literal["fail", "wait"] = checked("fail", one_of("fail", "wait"))
-    wait_timeout_ms: int | None = optional_limit()
-    spare_workers: int = checked(2, not_negative)
-    isolation: Literal["auto", "required"] = checked("auto", one_of("auto", "required"))
-    start_method: Literal["auto", "fork", "exec"] = checked("auto", one_of("auto", "fork", "exec"))
-    worker_command: tuple[str, ...] | None = checked(None, command_or_none)
+    max_workers: int | None = optional_limit_field()
+    on_saturation: Literal["fail", "wait"] = checked_field("fail", require_one_of("fail", "wait"))
+    wait_timeout_ms: int | None = optional_limit_field()
+    spare_workers: int = checked_field(2, require_not_negative)
+    isolation: Literal["auto", "required"] = checked_field("auto", require_one_of("auto", "required"))
+    start_method: Literal["auto", "fork", "exec"] = checked_field("auto", require_one_of("auto", "fork", "exec"))
+    worker_command: tuple[str, ...] | None = checked_field(None, require_command_or_none)
     programs_per_worker: int = limit(1, MAX_PROGRAMS_PER_WORKER)
-    allow_kept_workers: bool = flag(default=False)
+    allow_kept_workers: bool = flag_field(default=False)
 
     def __post_init__(self) -> None:
         """Refuse kept workers where isolation is required, unless they are allowed."""
@@ -329,7 +333,7 @@ class CodeModeOptions(OptionPart):
             "telemetry": Telemetry.of(telemetry),
             "model_output": ModelOutput.of(model_output),
             "continuation": ContinuationOptions.of(continuation),
-            "state": state_or_none(state, "state"),
+            "state": require_state_or_none(state, "state"),
         }
         for name, part in parts.items():
             object.__setattr__(self, name, part)
@@ -342,27 +346,29 @@ class CodeModeOptions(OptionPart):
     @cached_property
     def uses_optional_parts(self) -> bool:
         """False where a run has no fetch, state, journal, sealed continuation or telemetry of these options."""
-        keeping = self.continuation
-        is_kept_plainly = keeping.journal is None and not keeping.seal
-        return not is_kept_plainly or self.fetch_policy is not None or self.has_state or self.telemetry.is_enabled
+        continuation = self.continuation
+        is_plain_continuation = continuation.journal is None and not continuation.seal
+        return not is_plain_continuation or self.fetch_policy is not None or self.has_state or self.telemetry.is_enabled
 
-    def under(self, limits: ExecutionPolicy) -> CodeModeOptions:
+    def with_default_limits(self, limits: ExecutionPolicy) -> CodeModeOptions:
         """Return the same options with other defaults of the execution policy."""
-        policy = self.execution_policy.over(limits)
-        return self if policy is self.execution_policy else self.having(execution_policy=policy)
+        policy = self.execution_policy.with_fallback(limits)
+        return self if policy is self.execution_policy else self.with_parts(execution_policy=policy)
 
     def with_listing(self, listing: Listing | None) -> CodeModeOptions:
         """Return the same options with another ``execution_policy.listing``; None changes nothing."""
         if listing is None:
             return self
-        return self.having(execution_policy=ExecutionPolicy(listing=listing).over(self.execution_policy))
+        return self.with_parts(execution_policy=ExecutionPolicy(listing=listing).with_fallback(self.execution_policy))
 
     def without_journal(self) -> CodeModeOptions:
         """Return the same options with no journal."""
-        kept = self.continuation
-        return self if kept.journal is None else self.having(continuation=replace(kept, journal=None))
+        continuation = self.continuation
+        return (
+            self if continuation.journal is None else self.with_parts(continuation=replace(continuation, journal=None))
+        )
 
-    def having(self, **parts: Any) -> CodeModeOptions:
+    def with_parts(self, **parts: Any) -> CodeModeOptions:
         """Return the same options with some parts replaced."""
-        kept: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
-        return CodeModeOptions(**{**kept, **parts})
+        current: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        return CodeModeOptions(**{**current, **parts})

@@ -16,10 +16,10 @@ from ..errors import (
     CodeModeProtocolError,
     CodeModeToolError,
     error_from_view,
-    guest_view,
     http_fields,
+    to_guest_view,
 )
-from ..profile import HostErrors, Words
+from ..profile import ErrorFields, HostErrors
 from ..trace.failures import read_message
 from ..trace.public_message import to_public_first_line, to_public_message
 from ..trace.visible_text import clip_text
@@ -34,7 +34,7 @@ _MAX_TEXT_CHARACTERS = 1_000  # of the others, and of names that no face gives i
 _DEFAULT_MESSAGE = "the call failed"
 
 
-def format_surface_fields(error: CodeModeError, kind: str, name: str, describe: Words, *, is_raised: bool) -> str:
+def format_surface_fields(error: CodeModeError, kind: str, name: str, describe: ErrorFields, *, is_raised: bool) -> str:
     """Return the fields of an error as JSON text: what is too large of them, or no JSON, is left out."""
     try:
         described: Mapping[str, Any] = {**http_fields(error), **describe(error, kind, name, is_raised)}
@@ -100,7 +100,7 @@ def make_rejection(
 
     What host code has raised has a reason of its own only if this package says so, whatever instance it is.
     """
-    name, message, code = guest_view(error)
+    name, message, code = to_guest_view(error)
     if host_errors.words is not None and entry.kind in _DESCRIBED_KINDS:
         fields_json = format_surface_fields(error, entry.kind, entry.name, host_errors.words, is_raised=is_raised)
         return Rejected(name, message, code, fields_json)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ..cached_property import cached_property
 from ..data.json_values import utf8_length
-from ..data.large_strings import cut_large_strings, may_have_places
+from ..data.large_strings import extract_large_strings, may_have_references
 from ..errors import CodeModeBridgeLimitError, CodeModeError, CodeModeProtocolError
 from ..profile import HostErrors, SidecarRules
 from . import ending_errors, events, messages
@@ -126,8 +126,8 @@ def restore_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar |
             return entry
         outcome, text = entry.outcome, entry.input_json
         if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
-            outcome = Fulfilled(outcome.value_json, cut_large_strings(outcome.value_json, rules.threshold_bytes))
-        return entry._replace(outcome=outcome, sidecar=sidecar if may_have_places(text) else None)
+            outcome = Fulfilled(outcome.value_json, extract_large_strings(outcome.value_json, rules.threshold_bytes))
+        return entry._replace(outcome=outcome, sidecar=sidecar if may_have_references(text) else None)
 
     entries, deliveries = [restore_entry(entry) for entry in recorded.entries], list(recorded.deliveries)
     ledger = Ledger(entries, deliveries, recorded.notice_count, sidecar, recorded.progress, recorded.contents)

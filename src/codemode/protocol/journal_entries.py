@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..data.json_values import MAX_DEPTH, decode_json
-from ..data.plain_json import plain_encoder
+from ..data.plain_json import create_encoder
 from ..errors import CodeModeProtocolError
 from .continuation import (
     REPLAY_VERSION,
@@ -45,7 +45,7 @@ from .messages import REQUEST_KINDS, SourceLocation
 #     x  key, answers                             it does not: the program has gone on with other answers
 #     l  requests, deliveries, count              all before this is as if this had been it
 
-_dump_json = plain_encoder()
+_dump_json = create_encoder()
 
 
 class Step(NamedTuple):

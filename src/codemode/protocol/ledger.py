@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..data.json_values import decode_json, utf8_length
-from ..data.large_strings import may_have_places
+from ..data.large_strings import may_have_references
 from ..records import record
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind, SourceLocation
 
@@ -264,7 +264,7 @@ class Ledger:
         """Return the entry of a new request."""
         text, location = request.input_json, request.location
         entry = LedgerEntry(request.id, request.kind, request.name, text, request.input_bytes, tool_call_id, location)
-        if self.sidecar is None or request.kind != "tool" or not may_have_places(text):
+        if self.sidecar is None or request.kind != "tool" or not may_have_references(text):
             return entry
         return entry._replace(sidecar=self.sidecar)
 

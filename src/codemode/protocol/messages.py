@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..data.plain_json import plain_encoder
+from ..data.plain_json import create_encoder
 from ..records import record
 from .framing import encode_frame, iter_frame_chunks, large_string_frames
 
@@ -31,7 +31,7 @@ _MILLISECONDS = Struct(">I")
 _PROGRAM_NUMBER = Struct(">I")
 _MAX_UINT32 = 2**32 - 1
 
-_dump_json = plain_encoder()
+_dump_json = create_encoder()
 
 # --- to the worker ---
 

@@ -9,15 +9,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
-from ..data.content import Distinct, MediaContent
+from ..data.content import DistinctContents, MediaContent
 from ..data.json_values import utf8_length
 from ..data.large_strings import (
     LargeStrings,
-    cut_large_strings,
-    large_string,
-    places_in,
-    read_with_strings,
-    text_with_strings,
+    decode_large_string,
+    decode_with_strings,
+    expand_references,
+    extract_large_strings,
+    find_references,
 )
 from ..errors import CodeModeProtocolError, CodeModeSerializationError
 from ..profile import SidecarRules
@@ -64,8 +64,8 @@ class ContentRegistry:
         self.displayed_names: list[str] = []  # the names of what the program has shown
 
     @cached_property
-    def _distinct(self) -> Distinct[str]:
-        return Distinct()
+    def _distinct(self) -> DistinctContents[str]:
+        return DistinctContents()
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -113,12 +113,12 @@ class ContentRegistry:
 
         Raises `CodeModeSerializationError` with the code `CONTENT_LIMIT`.
         """
-        name = self._distinct.name_of(part)
+        name = self._distinct.find_name(part)
         if name is None:
             self._admit(part)
             name = part.id if self.uses_ids else f"{_NUMBER}{len(self.parts) + 1}"
             self.add(part, name)
-        return {self.tag: name, **part.described}
+        return {self.tag: name, **part.description}
 
     def add(self, part: MediaContent, name: str | None = None) -> None:
         """Keep a part that was admitted before, under its id where it has no name."""
@@ -130,7 +130,7 @@ class ContentRegistry:
 
     def parts_to_hash(self, part: MediaContent) -> list[MediaContent]:
         """Return the parts whose ids are needed to take this one, and may take a while."""
-        return [part] if self.uses_ids else self._distinct.alike(part)
+        return [part] if self.uses_ids else self._distinct.find_candidates(part)
 
     def replace_numbers(self, text: str | None) -> str | None:
         """Return JSON text with ids in place of numbers; any other stays. May take as long as the ids."""
@@ -205,7 +205,7 @@ class Sidecar:
     def extract(self, text: str) -> LargeStrings | None:
         """Return the large strings of an output; None for none. Raises `CodeModeSerializationError` for a large one."""
         rules = self._rules
-        large = cut_large_strings(text, rules.threshold_bytes, self._find_size)
+        large = extract_large_strings(text, rules.threshold_bytes, self._find_size)
         if large is not None and max(large.sizes) > rules.max_reference_bytes:
             size, maximum = max(large.sizes), rules.max_reference_bytes
             message = f"a string in the output has {size} bytes; maxReferenceSize is {maximum}"
@@ -257,17 +257,17 @@ class Sidecar:
                 raise self._make_total_size_error(what)
             return self._get_string(number)
 
-        return read_with_strings(text, string_at)
+        return decode_with_strings(text, string_at)
 
     def restore_strings(self, text: str, what: str) -> str:
         """Return a JSON text of the program's with the strings in their places. Raises as `value` does."""
         if self.measure(text) - len(text) > self._rules.max_total_bytes:
             raise self._make_total_size_error(what)
-        return text_with_strings(text, self._texts.__getitem__)
+        return expand_references(text, self._texts.__getitem__)
 
     def measure(self, text: str) -> int:
         """Count the UTF-8 bytes of a JSON text of the program's with the strings in their places, escapes apart."""
-        places = [*places_in(text)]
+        places = [*find_references(text)]
         digits = sum(len(str(number)) for number in places)
         return utf8_length(text) - 2 * len(places) - digits + sum(2 + self._get_size(number) for number in places)
 
@@ -275,7 +275,7 @@ class Sidecar:
         number = self._numbers[self._texts[number]]  # read once, however often it was handed out
         string = self._strings.get(number)
         if string is None:
-            string = self._strings[number] = large_string(self._texts[number])
+            string = self._strings[number] = decode_large_string(self._texts[number])
         return string
 
     def _find_size(self, text: str) -> int | None:

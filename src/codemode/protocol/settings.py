@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from ..options.parts import ExecutionPolicy
-from ..profile import Profile
+from ..profile import SurfaceSettings
 from ..records import record
 from .messages import Draft, RunModule, RunProgram
 from .references import get_content_tag
@@ -23,7 +23,7 @@ class Settings:
     seed: str
     started_ms: int
     limits: ExecutionPolicy
-    profile: Profile
+    profile: SurfaceSettings
     fetch: bool = False  # whether the guest has it
     state: bool = False  # likewise
     language_names: Sequence[str] = ()  # tools that are called by a name that the language itself reads
@@ -75,7 +75,7 @@ class Settings:
         limits, guest = self.limits, self.profile.guest
         fields: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": guest.wrapper}
         fields["globals"] = [*guest.globals, *(["fetch"] if self.fetch else []), *(["state"] if self.state else [])]
-        fields |= {**limits.told, "places": True} if reports_locations else limits.told
+        fields |= {**limits.worker_options, "places": True} if reports_locations else limits.worker_options
         fields |= {"values": "rich"} if limits.values == "rich" else {}
         if self.language_names:
             fields["language_names"] = list(self.language_names)
@@ -102,7 +102,7 @@ class Settings:
         return fields
 
 
-def get_analysis_mode(profile: Profile) -> int:
+def get_analysis_mode(profile: SurfaceSettings) -> int:
     """Return how a worker is to analyse programs of a profile, as `AnalyseProgram` has it."""
     if profile.guest.is_module:
         return 2
@@ -112,4 +112,4 @@ def get_analysis_mode(profile: Profile) -> int:
 @cache
 def list_replayed_limits(policy: type[ExecutionPolicy]) -> tuple[str, ...]:
     """Name the limits that a continuation keeps."""
-    return tuple(option.name for option in fields(policy) if option.metadata.get("is_kept"))
+    return tuple(option.name for option in fields(policy) if option.metadata.get("is_signed"))

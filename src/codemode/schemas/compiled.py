@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from ..cached_property import cached_property
-from ..data.json_shape import holds_more_values_than, weigh
+from ..data.json_shape import estimate_json_length, has_more_values_than
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty
 from ..data.references import resolve_reference
 from ..host import steps
@@ -80,7 +80,7 @@ def accept_plain_input(value: Any) -> ValidatedInput:
 def copy_json(value: Any) -> Any:
     """Copy plain JSON; unlike `copy.deepcopy` it does not run out of stack within the depth cap."""
     text = json.dumps(value)
-    return json.loads(text) if len(text) < _LARGE_TEXT_CHARACTERS else steps.without_collector(lambda: json.loads(text))
+    return json.loads(text) if len(text) < _LARGE_TEXT_CHARACTERS else steps.run_without_gc(lambda: json.loads(text))
 
 
 def merge_defaults(value: Any, filled: Any) -> Any:
@@ -121,9 +121,9 @@ def merge_changed_defaults(value: Any, filled: Any, refilled: Any) -> Any:
 
 def require_bounded_size(schema: Mapping[str, Any] | bool) -> None:
     """Raise `ValueError` for a schema that would take too long to be read, before anything of it is."""
-    if holds_more_values_than(schema, MAX_SCHEMA_VALUES):
+    if has_more_values_than(schema, MAX_SCHEMA_VALUES):
         raise ValueError(f"holds more than {MAX_SCHEMA_VALUES} values, the limit for a schema")
-    if weigh(schema, MAX_SCHEMA_CHARACTERS) >= MAX_SCHEMA_CHARACTERS:
+    if estimate_json_length(schema, MAX_SCHEMA_CHARACTERS) >= MAX_SCHEMA_CHARACTERS:
         raise ValueError(f"is longer than {MAX_SCHEMA_CHARACTERS} characters, the limit for a schema")
 
 

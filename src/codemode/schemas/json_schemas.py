@@ -12,7 +12,7 @@ from typing import Any, cast
 from ..data.json_values import encode_json
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..data.references import resolve_reference
-from ..host.steps import TooMuchWork
+from ..host.steps import WorkLimitError
 from .compiled import (
     MAX_PROBLEMS,
     TOO_COMPLEX_PROBLEM,
@@ -123,7 +123,7 @@ class DictSchema:
         """Write each `Decimal` as a number instead of text where the schema expects a number."""
         try:
             failures = self._document.failures(plain, _MAX_DECIMALS)
-        except (RecursionError, UnknownReferenceError, OverflowError, TooMuchWork):
+        except (RecursionError, UnknownReferenceError, OverflowError, WorkLimitError):
             return plain
         for failure in failures:
             expected_types = failure.rule if is_array(failure.rule) else [failure.rule]
@@ -139,7 +139,7 @@ class DictSchema:
             return [((), TOO_DEEP_PROBLEM["message"])]
         try:
             failures = self._document.failures(filled, max_count)
-        except (RecursionError, UnknownReferenceError, OverflowError, TooMuchWork):
+        except (RecursionError, UnknownReferenceError, OverflowError, WorkLimitError):
             return [((), one["message"]) for one in self._find_problems(filled)]
         return list(dict.fromkeys(islice((place for one in failures for place in one.iterate_located()), max_count)))
 
@@ -153,7 +153,7 @@ class DictSchema:
         def fits(part: Any, inner: Any) -> bool | None:
             try:
                 return check.fits(self._document.root, part, inner)
-            except TooMuchWork:
+            except WorkLimitError:
                 return None
             except (RecursionError, UnknownReferenceError, OverflowError):
                 return False
@@ -170,7 +170,7 @@ class DictSchema:
             return [TOO_DEEP_PROBLEM]
         except OverflowError:  # an integer of hundreds of digits against a rule in floats
             return [{"path": "", "message": "holds a number too large to be checked"}]
-        except TooMuchWork:
+        except WorkLimitError:
             return [TOO_COMPLEX_PROBLEM]
 
 
@@ -198,7 +198,7 @@ def _drop_refused_defaults(schema: Any, document: SchemaDocument) -> list[str]:
             is_refused = not check.fits(document.root, rules, default)
         except UnknownReferenceError:
             is_refused = False  # it is resolved against another base when values are validated
-        except (RecursionError, OverflowError, TooMuchWork):
+        except (RecursionError, OverflowError, WorkLimitError):
             is_refused = True
         if is_refused:
             del rules["default"]

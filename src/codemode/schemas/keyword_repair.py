@@ -60,7 +60,7 @@ def _find_dangling_references(schema: Mapping[str, Any]) -> frozenset[str]:
     walked: set[int] = set()
     while pending and len(seen) < _MAX_CHECKED_REFERENCES:
         resource, resolver = pending.pop()
-        steps.take()
+        steps.count_steps()
         rules = mapping_or_empty(resource.contents)
         if id(resource.contents) in walked:
             continue
@@ -102,7 +102,7 @@ def _find_cycles(start: Mapping[str, Any], local: LocalReferences, finished: set
         id(start): (None, _iterate_in_place_subschemas(start, local))
     }
     while path:
-        steps.take()
+        steps.count_steps()
         last = next(reversed(path))
         reference, inner = next(path[last][1], (None, None))
         if inner is None:
@@ -182,7 +182,7 @@ class _KeywordRepairer:
 
     def repair_schema(self, schema: Mapping[str, Any], place: _SchemaPath) -> dict[str, Any]:
         """Return the repaired copy of one schema."""
-        steps.take(1 + len(schema))
+        steps.count_steps(1 + len(schema))
         if len(place) > MAX_PATH_LENGTH:
             self._record_drop("", schema, place)
             return {}

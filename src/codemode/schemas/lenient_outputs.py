@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..host import steps
-from ..host.steps import TooMuchWork
+from ..host.steps import WorkLimitError
 from .compiled import Problem, format_path
 from .type_guards import GuardedValidator, RefusePattern
 from .type_pieces import PieceSerializer
@@ -88,7 +88,7 @@ class LenientReader:
 
         from ..host.cancellation import FAILURES
 
-        steps.take()
+        steps.count_steps()
         if len(path.path) > _MAX_DEPTH:
             return self._limit_depth(value, path)
         if not path.converts or len(path.path) > _MAX_CONVERTED_DEPTH:
@@ -97,7 +97,7 @@ class LenientReader:
             return self._create_converter(schema)(value)
         except ValidationError:
             return self._read_inside(schema, value, path)
-        except TooMuchWork:  # each part would need as much again
+        except WorkLimitError:  # each part would need as much again
             return self._read_inside(schema, value, path._replace(converts=False))
         except FAILURES as error:  # raised by the author's code
             result = self._read_inside(schema, value, path)

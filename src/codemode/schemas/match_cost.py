@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ..data.sized_cache import SizedCache
 from ..host import steps
-from ..host.steps import TooMuchWork
+from ..host.steps import WorkLimitError
 from ..records import record
 from .patterns import Match, PatternRefusedError, compile_linear, estimate_compiled_bytes, get_linear_pattern
 
@@ -99,7 +99,7 @@ class _RegexParser:
     def parse(self) -> list[Node]:
         """Return the nodes of all of it."""
         while self._position < len(self._pattern):
-            steps.take()
+            steps.count_steps()
             self._parse_lexeme(self._take_lexeme(_LEXEME))
         if len(self._groups) > 1:
             raise UnreadablePatternError
@@ -222,10 +222,10 @@ Take = Callable[[int], None]
 
 
 def find_match(pattern: str, text: str, take: Take, *, is_rust_syntax: bool = False) -> bool:
-    """Tell whether a text holds what a pattern describes; what that takes is accounted for by ``take``, before.
+    """Tell whether a text holds what a pattern describes; what that takes is accounted for by ``count_steps``, before.
 
-    ``is_rust_syntax`` is as in `compile_linear`. Raises `TooMuchWork` for a match that may take too long, what ``take``
-    raises, and `PatternRefusedError`.
+    ``is_rust_syntax`` is as in `compile_linear`. Raises `WorkLimitError` for a match that may take too long,
+    `PatternRefusedError`, and what ``count_steps`` raises.
     """
     compiled = get_linear_pattern(pattern, is_rust_syntax=is_rust_syntax)
     match, units = compiled.match, compiled.places * len(text) * _max_bytes_per_character(text)
@@ -235,7 +235,7 @@ def find_match(pattern: str, text: str, take: Take, *, is_rust_syntax: bool = Fa
             match, units = automaton.match, automaton.estimate_units(text, take)
             _automata.put(automaton.pattern, automaton, automaton.size)
     if units > MAX_UNITS_PER_MATCH:
-        raise TooMuchWork
+        raise WorkLimitError
     take(1 + units // UNITS_PER_STEP)
     return match(text)
 
@@ -306,7 +306,7 @@ class _PatternAutomaton:
         return self._size + self._memo.size * _BYTES_PER_MEMO_ENTRY
 
     def estimate_units(self, text: str, take: Take) -> int:
-        """Return what a match takes. Raises `TooMuchWork` when that is too much."""
+        """Return what a match takes. Raises `WorkLimitError` when that is too much."""
         if len(text) >= _MIN_LONG_TEXT_CHARACTERS and text.isascii() and self._has_few_states_in_ascii(take):
             return len(text) // _BYTES_PER_UNIT_WITH_FEW_STATES
         if self._memo.size > _MAX_MEMO_SIZE:
@@ -317,7 +317,7 @@ class _PatternAutomaton:
             self._memo = _MatchMemo()  # there may be few states for this text, if many for others
             units = self._follow_text(text, self._memo, take)
         if units is None:
-            raise TooMuchWork
+            raise WorkLimitError
         return units
 
     def _has_few_states_in_ascii(self, take: Take) -> bool:
@@ -458,7 +458,7 @@ class _TextSearch:
         self._take(1 + nodes // _NODES_PER_STEP)
         self.node_count += nodes
         if self.node_count > _MAX_NEW_NODES:
-            raise TooMuchWork
+            raise WorkLimitError
 
 
 def _compile_atom(atom: str) -> Match:
@@ -468,8 +468,8 @@ def _compile_atom(atom: str) -> Match:
         return lambda _text: True
 
 
-_automata: SizedCache[str, _PatternAutomaton] = SizedCache(64 << 20, most_entries=64)
-_unreadable_patterns: SizedCache[str, bool] = SizedCache(1 << 20, most_entries=256)
+_automata: SizedCache[str, _PatternAutomaton] = SizedCache(64 << 20, max_entries=64)
+_unreadable_patterns: SizedCache[str, bool] = SizedCache(1 << 20, max_entries=256)
 
 
 def _get_automaton(pattern: str, take: Take) -> _PatternAutomaton | None:

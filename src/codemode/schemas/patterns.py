@@ -98,7 +98,7 @@ class LinearPattern:
     places: int
 
 
-_compiled_patterns: SizedCache[tuple[str, bool], LinearPattern] = SizedCache(64 << 20, most_entries=256)
+_compiled_patterns: SizedCache[tuple[str, bool], LinearPattern] = SizedCache(64 << 20, max_entries=256)
 """Compiled patterns. A stranger's may take megabytes each, and two more once it has met texts that are meant for it."""
 
 
@@ -141,7 +141,7 @@ def get_linear_pattern(pattern: str, *, is_rust_syntax: bool = False) -> LinearP
         # What compiles as it is may mean something else there: sets in a class, and what is done with them.
         spellings = (pattern,) if is_rust_syntax else tuple(dict.fromkeys((_to_rust_syntax(pattern), pattern)))
         size = max(map(estimate_compiled_bytes, spellings))
-        steps.take(1 + size // _BYTES_PER_STEP)
+        steps.count_steps(1 + size // _BYTES_PER_STEP)
         compiled = _compile(pattern, spellings)
         _compiled_patterns.put((pattern, is_rust_syntax), compiled, size)
     return compiled

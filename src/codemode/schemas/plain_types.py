@@ -143,7 +143,7 @@ class PlainSchema:
     def full_schema(self) -> CompiledSchema:
         """What pydantic makes of the type."""
         if self._full_schema is None:
-            steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is imported off the event loop
+            steps.count_steps(steps.LOOP_STEPS + 1)  # it is imported off the event loop
             with importing:
                 self._full_schema = self._create_full_schema()
         return self._full_schema

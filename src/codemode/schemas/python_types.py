@@ -10,7 +10,7 @@ from ..cached_property import cached_property
 from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_mapping, is_sequence
 from ..data.rich_values import from_tagged, is_rich, to_tagged
-from ..host.steps import TooMuchWork
+from ..host.steps import WorkLimitError
 from .compiled import (
     MAX_PROBLEMS,
     TOO_COMPLEX_PROBLEM,
@@ -219,7 +219,7 @@ class TypeSchema:
             instance = self._validator.validate(value)
         except self._validation_error as error:
             raise SchemaMismatch(self._problems(error, value)) from None
-        except TooMuchWork:
+        except WorkLimitError:
             raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
         if is_rich.get():
             return self._serializer.to_rich_python(instance, round_trip=False)
@@ -252,14 +252,14 @@ class TypeSchema:
             validator = self._validator.json_validator
             if validator is None:
                 raise SchemaMismatch(self._problems(error, value)) from None
-        except TooMuchWork:
+        except WorkLimitError:
             raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
             return self._buffer_iterators(validator.validate_json(encode_json(value, what="The input")))
         except self._validation_error as error:
             raise SchemaMismatch(self._problems(error, value)) from None
-        except TooMuchWork:
+        except WorkLimitError:
             raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
 
     def _problems(self, error: ValidationError, value: Any) -> list[Problem]:

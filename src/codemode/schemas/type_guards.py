@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, cast
 
 from ..cached_property import cached_property
-from ..data.json_shape import holds_more_values_than, weigh
+from ..data.json_shape import estimate_json_length, has_more_values_than
 from ..data.narrowing import is_array, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ..host import steps
-from ..host.steps import TooMuchWork
+from ..host.steps import WorkLimitError
 from .match_cost import MAX_UNITS_PER_MATCH, UNITS_PER_STEP, Take, find_match
 from .patterns import PatternRefusedError, estimate_automaton_size, to_linear_syntax
 
@@ -42,7 +42,7 @@ def use_linear_pattern(string_schema: dict[str, Any], refuse: RefusePattern) -> 
 
 
 def use_metered_pattern(string_schema: dict[str, Any], take: Take) -> Any:
-    """Return the schema of a string whose pattern is matched by a function, which accounts for it by ``take``.
+    """Return the schema of a string whose pattern is matched by a function, which accounts for it by ``count_steps``.
 
     It sees the string as pydantic matches it: not too long, stripped, and in lower case only afterwards.
     """
@@ -118,7 +118,7 @@ def _count_step(value: Any) -> Any:
     _budget.steps_left -= 1
     if _budget.steps_left < 0:
         _extend_budget()
-    steps.take()
+    steps.count_steps()
     return value
 
 
@@ -127,15 +127,15 @@ def _take_steps(step_count: int) -> None:
     _budget.steps_left -= step_count
     if _budget.steps_left < 0:
         _extend_budget()
-    steps.take(step_count)
+    steps.count_steps(step_count)
 
 
 def _extend_budget() -> None:
     if _budget.is_extended:
-        raise TooMuchWork
+        raise WorkLimitError
     _budget.is_extended = True
     value_count = 1024
-    while value_count < _MAX_VALUES and holds_more_values_than(_budget.value, value_count):
+    while value_count < _MAX_VALUES and has_more_values_than(_budget.value, value_count):
         value_count *= 2
     _budget.steps_left = _STEPS_PER_VALUE * value_count
 
@@ -172,7 +172,7 @@ class GuardedValidator:
             )
 
     def validate(self, value: Any) -> Any:
-        """Return the instance that a value stands for. Raises `ValidationError` and `TooMuchWork`."""
+        """Return the instance that a value stands for. Raises `ValidationError` and `WorkLimitError`."""
         has_long_text = bool(self._pattern_size) and self._may_take_units(value, _MAX_UNMETERED_UNITS)
         if self._has_bounded_cost and not self._pattern_size:
             return self.original.validate_python(value)
@@ -181,28 +181,28 @@ class GuardedValidator:
             if not (
                 has_long_text
                 or self._is_recursive
-                or (self._has_items and holds_more_values_than(value, MAX_UNMETERED_VALUES))
+                or (self._has_items and has_more_values_than(value, MAX_UNMETERED_VALUES))
             ):
                 return self.original.validate_python(value)
             if has_long_text and self._metered_validator is self.original:
                 self._refuse_expensive_text(value)
-            _budget.fails_fast = holds_more_values_than(value, MIN_FAIL_FAST_VALUES)
+            _budget.fails_fast = has_more_values_than(value, MIN_FAIL_FAST_VALUES)
             if not _budget.fails_fast:
                 return self._metered_validator.validate_python(value)
-            return steps.without_collector(partial(self._fail_fast_validator.validate_python, value))
+            return steps.run_without_gc(partial(self._fail_fast_validator.validate_python, value))
         finally:
             _budget.value = None
 
     def _may_take_units(self, value: Any, units: int) -> bool:
         """Tell whether all patterns on all of the text of a value may take so much."""
         min_characters = max(units // self._pattern_size, 1)
-        return weigh(value, min_characters) >= min_characters
+        return estimate_json_length(value, min_characters) >= min_characters
 
     def _refuse_expensive_text(self, value: Any) -> None:
-        """Raise `TooMuchWork` for text that nothing can be put in the way of, and that may take too long."""
+        """Raise `WorkLimitError` for text that nothing can be put in the way of, and that may take too long."""
         if self._may_take_units(value, MAX_UNITS_PER_MATCH):
-            raise TooMuchWork
-        steps.take(MAX_UNITS_PER_MATCH // UNITS_PER_STEP)
+            raise WorkLimitError
+        steps.count_steps(MAX_UNITS_PER_MATCH // UNITS_PER_STEP)
 
     @property
     def json_validator(self) -> Any:

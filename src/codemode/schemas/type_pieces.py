@@ -54,8 +54,8 @@ class PieceSerializer:
             schema_with_definitions: Any = {"type": "definitions", "schema": schema, "definitions": self._definitions}
             serializer = SchemaSerializer(schema_with_definitions if self._definitions else schema, config)
             self._serializers[id(schema), id(config)] = serializer
-        steps.take(MAX_PIECE_VALUES)
-        return steps.without_collector(partial(serializer.to_python, instance, **serializer_options))
+        steps.count_steps(MAX_PIECE_VALUES)
+        return steps.run_without_gc(partial(serializer.to_python, instance, **serializer_options))
 
     def unwrap(self, schema: Any) -> Any:
         """Return the schema of what really stands there; one with a serializer of its own stays closed."""
@@ -183,7 +183,7 @@ def are_equal(first: Any, second: Any) -> bool:
             pending.pop()
             continue
         left, right = pair
-        steps.take()
+        steps.count_steps()
         if left is right:
             continue
         value_type = cast("type[Any]", type(left))

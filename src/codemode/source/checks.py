@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
 from ..data.rich_values import is_rich
-from ..data.similar_names import nearest_names
+from ..data.similar_names import find_nearest_names
 
 if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
@@ -27,8 +27,8 @@ MAX_POSITION = 2**31
 # A schema that refers to itself from several places has more ways through it than anybody can go.
 MAX_VISITS = 20_000
 # Of a server's schema any list may be as long as the whole: so many names are one visit more.
-NAMES_A_VISIT = 16
-MAX_SHOWN_NAMES = 10
+NAMES_PER_VISIT = 16
+MAX_LISTED_NAMES = 10
 # Comparing a name with a thousand others takes milliseconds of the host's event loop.
 MAX_SUGGESTIONS = 8
 MAX_MESSAGE_LENGTH = 400
@@ -55,9 +55,9 @@ MODULE_USES = {
     "require()": "`require` is not available: a program has no modules; what it can call is on `tools`",
 }
 # A tuple, for what is looked up in it may be unhashable.
-LITERAL_TYPES = ("object", "array", "string", "number", "boolean", "null", "undefined")
+KNOWN_LITERAL_TYPES = ("object", "array", "string", "number", "boolean", "null", "undefined")
 _NO_INPUT: dict[str, Any] = {"type": "object", "keys": {}, "open": False}  # a call without an argument
-_NOTHING_KNOWN = {"type": "unknown"}
+_UNKNOWN_LITERAL = {"type": "unknown"}
 
 
 def check_program(
@@ -76,10 +76,10 @@ def check_program(
 
 
 def _module_problems(facts: Any) -> Iterator[ProgramProblem]:
-    for use in placed_items(facts, "modules"):
+    for use in located_items(facts, "modules"):
         message = MODULE_USES.get(kind) if isinstance(kind := use.get("kind"), str) else None
         if message is not None:
-            yield problem_at(use, message)
+            yield create_problem(use, message)
 
 
 def _call_problems(
@@ -88,191 +88,197 @@ def _call_problems(
     get_input_schema: Callable[[str], Any],
     get_conversion: Callable[[str], str],
 ) -> Iterator[ProgramProblem]:
-    unknown: dict[str, str] = {}
-    roots: dict[str, Root] = {}
-    visits = Visits()
-    for call in placed_items(facts, "calls"):
+    unknown_messages: dict[str, str] = {}
+    roots: dict[str, ToolSchema] = {}
+    visits = SchemaVisits()
+    for call in located_items(facts, "calls"):
         name = call.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
             continue
         if name not in names:
-            if not _may_be_no_tool(name, names):
-                unknown[name] = unknown.get(name) or _unknown_tool(
-                    name, names, may_suggest=len(unknown) < MAX_SUGGESTIONS
+            if not _may_be_inherited(name, names):
+                unknown_messages[name] = unknown_messages.get(name) or _describe_unknown_tool(
+                    name, names, may_suggest=len(unknown_messages) < MAX_SUGGESTIONS
                 )
-                yield problem_at(call, unknown[name])
+                yield create_problem(call, unknown_messages[name])
             continue
         if name not in roots:
-            roots[name] = Root(get_input_schema(name), visits, get_conversion(name))
-        literal = call.get("input", _NOTHING_KNOWN)
-        if (keyword := _keyword(literal)) is not None:
-            example = f"{shown_tool(name)}({{ {keyword}: ... }})"
-            yield problem_at(call, f"{shown_tool(name)} takes one object, not keyword arguments: write {example}")
+            roots[name] = ToolSchema(get_input_schema(name), visits, get_conversion(name))
+        literal = call.get("input", _UNKNOWN_LITERAL)
+        if (keyword := _first_keyword(literal)) is not None:
+            example = f"{format_tool(name)}({{ {keyword}: ... }})"
+            yield create_problem(call, f"{format_tool(name)} takes one object, not keyword arguments: write {example}")
             continue
-        if literal is None and (resolved(roots[name].schema, roots[name]) or {}).get("type") == "object":
+        if literal is None and (resolve_schema(roots[name].schema, roots[name]) or {}).get("type") == "object":
             literal = _NO_INPUT
-        for message in _mistakes(literal, roots[name].schema, roots[name], "input", 0):
-            yield problem_at(call, f"{shown_tool(name)}: {message}")
+        for message in _find_mistakes(literal, roots[name].schema, roots[name], "input", 0):
+            yield create_problem(call, f"{format_tool(name)}: {message}")
 
 
-class Visits:
+class SchemaVisits:
     """How often schemas may still be looked at before nothing more is certain."""
 
     def __init__(self) -> None:
         self._left = MAX_VISITS
 
-    def take(self, count: int = 1) -> bool:
+    def consume(self, count: int = 1) -> bool:
         self._left -= count
         return self._left >= 0
 
 
-class Root:
+class ToolSchema:
     """A tool's whole schema, and the visits that are left for it and others."""
 
-    def __init__(self, schema: Any, visits: Visits, conversion: str = "unknown") -> None:
+    def __init__(self, schema: Any, visits: SchemaVisits, conversion: str = "unknown") -> None:
         self.schema, self.visits, self.conversion = schema, visits, conversion
         self.local = LocalReferences(schema)
-        self._folded: dict[str, str] = {}  # a name may be as long as the whole schema
+        self._folded_names: dict[str, str] = {}  # a name may be as long as the whole schema
 
-    def may_look(self, schema: Mapping[str, Any]) -> bool:
+    def may_visit(self, schema: Mapping[str, Any]) -> bool:
         kinds, required = schema.get("type"), schema.get("required")
         many = (len(kinds) if is_array(kinds) else 0) + (len(required) if is_array(required) else 0)
-        return self.visits.take(1 + many // NAMES_A_VISIT)
+        return self.visits.consume(1 + many // NAMES_PER_VISIT)
 
     def may_list(self, properties: Mapping[str, Any]) -> bool:
-        return self.visits.take(len(properties) // NAMES_A_VISIT)
+        return self.visits.consume(len(properties) // NAMES_PER_VISIT)
 
-    def folded(self, name: str) -> str:
-        if name not in self._folded:
-            self._folded[name] = folded_name(name)
-        return self._folded[name]
+    def fold(self, name: str) -> str:
+        if name not in self._folded_names:
+            self._folded_names[name] = fold_name(name)
+        return self._folded_names[name]
 
 
-def placed_items(facts: Any, key: str) -> list[dict[str, Any]]:
+def located_items(facts: Any, key: str) -> list[dict[str, Any]]:
     items = list_or_empty(mapping_or_empty(facts).get(key))
-    return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item) and _is_placed(item)] if items else items
+    return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item) and _has_location(item)] if items else items
 
 
-def _is_placed(item: dict[str, Any]) -> bool:
+def _has_location(item: dict[str, Any]) -> bool:
     line, column = item.get("line"), item.get("column")
     return type(line) is int and type(column) is int and 0 < line < MAX_POSITION and 0 < column < MAX_POSITION
 
 
-def problem_at(item: dict[str, Any], message: str) -> ProgramProblem:
+def create_problem(item: dict[str, Any], message: str) -> ProgramProblem:
     return {"message": message[:MAX_MESSAGE_LENGTH], "line": item["line"], "column": item["column"]}
 
 
-def _may_be_no_tool(name: str, names: Collection[str]) -> bool:
+def _may_be_inherited(name: str, names: Collection[str]) -> bool:
     """`tools.known.call(...)`, `tools.$search(...)` and what every object inherits."""
     first = name.partition(".")[0]
     prefixes = [name[:index] for index, character in enumerate(name) if character == "."]
     return first.startswith("$") or first in INHERITED_NAMES or any(prefix in names for prefix in prefixes)
 
 
-def _unknown_tool(name: str, names: Collection[str], *, may_suggest: bool) -> str:
-    near = nearest_names(name, names) if may_suggest else []
-    if near:
-        return f"{shown_tool(name)} does not exist; did you mean {' or '.join(map(shown_tool, near))}?"
-    if len(names) <= MAX_SHOWN_NAMES:
-        known = ", ".join(map(shown_tool, sorted(names)))
-        return f"{shown_tool(name)} does not exist; there is {known or 'no tool'}"
-    return f"{shown_tool(name)} does not exist"
+def _describe_unknown_tool(name: str, names: Collection[str], *, may_suggest: bool) -> str:
+    suggestions = find_nearest_names(name, names) if may_suggest else []
+    if suggestions:
+        return f"{format_tool(name)} does not exist; did you mean {' or '.join(map(format_tool, suggestions))}?"
+    if len(names) <= MAX_LISTED_NAMES:
+        known = ", ".join(map(format_tool, sorted(names)))
+        return f"{format_tool(name)} does not exist; there is {known or 'no tool'}"
+    return f"{format_tool(name)} does not exist"
 
 
-def shown_tool(name: str) -> str:
+def format_tool(name: str) -> str:
     return f"tools.{name}" if name.isidentifier() and name.isascii() else f'tools["{name}"]'
 
 
-def _mistakes(literal: Any, schema: Any, root: Root, path: str, depth: int) -> Iterator[str]:
+def _find_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str, depth: int) -> Iterator[str]:
     """What is certainly wrong with what is known of a ``literal``, against ``schema``."""
     if not is_object(literal) or depth > MAX_DEPTH:
         return
-    schema = resolved(schema, root)
-    if schema is None or literal.get("type") not in LITERAL_TYPES:
+    schema = resolve_schema(schema, root)
+    if schema is None or literal.get("type") not in KNOWN_LITERAL_TYPES:
         return
-    if (written := _rounded(literal)) and _takes_integers(schema, root, depth):
-        yield f"{path} is {written}, which a number does not hold exactly: write {written}n"
+    if (integer_text := _unsafe_integer(literal)) and _takes_integers(schema, root, depth):
+        yield f"{path} is {integer_text}, which a number does not hold exactly: write {integer_text}n"
     elif _is_wrong_type(literal, schema, root, depth):
-        yield f"{path} is {_described(literal)}, expected {_expected(schema, root)}"
+        yield f"{path} is {_describe_literal(literal)}, expected {_describe_expected(schema, root)}"
     elif literal["type"] == "object":
-        yield from _object_mistakes(literal, schema, root, path, depth)
+        yield from _find_object_mistakes(literal, schema, root, path, depth)
     elif literal["type"] == "array" and "prefixItems" not in schema:
         items = list_or_empty(literal.get("items"))
         for index, item in enumerate(items[:MAX_KEYS]):
-            yield from _mistakes(item, schema.get("items"), root, f"{path}[{index}]", depth + 1)
+            yield from _find_mistakes(item, schema.get("items"), root, f"{path}[{index}]", depth + 1)
 
 
-def _keyword(literal: Any) -> str | None:
+def _first_keyword(literal: Any) -> str | None:
     """Return the first of the keyword arguments that a call has as in Python."""
     name = literal.get("name") if is_object(literal) and literal.get("type") == "keyword" else None
     return name if isinstance(name, str) and name.isidentifier() and len(name) <= MAX_NAME_LENGTH else None
 
 
-def _rounded(literal: dict[str, Any]) -> str | None:
+def _unsafe_integer(literal: dict[str, Any]) -> str | None:
     """Return an integer literal that the engine would round."""
-    written = literal.get("written")
-    if not isinstance(written, str) or len(written) > MAX_NAME_LENGTH:
+    literal_text = literal.get("written")
+    if not isinstance(literal_text, str) or len(literal_text) > MAX_NAME_LENGTH:
         return None
-    return written if _WRITTEN_INTEGER.fullmatch(written) else None
+    return literal_text if _WRITTEN_INTEGER.fullmatch(literal_text) else None
 
 
-def _takes_integers(schema: Mapping[str, Any], root: Root, depth: int) -> bool:
+def _takes_integers(schema: Mapping[str, Any], root: ToolSchema, depth: int) -> bool:
     allowed = schema.get("type")
     if allowed == "integer" or (is_array(allowed) and "integer" in allowed):
         return True
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches) and depth < MAX_DEPTH:
-            known = [resolved(branch, root) for branch in branches]
+            known = [resolve_schema(branch, root) for branch in branches]
             if any(branch is not None and _takes_integers(branch, root, depth + 1) for branch in known):
                 return True
     return False
 
 
-def _object_mistakes(
-    literal: dict[str, Any], schema: Mapping[str, Any], root: Root, path: str, depth: int
+def _find_object_mistakes(
+    literal: dict[str, Any], schema: Mapping[str, Any], root: ToolSchema, path: str, depth: int
 ) -> Iterator[str]:
-    given = literal.get("keys")
+    keys = literal.get("keys")
     # The collector lists far fewer: each key beyond them would cost the host a comparison with every property.
-    if not is_object(given) or len(given) > MAX_KEYS:
+    if not is_object(keys) or len(keys) > MAX_KEYS:
         return
     properties = mapping_or_empty(schema.get("properties"))
-    unknown = [key for key in given if key not in properties]
-    slips = _slips(given, unknown, properties, schema, root)
-    for key, name in slips.items():
+    unknown = [key for key in keys if key not in properties]
+    misspelled = _find_misspelled(keys, unknown, properties, schema, root)
+    for key, name in misspelled.items():
         yield f"{path}.{key} does not exist; did you mean {name}?"
-    unknown = [key for key in unknown if key not in slips]
+    unknown = [key for key in unknown if key not in misspelled]
     if literal.get("open") is False:
-        for key in _missing(given, unknown, schema, root):
-            if key not in slips.values():
+        for key in _find_missing(keys, unknown, schema, root):
+            if key not in misspelled.values():
                 yield f"{path}.{key} is required"
     if unknown and is_closed(schema) and root.may_list(properties):
-        folded = set(map(root.folded, properties))
+        folded = set(map(root.fold, properties))
         for key in unknown:
-            if folded_name(key) not in folded:
-                yield f"{path}.{key} does not exist{known_keys(properties)}"
-    for key, value in given.items():
+            if fold_name(key) not in folded:
+                yield f"{path}.{key} does not exist{describe_known_keys(properties)}"
+    for key, value in keys.items():
         if key in properties:
-            yield from _mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
+            yield from _find_mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
 
 
-def _slips(
-    given: Mapping[str, Any], unknown: list[str], properties: Mapping[str, Any], schema: Mapping[str, Any], root: Root
+def _find_misspelled(
+    keys: Mapping[str, Any],
+    unknown: list[str],
+    properties: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    root: ToolSchema,
 ) -> dict[str, str]:
     """Return the keys that differ from a property in case and dashes alone, with that property's name."""
     # A model that is also populated by name takes `from_date` where its schema says `fromDate`.
     may_have_more = schema.get("additionalProperties") or schema.get("patternProperties")
     if root.conversion == "unknown" or may_have_more or not unknown or not root.may_list(properties):
         return {}
-    names = {root.folded(name): name for name in properties if name not in given}
-    return {key: names[folded_name(key)] for key in unknown if folded_name(key) in names}
+    names = {root.fold(name): name for name in properties if name not in keys}
+    return {key: names[fold_name(key)] for key in unknown if fold_name(key) in names}
 
 
-def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any], root: Root) -> Iterator[str]:
-    aliases = {folded_name(key) for key in unknown}
+def _find_missing(
+    keys: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any], root: ToolSchema
+) -> Iterator[str]:
+    aliases = {fold_name(key) for key in unknown}
     required: Any = schema.get("required")
     for key in list_or_empty(required):
-        if isinstance(key, str) and key not in given and root.folded(key) not in aliases:
+        if isinstance(key, str) and key not in keys and root.fold(key) not in aliases:
             yield key
 
 
@@ -280,19 +286,19 @@ def is_closed(schema: Mapping[str, Any]) -> bool:
     return schema.get("additionalProperties") is False and not schema.get("patternProperties")
 
 
-def folded_name(key: str) -> str:
+def fold_name(key: str) -> str:
     """Return a name without case, underscores and dashes."""
     return key.replace("_", "").replace("-", "").lower()
 
 
-def known_keys(properties: Mapping[str, Any]) -> str:
-    return f" (there is {', '.join(list(properties)[:MAX_SHOWN_NAMES])})" if properties else ""
+def describe_known_keys(properties: Mapping[str, Any]) -> str:
+    return f" (there is {', '.join(list(properties)[:MAX_LISTED_NAMES])})" if properties else ""
 
 
-def resolved(schema: Any, root: Root) -> Mapping[str, Any] | None:
+def resolve_schema(schema: Any, root: ToolSchema) -> Mapping[str, Any] | None:
     """The schema behind local references; None when nothing certain is known of it."""
     for _ in range(MAX_DEPTH):
-        if not is_mapping(schema) or not root.may_look(schema):
+        if not is_mapping(schema) or not root.may_visit(schema):
             return None
         reference = schema.get("$ref")
         if reference is None:
@@ -301,7 +307,7 @@ def resolved(schema: Any, root: Root) -> Mapping[str, Any] | None:
     return None
 
 
-def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Root, depth: int) -> bool:
+def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: ToolSchema, depth: int) -> bool:
     """Whether neither ``schema`` nor a validator that converts for it could accept the literal."""
     allowed = schema.get("type")
     types: list[Any] = allowed if is_array(allowed) else [allowed]
@@ -314,35 +320,35 @@ def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Roo
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches) and branches and depth < MAX_DEPTH:
-            known = [resolved(branch, root) for branch in branches]
+            known = [resolve_schema(branch, root) for branch in branches]
             if all(branch is not None and _is_wrong_type(literal, branch, root, depth + 1) for branch in known):
                 return True
     return False
 
 
-def _excludes(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any], root: Root) -> bool:
+def _excludes(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any], root: ToolSchema) -> bool:
     """Whether a literal is certainly not of the JSON Schema type ``kind``.
 
     Where nothing is known of the validator most conversions between scalars exist somewhere ("1", 1 and true for each
     other; a number for a string, where a model asks for that), so of those only a text that is no number is certainly
     wrong for a number.
     """
-    given = literal["type"]
+    literal_type = literal["type"]
     if kind == "object":
-        return given != "object"
+        return literal_type != "object"
     if kind == "array":
         # A named tuple has an array's schema and takes an object too.
-        return given != "array" and not (given == "object" and "prefixItems" in schema)
+        return literal_type != "array" and not (literal_type == "object" and "prefixItems" in schema)
     if kind not in ("integer", "number", "string", "boolean"):
-        return kind == "null" and given != "null"
-    if given in ("object", "array", "null", "undefined"):
+        return kind == "null" and literal_type != "null"
+    if literal_type in ("object", "array", "null", "undefined"):
         return True
     if kind in ("integer", "number") and _is_no_number(literal, kind):
         return True
     if root.conversion == "none":
-        return given != ("number" if kind == "integer" else kind)
+        return literal_type != ("number" if kind == "integer" else kind)
     if root.conversion == "pydantic" and kind == "string":
-        return given != "string" and "format" not in schema  # a date may be a number
+        return literal_type != "string" and "format" not in schema  # a date may be a number
     return root.conversion == "pydantic" and kind == "boolean" and _is_no_boolean(literal)
 
 
@@ -369,16 +375,16 @@ NUMBER_WORDS = frozenset(sign + word for sign in ("", "+", "-") for word in ("na
 }
 
 
-def _described(literal: dict[str, Any]) -> str:
-    given = literal["type"]
-    article = "an" if given[0] in "aeiou" else "a"
-    return given if given in ("null", "undefined") else f"{article} {given}"
+def _describe_literal(literal: dict[str, Any]) -> str:
+    literal_type = literal["type"]
+    article = "an" if literal_type[0] in "aeiou" else "a"
+    return literal_type if literal_type in ("null", "undefined") else f"{article} {literal_type}"
 
 
 _RICH_FORMATS = {"date-time": "Date", "date": "Date", "binary": "Uint8Array"}
 
 
-def _expected(schema: Mapping[str, Any], root: Root, depth: int = 0) -> str:
+def _describe_expected(schema: Mapping[str, Any], root: ToolSchema, depth: int = 0) -> str:
     allowed = schema.get("type")
     if is_rich.get() and root.conversion == "pydantic":  # as the declaration says it
         if allowed == "array" and schema.get("uniqueItems") is True:
@@ -392,8 +398,8 @@ def _expected(schema: Mapping[str, Any], root: Root, depth: int = 0) -> str:
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches) and depth < MAX_DEPTH:  # one of them may be the schema itself
-            known = [resolved(branch, root) for branch in branches]
-            return " or ".join(dict.fromkeys(_expected(branch or {}, root, depth + 1) for branch in known))
+            known = [resolve_schema(branch, root) for branch in branches]
+            return " or ".join(dict.fromkeys(_describe_expected(branch or {}, root, depth + 1) for branch in known))
     return "another type"
 
 
@@ -403,7 +409,7 @@ _NO_NETWORK = "there is no network here: call a tool"
 _NO_TIMER = "there are no timers here: leave it out, a call is awaited as long as it takes"
 _NO_OTHER_HOST = "this is no Node.js and no browser: do without it, or call a tool"
 _NO_LOCALES = "there are UTC and en-US alone: build the text in the program"
-ABSENT = {
+MISSING_GLOBALS = {
     **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK),
     **dict.fromkeys(("Request", "Response", "Headers", "FormData", "AbortController"), _NO_NETWORK),
     **dict.fromkeys(("setTimeout", "setInterval", "setImmediate", "clearInterval"), _NO_TIMER),
@@ -417,39 +423,47 @@ ABSENT = {
 """What to use in place of names of other hosts."""
 
 
-def check_free_names(facts: Any, tools: Collection[str], has: Collection[str], tool_call: str) -> list[ProgramProblem]:
+def check_free_names(
+    facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
+) -> list[ProgramProblem]:
     """The names that are not there, each ``{"message", "line", "column"}``.
 
     ``facts`` is what the worker reported, unverified; ``tools`` the names that a program calls, ``has`` the globals of
     its surface. ``tool_call`` shows how a tool ``{name}`` is called there.
     """
-    return list(islice(_problems(facts, tools, has, tool_call), MAX_UNDEFINED_NAMES))
+    return list(islice(_find_undefined(facts, tools, globals_, tool_call), MAX_UNDEFINED_NAMES))
 
 
-def _problems(facts: Any, tools: Collection[str], has: Collection[str], tool_call: str) -> Iterator[ProgramProblem]:
-    folded: dict[str, str] | None = None
-    for use in placed_items(facts, "free"):
+def _find_undefined(
+    facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
+) -> Iterator[ProgramProblem]:
+    tools_by_folded_name: dict[str, str] | None = None
+    for use in located_items(facts, "free"):
         name = use.get("name")
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or name in has:
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or name in globals_:
             continue
         tool = name if name in tools else None
-        if tool is None and use.get("called") is True and name not in ABSENT:
-            folded = {folded_name(one): one for one in tools} if folded is None else folded
-            tool = folded.get(folded_name(name))
+        if tool is None and use.get("called") is True and name not in MISSING_GLOBALS:
+            tools_by_folded_name = (
+                {fold_name(tool_name): tool_name for tool_name in tools}
+                if tools_by_folded_name is None
+                else tools_by_folded_name
+            )
+            tool = tools_by_folded_name.get(fold_name(name))
         if tool is not None and use.get("called") is True:
-            yield problem_at(use, f"`{name}` is not defined: write `{tool_call.format(name=tool)}`")
+            yield create_problem(use, f"`{name}` is not defined: write `{tool_call.format(name=tool)}`")
         elif name in _OTHER_CALLS:
-            yield problem_at(use, f"`{name}` is not defined: write `{tool_call.format(name='name')}`")
-        elif name in ABSENT:
-            yield problem_at(use, f"`{name}` is not defined: {ABSENT[name]}")
+            yield create_problem(use, f"`{name}` is not defined: write `{tool_call.format(name='name')}`")
+        elif name in MISSING_GLOBALS:
+            yield create_problem(use, f"`{name}` is not defined: {MISSING_GLOBALS[name]}")
 
 
 # Facts are hostile. Only a field that a closed output cannot have is a problem: malformed facts, and schemas that leave
 # anything open, are none.
 
-_MAX_ASKED = 8
+_MAX_TESTED_FIELDS = 8
 # How like a name must be to be suggested, and how like to be a slip where the program may have asked.
-_ALIKE, _SLIP = 0.6, 0.8
+_SIMILARITY, _STRICT_SIMILARITY = 0.6, 0.8
 # What else decides which fields there are.
 _OTHER_KEYWORDS = ("allOf", "if", "dependentSchemas", "$dynamicRef", "not", "nullable")
 
@@ -461,68 +475,72 @@ def check_results(
 
     ``facts`` is what the worker reported, unverified; ``get_output_schema`` gives a known tool's JSON Schema or None.
     """
-    return list(islice(_field_problems(facts, catalog_names, get_output_schema), MAX_PROBLEMS))
+    return list(islice(_find_field_problems(facts, catalog_names, get_output_schema), MAX_PROBLEMS))
 
 
-def _field_problems(
+def _find_field_problems(
     facts: Any, names: Collection[str], get_output_schema: Callable[[str], Any]
 ) -> Iterator[ProgramProblem]:
-    roots: dict[str, Root] = {}
-    visits = Visits()
+    roots: dict[str, ToolSchema] = {}
+    visits = SchemaVisits()
     suggestions = iter(range(MAX_SUGGESTIONS))
-    for read in placed_items(facts, "reads"):
+    for read in located_items(facts, "reads"):
         tool, name = read.get("tool"), read.get("name")
         if not isinstance(tool, str) or tool not in names or not isinstance(name, str):
             continue
         if not 0 < len(name) <= MAX_NAME_LENGTH or name in INHERITED_NAMES or name.startswith("__"):
             continue
         if tool not in roots:
-            roots[tool] = Root(get_output_schema(tool), visits)
-        known: dict[str, Any] = {}
-        if _lacks(name, roots[tool].schema, roots[tool], known, 0) and known:
-            is_sure = _is_sure(read, roots[tool])
+            roots[tool] = ToolSchema(get_output_schema(tool), visits)
+        known_fields: dict[str, Any] = {}
+        if _lacks_field(name, roots[tool].schema, roots[tool], known_fields, 0) and known_fields:
+            is_sure = _is_certain(read, roots[tool])
             near = (
-                nearest_names(name, known, _ALIKE if is_sure else _SLIP) if next(suggestions, None) is not None else []
+                find_nearest_names(name, known_fields, _SIMILARITY if is_sure else _STRICT_SIMILARITY)
+                if next(suggestions, None) is not None
+                else []
             )
             if not near and not is_sure:
                 continue
-            hint = f"; did you mean {' or '.join(near)}?" if near else known_keys(known)
-            yield problem_at(read, f"{shown_tool(tool)}: result.{name} does not exist{hint}")
+            hint = f"; did you mean {' or '.join(near)}?" if near else describe_known_keys(known_fields)
+            yield create_problem(read, f"{format_tool(tool)}: result.{name} does not exist{hint}")
 
 
-def _is_sure(read: dict[str, Any], root: Root) -> bool:
+def _is_certain(read: dict[str, Any], root: ToolSchema) -> bool:
     """Whether a program gets there: what it asks for before it goes there may be what no result has either."""
-    asked = list_or_empty(read.get("asked"))[:_MAX_ASKED]
+    tested_fields = list_or_empty(read.get("asked"))[:_MAX_TESTED_FIELDS]
     return not read.get("doubtful") and not any(
-        isinstance(name, str) and len(name) <= MAX_NAME_LENGTH and _lacks(name, root.schema, root, {}, 0)
-        for name in asked
+        isinstance(name, str) and len(name) <= MAX_NAME_LENGTH and _lacks_field(name, root.schema, root, {}, 0)
+        for name in tested_fields
     )
 
 
-def _lacks(name: str, schema: Any, root: Root, known: dict[str, Any], depth: int) -> bool:
+def _lacks_field(name: str, schema: Any, root: ToolSchema, known_fields: dict[str, Any], depth: int) -> bool:
     """Whether no result has the field; ``known`` gets those that there are. Reading one of null fails as well."""
-    found = resolved(schema, root)
-    if found is None or depth > MAX_DEPTH or any(keyword in found for keyword in _OTHER_KEYWORDS):
+    resolved = resolve_schema(schema, root)
+    if resolved is None or depth > MAX_DEPTH or any(keyword in resolved for keyword in _OTHER_KEYWORDS):
         return False
-    if "anyOf" in found or "oneOf" in found:
-        return _all_lack(name, found, root, known, depth)
-    kind: Any = found.get("type")
+    if "anyOf" in resolved or "oneOf" in resolved:
+        return _all_lack_field(name, resolved, root, known_fields, depth)
+    kind: Any = resolved.get("type")
     kinds: list[Any] = kind if is_array(kind) else [kind]
-    if not kinds or any(one not in ("object", "null") for one in kinds):
+    if not kinds or any(kind_name not in ("object", "null") for kind_name in kinds):
         return False
     if "object" not in kinds:
         return True
-    properties = mapping_or_empty(found.get("properties"))
-    if not is_closed(found) or name in properties or not root.may_list(properties):
+    properties = mapping_or_empty(resolved.get("properties"))
+    if not is_closed(resolved) or name in properties or not root.may_list(properties):
         return False
-    known.update(properties)
+    known_fields.update(properties)
     return True
 
 
-def _all_lack(name: str, schema: Mapping[str, Any], root: Root, known: dict[str, Any], depth: int) -> bool:
+def _all_lack_field(
+    name: str, schema: Mapping[str, Any], root: ToolSchema, known_fields: dict[str, Any], depth: int
+) -> bool:
     if "properties" in schema or ("anyOf" in schema and "oneOf" in schema):
         return False
     branches: Any = schema.get("anyOf", schema.get("oneOf"))
     return bool(is_array(branches) and branches) and all(
-        _lacks(name, branch, root, known, depth + 1) for branch in branches
+        _lacks_field(name, branch, root, known_fields, depth + 1) for branch in branches
     )

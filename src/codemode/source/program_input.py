@@ -9,7 +9,7 @@ from typing import Any
 
 from ..data.narrowing import is_mapping
 
-_MAX_LOOKED_AT = 8_000
+_MAX_CHECKED_CHARACTERS = 8_000
 # Texts of expressions: `re` compiles, and keeps, those that a failure asks for. Most programs ask for none.
 _PYTHON = (
     r"(?m)^[ \t]*(?:"
@@ -35,7 +35,7 @@ _CODE = r"[;={}\[\]]|\w\(|\breturn\b|\bawait\b|\bconst\b"
 _KEYWORDS = r"\b(?:const|let|var|function|await|return)\b|=>"
 _IDEOGRAPH = "[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
 _FENCE = r"(?m)^[ \t]*(?:`{3,}|~{3,})[ \t]*(\w+)"
-_FENCED = {
+_LANGUAGE_BY_FENCE = {
     **dict.fromkeys(("python", "py", "python3"), "Python"),
     **dict.fromkeys(("bash", "sh", "shell", "zsh", "console"), "a shell command"),
     "sql": "SQL",
@@ -48,32 +48,32 @@ def looks_like_shell(text: str) -> bool:
     return re.match(_SHELL, text.lstrip()[:60]) is not None
 
 
-def language_of(text: str) -> str | None:
+def detect_language(text: str) -> str | None:
     """Return what a text is that is no JavaScript ("Python", "a shell command", "JSON", "prose"); None if unclear."""
-    looked_at = text.strip()[:_MAX_LOOKED_AT]
-    if looked_at[:1] in "{[" and _is_json(text):
+    beginning = text.strip()[:_MAX_CHECKED_CHARACTERS]
+    if beginning[:1] in "{[" and _is_json(text):
         return "JSON"
-    fences = [_FENCED.get(info.lower()) for info in re.findall(_FENCE, looked_at)]
+    fences = [_LANGUAGE_BY_FENCE.get(info.lower()) for info in re.findall(_FENCE, beginning)]
     if fences and fences[-1] is not None:
         return fences[-1]
-    if looks_like_shell(looked_at):
+    if looks_like_shell(beginning):
         return "a shell command"
-    if any(0 < value.find(" if ") < value.rfind(" else ") for value in re.findall(_ASSIGNED, looked_at)):
+    if any(0 < value.find(" if ") < value.rfind(" else ") for value in re.findall(_ASSIGNED, beginning)):
         return "Python"
-    if looked_at.startswith("# ") or re.search(_PYTHON, looked_at) or re.search(_KEYWORD_ARGUMENT, looked_at):
+    if beginning.startswith("# ") or re.search(_PYTHON, beginning) or re.search(_KEYWORD_ARGUMENT, beginning):
         return "Python"
-    if re.search(_PRINT, looked_at) and not re.search(_KEYWORDS, looked_at):
+    if re.search(_PRINT, beginning) and not re.search(_KEYWORDS, beginning):
         return "Python"
-    if re.match(_SQL, looked_at) and not re.search(_KEYWORDS, looked_at):
+    if re.match(_SQL, beginning) and not re.search(_KEYWORDS, beginning):
         return "SQL"
-    if (re.match(_PROSE, looked_at) or re.search(_IDEOGRAPH, looked_at)) and not re.search(_CODE, looked_at):
+    if (re.match(_PROSE, beginning) or re.search(_IDEOGRAPH, beginning)) and not re.search(_CODE, beginning):
         return "prose"
     return None
 
 
 def language_hint(text: str) -> str | None:
     """Return what to do about a text that is another language; None where that is not clear."""
-    language = language_of(text)
+    language = detect_language(text)
     if language is None:
         return None
     return f"This is {language}, and a program is JavaScript. Write it as JavaScript and send the whole program."
@@ -95,16 +95,19 @@ def _is_json(text: str) -> bool:
 PROGRAM_FIELDS = ("js", "code", "script", "program", "source", "javascript", "typescript")
 
 
-def fill_program_field(given: Any, field: str | Collection[str]) -> Any:
+def fill_program_field(tool_input: Any, field: str | Collection[str]) -> Any:
     """Return an input whose program is in ``field``, where it came in one other of `PROGRAM_FIELDS`; else as it is.
 
     ``field`` may be all fields of the input, of which the program's is found.
     """
     if not isinstance(field, str):
         field = next((name for name in PROGRAM_FIELDS if name in field), "")
-    if not field or not is_mapping(given) or field in given:
-        return given
-    found = [name for name in PROGRAM_FIELDS if isinstance(given.get(name), str)]
-    if len(found) != 1:
-        return given
-    return {field: given[found[0]], **{key: value for key, value in given.items() if key != found[0]}}
+    if not field or not is_mapping(tool_input) or field in tool_input:
+        return tool_input
+    filled_fields = [name for name in PROGRAM_FIELDS if isinstance(tool_input.get(name), str)]
+    if len(filled_fields) != 1:
+        return tool_input
+    return {
+        field: tool_input[filled_fields[0]],
+        **{key: value for key, value in tool_input.items() if key != filled_fields[0]},
+    }

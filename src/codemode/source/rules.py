@@ -39,7 +39,7 @@ class Violation(TypedDict):
     location: Location
 
 
-class RefusedName(NamedTuple):
+class UnknownToolCall(NamedTuple):
     """A literal tool name that is not known, and where its call stands."""
 
     name: str
@@ -47,13 +47,13 @@ class RefusedName(NamedTuple):
     column: int
 
 
-class _Malformed(Exception):  # noqa: N818 - never leaves this file
+class _MalformedFactsError(Exception):
     """The facts are none."""
 
 
 def is_analysable(facts: Any) -> bool:
     """Whether the facts (unverified) say what names and loops the program has."""
-    return all(check(mapping_or_empty(facts).get(key)) for key, check in _NEEDED.items())
+    return all(check(mapping_or_empty(facts).get(key)) for key, check in _REQUIRED_FACTS.items())
 
 
 def is_module(facts: Any) -> bool:
@@ -66,12 +66,12 @@ def is_module(facts: Any) -> bool:
     return isinstance(imports, list) and isinstance(dynamic, list) and isinstance(calls, list)
 
 
-def not_analysable() -> Violation:
+def create_not_analysable_violation() -> Violation:
     """The violation of a program that nothing certain is known of."""
     return {"kind": "NotAnalysable", "location": {"line": 1, "column": 1}}
 
 
-def violations(facts: Any, rules: StaticRules, source: str) -> list[Violation]:
+def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violation]:
     """The rules that a program breaks, each with its place, in order of place; the first `MAX_VIOLATIONS` of them.
 
     ``facts`` is what the worker reported of ``source``, unverified. Without rules in force nothing is broken.
@@ -79,84 +79,89 @@ def violations(facts: Any, rules: StaticRules, source: str) -> list[Violation]:
     if rules.runs_unanalysed:
         return []
     if not is_analysable(facts):
-        return [not_analysable()]
+        return [create_not_analysable_violation()]
     try:
-        found = list(_banned_names(facts["names"], rules, source))
-        found += _statements(facts["modules"], "DisallowedImport", MODULE_KINDS)
+        broken_rules = list(_find_banned_names(facts["names"], rules, source))
+        broken_rules += _find_statements(facts["modules"], "DisallowedImport", MODULE_KINDS)
         if not rules.allow_loops:
-            found += _statements(facts["loops"], "DisallowedLoop", LOOP_KINDS)
-    except _Malformed:
-        return [not_analysable()]
-    return sorted(found, key=_order)[:MAX_VIOLATIONS]
+            broken_rules += _find_statements(facts["loops"], "DisallowedLoop", LOOP_KINDS)
+    except _MalformedFactsError:
+        return [create_not_analysable_violation()]
+    return sorted(broken_rules, key=_location_order)[:MAX_VIOLATIONS]
 
 
-def first_refused(facts: Any, is_known: Callable[[str], bool]) -> RefusedName | None:
+def find_unknown_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
     """The first call by literal name of a tool that is not known, where nothing could catch its failure.
 
     ``facts`` is what the worker reported, unverified; what is malformed in it is ignored.
     """
     for call in islice(list_or_empty(mapping_or_empty(facts).get("named_calls")), MAX_NAMED_CALLS):
-        name, place = mapping_or_empty(call).get("name"), _place(call)
-        if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH or place is None or call.get("caught") is not False:
+        name, location = mapping_or_empty(call).get("name"), _parse_location(call)
+        if (
+            not isinstance(name, str)
+            or len(name) > MAX_NAME_LENGTH
+            or location is None
+            or call.get("caught") is not False
+        ):
             continue
         if not is_known(name):
-            return RefusedName(name, place["line"], place["column"])
+            return UnknownToolCall(name, location["line"], location["column"])
     return None
 
 
-def literal_definitions(facts: Any) -> list[str]:
+def find_literal_definitions(facts: Any) -> list[str]:
     """The tools whose definitions the program asks for by literal name, from facts that are unverified."""
-    named = islice(list_or_empty(mapping_or_empty(facts).get("definitions")), MAX_DEFINITIONS)
-    return list(dict.fromkeys(name for name in named if isinstance(name, str) and len(name) <= MAX_NAME_LENGTH))
+    names = islice(list_or_empty(mapping_or_empty(facts).get("definitions")), MAX_DEFINITIONS)
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and len(name) <= MAX_NAME_LENGTH))
 
 
-def _banned_names(names: Any, rules: StaticRules, source: str) -> Iterator[Violation]:
+def _find_banned_names(names: Any, rules: StaticRules, source: str) -> Iterator[Violation]:
     kinds = dict.fromkeys(rules.disabled_globals, "DisallowedGlobal")
     kinds.update(dict.fromkeys(rules.disabled_builtins, "IllegalBuiltinAccess"))
     uses: list[tuple[int, str]] = []
     for name in kinds:
         if name in names:
-            uses += ((at, name) for at in _offsets(names[name]))
+            uses += ((offset, name) for offset in _require_offsets(names[name]))
     if uses:
-        yield from _placed(sorted(uses)[:MAX_VIOLATIONS], kinds, source.encode(errors="replace"))
+        yield from _locate_uses(sorted(uses)[:MAX_VIOLATIONS], kinds, source.encode(errors="replace"))
 
 
-def _offsets(places: Any) -> list[int]:
+def _require_offsets(offsets: Any) -> list[int]:
     """Where a name stands: facts that name it say so."""
-    first = places[:MAX_VIOLATIONS] if is_array(places) else []
-    if not first or not all(type(at) is int and at >= 0 for at in first):
-        raise _Malformed
-    return first
+    first_offsets = offsets[:MAX_VIOLATIONS] if is_array(offsets) else []
+    if not first_offsets or not all(type(offset) is int and offset >= 0 for offset in first_offsets):
+        raise _MalformedFactsError
+    return first_offsets
 
 
-def _placed(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes) -> Iterator[Violation]:
+def _locate_uses(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes) -> Iterator[Violation]:
     position, line = 0, 1
-    for at, name in uses:
-        if at >= len(data):
-            raise _Malformed
-        line += data.count(b"\n", position, at)
-        position = at
-        before = data[data.rfind(b"\n", 0, at) + 1 : at].decode(errors="replace")
-        column = 1 + len(before) + sum(character > "\uffff" for character in before)
+    for offset, name in uses:
+        if offset >= len(data):
+            raise _MalformedFactsError
+        line += data.count(b"\n", position, offset)
+        position = offset
+        line_start = data[data.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
+        column = 1 + len(line_start) + sum(character > "\uffff" for character in line_start)
         yield {"kind": kinds[name], "name": name, "location": {"line": line, "column": column}}
 
 
-def _statements(items: Any, broken: str, kinds: tuple[str, ...]) -> Iterator[Violation]:
+def _find_statements(items: Any, violation_kind: str, kinds: tuple[str, ...]) -> Iterator[Violation]:
     """Loops and uses of modules, each told of by its ``kind``."""
     for item in islice(list_or_empty(items), MAX_VIOLATIONS):
-        kind, place = mapping_or_empty(item).get("kind"), _place(item)
+        kind, location = mapping_or_empty(item).get("kind"), _parse_location(item)
         if kind == "require()":  # a name like any other
             continue
-        if place is None or not isinstance(kind, str) or kind not in kinds:
-            raise _Malformed
-        yield {"kind": broken, "name": kind, "location": place}
+        if location is None or not isinstance(kind, str) or kind not in kinds:
+            raise _MalformedFactsError
+        yield {"kind": violation_kind, "name": kind, "location": location}
 
 
-def _order(broken: Violation) -> tuple[int, int]:
-    return broken["location"]["line"], broken["location"]["column"]
+def _location_order(violation: Violation) -> tuple[int, int]:
+    return violation["location"]["line"], violation["location"]["column"]
 
 
-def _place(item: Any) -> Location | None:
+def _parse_location(item: Any) -> Location | None:
     fields = mapping_or_empty(item)
     line, column = fields.get("line"), fields.get("column")
     if type(line) is int and type(column) is int and 0 < line < MAX_POSITION and 0 < column < MAX_POSITION:
@@ -164,4 +169,4 @@ def _place(item: Any) -> Location | None:
     return None
 
 
-_NEEDED: dict[str, Callable[[Any], bool]] = {"names": is_mapping, "loops": is_array, "modules": is_array}
+_REQUIRED_FACTS: dict[str, Callable[[Any], bool]] = {"names": is_mapping, "loops": is_array, "modules": is_array}

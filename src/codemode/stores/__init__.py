@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..host.imports import late_names
+from ..host.imports import lazy_names
 
 if TYPE_CHECKING:
     from ..continuations.guard import MemoryResumeGuard as MemoryResumeGuard
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .sqlite import SqliteInterruptStore as SqliteInterruptStore
 
 # Where each name is. The imports above tell type checkers the same; a test compares both.
-_LATE = {
+_LAZY_NAMES = {
     ".continuations.guard": "MemoryResumeGuard ResumeGuard",
     ".continuations.journal": "Journal OpenedJournal",
     "agent_runs": "AgentRecords AgentRun ResumeWith ToolForm",
@@ -74,5 +74,5 @@ _LATE = {
     "resumer": "Resumer",
     "sqlite": "MemoryInterruptStore SqliteInterruptStore",
 }
-__all__ = [name for names in _LATE.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__ = late_names(__name__, _LATE)
+__all__ = [name for names in _LAZY_NAMES.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__ = lazy_names(__name__, _LAZY_NAMES)

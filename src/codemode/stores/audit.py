@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
-from ..data.json_values import canonical_json, decode_json, encode_json, well_formed
+from ..data.json_values import canonical_json, decode_json, encode_json, replace_lone_surrogates
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..records import record
 
@@ -135,8 +135,8 @@ def _decode_body(body: Any) -> dict[str, Any] | None:
 def truncate(text: str) -> str:
     """Return a reason as a line has it."""
     if len(text) <= _MAX_REASON_CHARACTERS:
-        return well_formed(text)
-    return well_formed(f"{text[: _MAX_REASON_CHARACTERS - 40]}... ({len(text)} characters)")
+        return replace_lone_surrogates(text)
+    return replace_lone_surrogates(f"{text[: _MAX_REASON_CHARACTERS - 40]}... ({len(text)} characters)")
 
 
 def content_digest(value: Any) -> str:

@@ -14,7 +14,7 @@ from ..continuations.keys import (
     get_max_age_ms,
     read_environment_keys,
 )
-from ..options.checked_fields import HOW_TO_MAKE, WrongTypeError
+from ..options.checked_fields import KEY_COMMAND, WrongTypeError
 from ..options.parts import CodeModeOptions
 
 if TYPE_CHECKING:
@@ -75,15 +75,15 @@ def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeM
         if keys is None:
             raise ValueError(
                 "store= needs a signing key that all processes share, or no other one could resume what waits in it:"
-                f" set the environment variable {SIGNING_KEY_VARIABLE} to the output of {HOW_TO_MAKE},"
+                f" set the environment variable {SIGNING_KEY_VARIABLE} to the output of {KEY_COMMAND},"
                 " or give continuation={'keys': ...}"
             )
     if max_age_ms is None and get_max_age_ms() == DEFAULT_MAX_AGE_MS:
         max_age_ms = DEFAULT_STORED_MAX_AGE_MS
-    if not (approval.says("mode") or approval.on_approval_required):
+    if not (approval.is_set("mode") or approval.on_approval_required):
         approval = replace(approval, mode="interrupt")
     continuation = replace(continuation, guard=guard, keys=keys, max_age_ms=max_age_ms)
-    return options.having(approval=approval, continuation=continuation), opened
+    return options.with_parts(approval=approval, continuation=continuation), opened
 
 
 def _redact_url(url: str) -> str:

@@ -15,8 +15,8 @@ from ..continuations.journal import Journal
 from ..continuations.keys import warn_if_random_key
 from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
-from ..host.cancellation import to_its_end
-from ..host.job_threads import in_own_thread
+from ..host.cancellation import shield_to_end
+from ..host.job_threads import run_in_own_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
@@ -127,7 +127,7 @@ class InterruptStore(ABC):
         """
         if alone is not None and alone not in (labels or {}):
             raise ValueError(f"alone must be one of the labels, got {alone!r}")
-        new = await in_own_thread(
+        new = await run_in_own_thread(
             lambda: record_writes.encode_pause(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload),
             "codemode-store",
         )
@@ -364,7 +364,7 @@ class InterruptStore(ABC):
     ) -> ResultT:
         attempt = asyncio.ensure_future(self._write(work))
         try:
-            return await to_its_end(attempt)
+            return await shield_to_end(attempt)
         except asyncio.CancelledError:
             # The thread went on, and what it claimed would be nobody's until the lease is over.
             lease = None if attempt.cancelled() or attempt.exception() is not None else attempt.result()
@@ -408,13 +408,13 @@ class InterruptStore(ABC):
             raise ValueError("rest takes an owner for a new record, or the lease of one that there is")
         paused = Interrupt.of(interrupt)
         if lease is not None:
-            new = await in_own_thread(
+            new = await run_in_own_thread(
                 lambda: record_writes.encode_next_pause(paused, payload=payload), "codemode-store"
             )
             return await self._write(lambda session: terminal_states.update_suspended(session, lease, new))
         owner_name = record_writes.require_text(owner, "owner")
         record_writes.require_lease(lease_ms)
-        new = await in_own_thread(
+        new = await run_in_own_thread(
             lambda: record_writes.encode_pause(paused, tool, tenant, app, labels, source, payload), "codemode-store"
         )
         return await self._write_claim(
@@ -431,7 +431,7 @@ class InterruptStore(ABC):
         The pause that was resumed itself says that nothing was run, and gives the record back. ``tool`` is as `put` has
         it, for the forms of what is asked now. False when the lease is somebody else's by now; then nothing is written.
         """
-        encoded = await in_own_thread(lambda: leases.encode_result(result, tool), "codemode-store")
+        encoded = await run_in_own_thread(lambda: leases.encode_result(result, tool), "codemode-store")
         return await self._write(lambda session: leases.settle(session, lease, encoded))
 
     async def release(
@@ -502,7 +502,7 @@ class InterruptStore(ABC):
         if not isinstance(older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"older_than must be a timedelta, got {older_than!r}")
         older_than_ms = int(older_than.total_seconds() * 1000)
-        while await in_own_thread(
+        while await run_in_own_thread(
             lambda: journal.purge_journals_and_content(self._database, older_than_ms), "codemode-store"
         ):
             pass
@@ -605,7 +605,7 @@ class InterruptStore(ABC):
 
     async def aclose(self) -> None:
         """Close what is open. A store that is used again opens again."""
-        await in_own_thread(self._database.close, "codemode-store")
+        await run_in_own_thread(self._database.close, "codemode-store")
 
     async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:
         return await run_read(self._database, work)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
-from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
+from ..host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import ChangeNotifier, Watch, notifier_for
 from .errors import StoreUnavailableError
@@ -173,7 +173,7 @@ class _Database:
         self._pool: Any = None
         self._has_tables = False
         self._listener = _Listener(dsn, self._notifier)
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     @property
     def time(self) -> str:
@@ -245,7 +245,7 @@ class _Database:
 
     def after_fork(self) -> None:
         """In a forked child: its threads and its side of the connections are not in it."""
-        leave_to_the_parent(self._pool, self._listener)
+        abandon_to_parent(self._pool, self._listener)
         self._pool, self._listener = None, _Listener(self._dsn, self._notifier)
 
     def _open_pool(self) -> Any:

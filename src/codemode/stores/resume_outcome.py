@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ..errors import CUT_OFF_ERRORS, CodeModeAbortedError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import alongside, to_its_end
+from ..host.cancellation import run_alongside, shield_to_end
 from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailableError
 from .records import Lease
@@ -59,7 +59,7 @@ async def renewing_lease(renew: Callable[[Lease], Awaitable[bool]], lease: Lease
 
     A lease that was lost does not end the block: the guard has its claim, and whoever has the lease waits for that.
     """
-    async with alongside(_renew_until_lost(renew, lease)):
+    async with run_alongside(_renew_until_lost(renew, lease)):
         yield
 
 
@@ -79,7 +79,7 @@ async def _renew_until_lost(renew: Callable[[Lease], Awaitable[bool]], lease: Le
 async def finish_writing(work: Coroutine[Any, Any, Any]) -> None:
     """Write what a record came to, however often the caller is cancelled."""
     try:
-        await to_its_end(work)
+        await shield_to_end(work)
     except StoreUnavailableError:
         # The program has run: once the lease is over the same answers give what the guard has of it.
         _log.exception("what a record came to could not be written")

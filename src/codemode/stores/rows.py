@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ..data.json_values import decode_json, encode_json
 from ..errors import CodeModeError, error_from_view
-from ..host.steps import without_collector
+from ..host.steps import run_without_gc
 from ..interrupts.interrupt import Interrupt
 from .answers import display_digest
 from .errors import RecordExpiredError, RecordLostError, RecordWithdrawnError, UnknownRequestError
@@ -241,7 +241,7 @@ def _decode_json(text: str) -> Any:
     """Read kept JSON, of which a program may have written much in small pieces."""
     if len(text) < _LARGE_JSON_CHARACTERS:
         return json.loads(text)
-    return without_collector(lambda: json.loads(text))
+    return run_without_gc(lambda: json.loads(text))
 
 
 def _decode_optional_json(text: str | None) -> Any:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ..continuations.guard import GuardClock, MemoryResumeGuard
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
-from ..host.forks import begin_anew_in_forks, forkable_lock
+from ..host.forks import forkable_lock, reset_in_forks
 from .change_notifier import ChangeNotifier, Watch
 from .interrupt_store import InterruptStore
 from .sqlite_file import (
@@ -46,7 +46,7 @@ class SqliteMemoryDatabase:
         self._lock = threading.Lock()
         self._connections = IdleConnections()
         self._finalizer = weakref.finalize(self, _close, self._lock, self._connections)
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     @property
     def time(self) -> str:

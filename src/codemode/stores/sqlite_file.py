@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock
-from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
+from ..host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import Watch, notifier_for
 from .errors import StoreUnavailableError
@@ -209,7 +209,7 @@ def close_idle(idle: IdleConnections) -> None:
 
 def abandon_connections(idle: IdleConnections) -> None:
     """In a forked child: connections do not survive it, and closing them would take away locks of the parent."""
-    leave_to_the_parent(*idle)
+    abandon_to_parent(*idle)
     idle.clear()
 
 
@@ -381,7 +381,7 @@ class SequenceProbe:
     def __init__(self, path: str) -> None:
         self._path = path
         self._idle = IdleConnections()
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def __call__(self) -> object:
         """Return it. Raises what SQLite does."""
@@ -418,7 +418,7 @@ class SqliteFileDatabase:
         weakref.finalize(self, close_connections, self._idle)
         weakref.finalize(self, close_connections, self._nowait_reader.idle)
         weakref.finalize(self, close_connections, self._journals.idle)
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     @property
     def time(self) -> str:

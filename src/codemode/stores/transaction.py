@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from ..continuations.guard import GuardClock
-from ..host.cancellation import to_its_end
-from ..host.job_threads import in_own_thread
+from ..host.cancellation import shield_to_end
+from ..host.job_threads import run_in_own_thread
 from ..records import record
 from .audit import GENESIS_HASH, AuditLine, compute_hash, encode_body
 from .change_notifier import Watch
@@ -243,12 +243,14 @@ def transaction(
 
 async def run_read(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
     """Do work in a transaction that reads, in a thread."""
-    return await in_own_thread(lambda: _run_transaction(database, work, writes=False), "codemode-store")
+    return await run_in_own_thread(lambda: _run_transaction(database, work, writes=False), "codemode-store")
 
 
 async def run_write(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
     """Do work in a transaction that writes, in a thread. Whoever is cancelled meanwhile has written it nevertheless."""
-    return await to_its_end(in_own_thread(lambda: _run_transaction(database, work, writes=True), "codemode-store"))
+    return await shield_to_end(
+        run_in_own_thread(lambda: _run_transaction(database, work, writes=True), "codemode-store")
+    )
 
 
 def _run_transaction(database: Database, work: Callable[[Session], ResultT], *, writes: bool) -> ResultT:

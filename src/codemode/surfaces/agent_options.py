@@ -47,7 +47,7 @@ def configure_agent_options(
         **defaults, **({"on_saturation": "wait"} if pool is None else {})
     )
     output = code_mode_options.model_output.with_defaults(max_model_characters=_MAX_MODEL_CHARACTERS)
-    configured = code_mode_options.having(
+    configured = code_mode_options.with_parts(
         approval=approval, continuation=continuation, execution_policy=policy, model_output=output
     )
     return with_store(configured, store)[0]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..host.forks import forkable_lock, forkable_rlock
-from ..host.imports import forks_wait_for
+from ..host.imports import delay_forks_for
 from ..schemas.patterns import foreign_patterns
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "codemode.adapters"
 
 # Of plugins, which takes seconds: a module that a fork cuts in two can never be imported in the child.
-_loading = forkable_rlock()
-forks_wait_for(_loading, 10.0)
+_loading_lock = forkable_rlock()
+delay_forks_for(_loading_lock, 10.0)
 
 Matches = Callable[[Any], bool]
 Convert = Callable[[Any], "Tool"]
@@ -60,7 +60,7 @@ class AdapterRegistry:
 
     def _discover(self) -> None:
         # Another thread that needs a plugin waits here until all are loaded.
-        with _loading:
+        with _loading_lock:
             if self._discovered:
                 return
             self._discovered = True

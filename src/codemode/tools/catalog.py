@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_RESULTS = 50
 MAX_NAME_CHARACTERS = 100
-LANGUAGE_NAMES = frozenset({"constructor", "prototype", "toJSON", "toLocaleString", "toString", "valueOf"})
+JAVASCRIPT_NAMES = frozenset({"constructor", "prototype", "toJSON", "toLocaleString", "toString", "valueOf"})
 """What the language reads of an object. A name is passed on only when there is such a tool (and ``then`` never)."""
 
 ToolT = TypeVar("ToolT", bound=DescribedTool)
@@ -66,11 +66,11 @@ class ToolCatalog(Protocol[ToolT_co]):
         """
         ...
 
-    def under(self, given: Mapping[str, Any] | None) -> ToolCatalog[ToolT_co]:
+    def for_invocation(self, given: Mapping[str, Any] | None) -> ToolCatalog[ToolT_co]:
         """Return the tools that an invocation which was given this may see and call. Builds no index."""
         ...
 
-    def given_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
+    def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
         """Return what a program of which this is known is given beside what its invocation was: plain JSON."""
         ...
 
@@ -86,7 +86,7 @@ class ToolCatalog(Protocol[ToolT_co]):
         """
         ...
 
-    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Look at what a program was given that goes on here, and at the names of the tools that it has called.
 
         Raises `CodeModeProtocolError` where what it has begun with is not what there is: nothing of it then runs.
@@ -100,7 +100,7 @@ class Catalog(Generic[ToolT]):
     def __init__(self, tools: Mapping[str, ToolT]) -> None:
         self._tools = dict(tools)
         self._names = list(tools)
-        self.language_names = tuple(dict.fromkeys(path for name in tools for path in _language_paths(name)))
+        self.language_names = tuple(dict.fromkeys(path for name in tools for path in _javascript_paths(name)))
         """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
         self._index: ToolIndex | None = None
         self._lock = forkable_lock()
@@ -137,26 +137,26 @@ class Catalog(Generic[ToolT]):
 
     def nearest(self, name: str) -> list[str]:
         """At most three registered names that ``name`` may have meant, best first."""
-        from ..data.similar_names import nearest_names
+        from ..data.similar_names import find_nearest_names
 
-        plain = _plain(name[:MAX_NAME_CHARACTERS])
-        return [self._by_plain_name[match] for match in nearest_names(plain, self._by_plain_name)]
+        plain = _normalize_name(name[:MAX_NAME_CHARACTERS])
+        return [self._by_plain_name[match] for match in find_nearest_names(plain, self._by_plain_name)]
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """The error for a name that is not registered; its message suggests the nearest ones."""
-        from ..data.similar_names import did_you_mean
+        from ..data.similar_names import format_suggestion
 
-        shown, hint = name[:MAX_NAME_CHARACTERS], did_you_mean(self.nearest(name))
+        shown, hint = name[:MAX_NAME_CHARACTERS], format_suggestion(self.nearest(name))
         details = {"tool_name": shown, "available_tools": self._names}
         error = CodeModeToolError(f"There is no tool named {shown!r}.{hint}", details=details)
         error.reason = "unknown_tool"
         return error
 
-    def under(self, given: Mapping[str, Any] | None) -> Catalog[ToolT]:  # noqa: ARG002 - as `ToolCatalog` has it
+    def for_invocation(self, given: Mapping[str, Any] | None) -> Catalog[ToolT]:  # noqa: ARG002 - as `ToolCatalog` has it
         """All of it, whatever an invocation was given."""
         return self
 
-    def given_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
+    def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
         """The names, for a program that may list them; what else it wants to know it asks at run time."""
         known = mapping_or_empty(facts)
         may_list = known.get("shadowed") is not False or known.get("lists") is True
@@ -168,31 +168,31 @@ class Catalog(Generic[ToolT]):
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Nothing: it does not change."""
 
-    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Nothing: they are what the host says."""
 
     def ask(self, name: str, argument: Any) -> Any:
         """What ``$search`` finds, or ``$describe`` says. Raises `CodeModeToolError` for anything but one string."""
-        return asked(self, name, argument)
+        return answer_catalog_query(self, name, argument)
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""
         from ..signatures.declarations import first_sentence, summarize_tool
 
-        positions = self._made_index().search(query, min(max(limit, 0), MAX_RESULTS))
-        found = [(self._names[position], self._tools[self._names[position]]) for position, _score in positions]
-        return [{"name": name, "description": first_sentence(summarize_tool(tool))} for name, tool in found]
+        positions = self._get_index().search(query, min(max(limit, 0), MAX_RESULTS))
+        matches = [(self._names[position], self._tools[self._names[position]]) for position, _score in positions]
+        return [{"name": name, "description": first_sentence(summarize_tool(tool))} for name, tool in matches]
 
     def describe(self, name: str) -> str:
         """The declaration of one tool as TypeScript. Raises `CodeModeToolError` when there is none of that name."""
         from ..signatures.declarations import declare_tools
 
-        found = self.get(name)
-        if found is None:
+        tool = self.get(name)
+        if tool is None:
             raise self.unknown_tool(name)
-        return declare_tools([found])
+        return declare_tools([tool])
 
-    def _made_index(self) -> ToolIndex:
+    def _get_index(self) -> ToolIndex:
         if self._index is None:
             from .search.index import ToolIndex
 
@@ -204,11 +204,11 @@ class Catalog(Generic[ToolT]):
     def _by_plain_name(self) -> dict[str, str]:
         plain_names: dict[str, str] = {}
         for name in reversed(self._names):
-            plain_names[_plain(name)] = name
+            plain_names[_normalize_name(name)] = name
         return plain_names
 
 
-class Searched(Protocol):
+class SearchableTools(Protocol):
     """What answers a search, and says how a tool is called."""
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
@@ -220,19 +220,19 @@ class Searched(Protocol):
         ...
 
 
-def asked(tools: Searched, name: str, argument: Any) -> Any:
+def answer_catalog_query(tools: SearchableTools, name: str, argument: Any) -> Any:
     """Return what ``$search`` finds, or ``$describe`` says. Raises `CodeModeToolError` for anything but one string."""
     if not isinstance(argument, str):
         raise CodeModeToolError(f"tools.{name} takes one string")
     return tools.search(argument) if name == "$search" else tools.describe(argument)
 
 
-def _language_paths(name: str) -> Iterator[str]:
+def _javascript_paths(name: str) -> Iterator[str]:
     parts = name.split(".")
-    return (".".join(parts[: at + 1]) for at, part in enumerate(parts) if part in LANGUAGE_NAMES)
+    return (".".join(parts[: index + 1]) for index, part in enumerate(parts) if part in JAVASCRIPT_NAMES)
 
 
-def _plain(name: str) -> str:
-    from .search.words import words_of
+def _normalize_name(name: str) -> str:
+    from .search.words import split_words
 
-    return "".join(words_of(name))
+    return "".join(split_words(name))

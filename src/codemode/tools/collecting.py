@@ -7,18 +7,18 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from ..data.narrowing import is_listing, is_mapping
+from ..data.narrowing import is_iterable, is_mapping
 from ..options.checked_fields import WrongTypeError
 from ..trace.failures import log_omitted_tool
 from .adapters import ADAPTERS
-from .prepared import PreparedTool, prepared
-from .server_lists import LISTED_AGAIN, LeftOut, entry_label, kind_of
-from .tool import ImpossibleNameError, Tool, check_name
+from .prepared import PreparedTool, prepare_tool
+from .server_lists import DUPLICATE_REASON, LeftOut, describe_json_type, entry_label
+from .tool import ImpossibleNameError, Tool, require_callable_name
 
 _ADAPTER_PAGE = "integrations/PLUGIN.md, section 2, The adapter"
 # What tool objects of frameworks have: a name, and a description or a schema.
-_NAMED = ("name", "tool_name")
-_DESCRIBING = (
+_NAME_ATTRIBUTES = ("name", "tool_name")
+_DESCRIPTION_ATTRIBUTES = (
     *("description", "desc", "inputs", "args_schema", "input_schema", "inputSchema", "parameters", "schema"),
     *("json_schema", "params_json_schema", "tool_spec", "metadata"),
 )
@@ -27,12 +27,12 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, PreparedTool]:
     """Make tools ready, as `collect_plain_tools` collects them."""
-    return {name: prepared(one) for name, one in collect_plain_tools(tools).items()}
+    return {name: prepare_tool(tool) for name, tool in collect_plain_tools(tools).items()}
 
 
 def collect_plain_tools(
     tools: Mapping[str, Any] | Iterable[Any],
-    check: Callable[[Any], str] = check_name,
+    check: Callable[[Any], str] = require_callable_name,
     left_out: LeftOut | None = None,
 ) -> dict[str, Tool]:
     """Collect tools, of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are their names.
@@ -44,23 +44,23 @@ def collect_plain_tools(
     if left_out is not None:
         return _collect_usable(tools, check, left_out)
     if is_mapping(tools):
-        named = [(check(name), value) for name, value in tools.items()]
-        return {name: _as_tool(value, name) for name, value in named}
-    if not is_listing(tools):
+        checked_items = [(check(name), value) for name, value in tools.items()]
+        return {name: _as_tool(value, name) for name, value in checked_items}
+    if not is_iterable(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     collected: dict[str, Tool] = {}
     for value in tools:
         try:
-            one = _as_tool(value, None)
-            check(one.name)
+            tool = _as_tool(value, None)
+            check(tool.name)
         except ImpossibleNameError as error:
             if isinstance(value, Tool) or _is_function(value):
                 raise
             log_omitted_tool(error)
             continue
-        if one.name in collected:
-            raise ValueError(f"two tools are called {one.name!r}; give them names with a mapping")
-        collected[one.name] = one
+        if tool.name in collected:
+            raise ValueError(f"two tools are called {tool.name!r}; give them names with a mapping")
+        collected[tool.name] = tool
     return collected
 
 
@@ -68,24 +68,28 @@ def _collect_usable(
     tools: Mapping[str, Any] | Iterable[Any], check: Callable[[Any], str], left_out: LeftOut
 ) -> dict[str, Tool]:
     """Collect the tools that can be used. Raises `ValueError` for what is no collection."""
-    if not is_mapping(tools) and not is_listing(tools):
+    if not is_mapping(tools) and not is_iterable(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
-    named = tools.items() if is_mapping(tools) else ((None, value) for value in tools)
+    items = tools.items() if is_mapping(tools) else ((None, value) for value in tools)
     collected: dict[str, Tool] = {}
-    for place, (name, value) in enumerate(named, 1):
+    for position, (name, value) in enumerate(items, 1):
         try:
-            one = _as_tool(value, None if name is None else check(name))
-            check(one.name)
+            tool = _as_tool(value, None if name is None else check(name))
+            check(tool.name)
         except Exception as error:  # noqa: BLE001 - one that is no tool costs the others nothing
-            why = "its name is empty" if isinstance(error, ImpossibleNameError) else f"{kind_of(value)}, not a tool"
-            left_out.add(why, entry_label(value if name is None else {"name": name}, place))
+            reason = (
+                "its name is empty"
+                if isinstance(error, ImpossibleNameError)
+                else f"{describe_json_type(value)}, not a tool"
+            )
+            left_out.add(reason, entry_label(value if name is None else {"name": name}, position))
             if value is not None and not isinstance(error, ImpossibleNameError):
                 log_omitted_tool(error)
             continue
-        if one.name in collected:
-            left_out.add(LISTED_AGAIN, entry_label(one, place))
+        if tool.name in collected:
+            left_out.add(DUPLICATE_REASON, entry_label(tool, position))
         else:
-            collected[one.name] = one
+            collected[tool.name] = tool
     return collected
 
 
@@ -101,19 +105,19 @@ def _as_tool(value: Any, name: str | None) -> Tool:
     converted = ADAPTERS.convert(value)
     if converted is not None:
         if not isinstance(converted, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - a plugin's word
-            raise WrongTypeError(f"an adapter made a {type(converted).__name__} of {_kind(value)}, and not a Tool")
+            raise WrongTypeError(f"an adapter made a {type(converted).__name__} of {_type_name(value)}, and not a Tool")
         return converted.renamed(name or converted.name)
     if callable(value) and not inspect.isclass(value):
         refuse_framework_tool(value)
         return Tool.from_function(value, name=name)
     raise WrongTypeError(
-        f"{_kind(value)} is not a tool; "
-        f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{_failures()}"
+        f"{_type_name(value)} is not a tool; "
+        f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{_load_failures_text()}"
         f" How to write an adapter for another framework: {_ADAPTER_PAGE}"
     )
 
 
-def _failures() -> str:
+def _load_failures_text() -> str:
     return f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
 
 
@@ -125,7 +129,7 @@ class _Named(Protocol):
 NamedT = TypeVar("NamedT", bound=_Named)
 
 
-def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] = check_name) -> list[NamedT]:
+def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] = require_callable_name) -> list[NamedT]:
     """Return a framework's tools without those that no program could call, which are logged.
 
     ``check`` raises `ImpossibleNameError` for such a name. Raises `ValueError` for two tools of one name.
@@ -150,21 +154,24 @@ def refuse_framework_tool(value: Any) -> None:
     if _is_function(value) or inspect.isclass(value) or not _describes_tool(value):
         return
     raise WrongTypeError(
-        f"{_kind(value)} is a tool object of a framework that has no adapter here. Give a function that calls it, or a"
-        f" codemode.Tool with its name, schema and function; or write an adapter: {_ADAPTER_PAGE}.{_failures()}"
+        f"{_type_name(value)} is a tool object of a framework that has no adapter here. Give a function that calls it,"
+        f" or a codemode.Tool with its name, schema and function; or write an adapter: {_ADAPTER_PAGE}."
+        f"{_load_failures_text()}"
     )
 
 
 def _describes_tool(value: Any) -> bool:
     try:
         metadata = getattr(value, "metadata", None)
-        is_named = any(isinstance(getattr(one, name, None), str) for one in (value, metadata) for name in _NAMED)
-        is_described = any(getattr(value, name, None) is not None for name in _DESCRIBING)
-        kinds = {one.kind for one in inspect.signature(value).parameters.values()}
+        is_named = any(
+            isinstance(getattr(owner, name, None), str) for owner in (value, metadata) for name in _NAME_ATTRIBUTES
+        )
+        has_description = any(getattr(value, name, None) is not None for name in _DESCRIPTION_ATTRIBUTES)
+        kinds = {owner.kind for owner in inspect.signature(value).parameters.values()}
     except Exception:  # noqa: BLE001 - a stranger's properties may do anything when they are looked at
         return False
-    return is_named and is_described and not kinds.isdisjoint(_VARIADIC)
+    return is_named and has_description and not kinds.isdisjoint(_VARIADIC)
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -20,7 +20,7 @@ def _new_event() -> asyncio.Event:
     return asyncio.Event()
 
 
-async def _allowed(_edited: Any) -> None:
+async def _allow_everything(_edited: Any) -> None:
     """Refuse nothing: there is no pipeline."""
 
 
@@ -51,7 +51,7 @@ class ToolCallContext:
     aborted: asyncio.Event = field(default_factory=_new_event)
     interrupt: AnsweredInterrupt | None = None
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
-    require_allowed: Callable[[Any], Awaitable[None]] = _allowed
+    require_allowed: Callable[[Any], Awaitable[None]] = _allow_everything
 
 
 class _PipelineNull(Enum):

@@ -20,15 +20,15 @@ _GOOGLE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 _NUMPY_NAMES = re.compile(r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 
 
-def summary(doc: str) -> str:
+def first_paragraph(doc: str) -> str:
     """Give the first paragraph as one line."""
     return " ".join(doc.strip().split("\n\n", 1)[0].split())
 
 
-def parameter_descriptions(doc: str) -> dict[str, str]:
+def parse_parameter_descriptions(doc: str) -> dict[str, str]:
     """Map parameter names to their descriptions; empty where the style is none of the three."""
     lines = doc.expandtabs().splitlines()
-    found = {**_numpy(lines), **_google(lines), **_sphinx(lines)}
+    found = {**_parse_numpy(lines), **_parse_google(lines), **_parse_sphinx(lines)}
     return {name: " ".join(text.split()) for name, text in found.items() if text.strip()}
 
 
@@ -36,7 +36,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _indented_below(lines: list[str], start: int, indent: int) -> list[str]:
+def _read_indented_block(lines: list[str], start: int, indent: int) -> list[str]:
     block: list[str] = []
     for line in lines[start:]:
         if line.strip() and _indent(line) <= indent:
@@ -45,43 +45,43 @@ def _indented_below(lines: list[str], start: int, indent: int) -> list[str]:
     return block
 
 
-def _sphinx(lines: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _parse_sphinx(lines: list[str]) -> dict[str, str]:
+    descriptions: dict[str, str] = {}
     for number, line in enumerate(lines):
         if match := _SPHINX.match(line.strip()):
-            rest = _indented_below(lines, number + 1, _indent(line))
-            found[match[1]] = " ".join([match[2], *rest])
-    return found
+            rest = _read_indented_block(lines, number + 1, _indent(line))
+            descriptions[match[1]] = " ".join([match[2], *rest])
+    return descriptions
 
 
-def _google(lines: list[str]) -> dict[str, str]:
+def _parse_google(lines: list[str]) -> dict[str, str]:
     start = next((n for n, line in enumerate(lines) if _GOOGLE_HEADER.match(line.strip())), None)
     if start is None:
         return {}
-    block = _indented_below(lines, start + 1, _indent(lines[start]))
+    block = _read_indented_block(lines, start + 1, _indent(lines[start]))
     indent = min((_indent(line) for line in block if line.strip()), default=0)
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for number, line in enumerate(block):
         if _indent(line) == indent and (match := _GOOGLE.match(line.strip())):
-            rest = _indented_below(block, number + 1, indent)
-            found[match[1]] = " ".join([match[2], *rest])
-    return found
+            rest = _read_indented_block(block, number + 1, indent)
+            descriptions[match[1]] = " ".join([match[2], *rest])
+    return descriptions
 
 
-def _numpy(lines: list[str]) -> dict[str, str]:
+def _parse_numpy(lines: list[str]) -> dict[str, str]:
     start = next((n for n in range(len(lines) - 1) if _is_numpy_header(lines[n], lines[n + 1])), None)
     if start is None:
         return {}
     indent = _indent(lines[start])
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for number in range(start + 2, len(lines)):
         line = lines[number]
         if number + 1 < len(lines) and lines[number + 1].strip().startswith("---"):
             break
         if line.strip() and _indent(line) == indent and (match := _NUMPY_NAMES.match(line.strip())):
-            text = " ".join(_indented_below(lines, number + 1, indent))
-            found.update({name.strip().lstrip("*"): text for name in match[1].split(",")})
-    return found
+            text = " ".join(_read_indented_block(lines, number + 1, indent))
+            descriptions.update({name.strip().lstrip("*"): text for name in match[1].split(",")})
+    return descriptions
 
 
 def _is_numpy_header(line: str, underline: str) -> bool:
@@ -90,7 +90,7 @@ def _is_numpy_header(line: str, underline: str) -> bool:
 
 ExecuteKind = Literal["async", "async_iterator", "sync"]
 
-NOTHING: Any = inspect.Parameter.empty
+NO_VALUE: Any = inspect.Parameter.empty
 
 _ASYNC_ITERATORS = (
     collections.abc.AsyncIterator,
@@ -102,7 +102,7 @@ _ITERATORS = (collections.abc.Iterator, collections.abc.Iterable, collections.ab
 
 @record
 class Parameter:
-    """One parameter that the guest may give. ``default`` is `NOTHING` when it is required."""
+    """One parameter that the guest may give. ``default`` is `NO_VALUE` when it is required."""
 
     name: str
     annotation: Any
@@ -121,7 +121,7 @@ class Parameters:
 
 @record
 class FunctionDescription:
-    """All that a function's signature and docstring say. ``returns`` is `NOTHING` when they say nothing."""
+    """All that a function's signature and docstring say. ``returns`` is `NO_VALUE` when they say nothing."""
 
     name: str
     description: str
@@ -134,25 +134,25 @@ def describe_function(function: Callable[..., Any], context_type: type) -> Funct
 
     Raises `ValueError` for a positional-only parameter or an annotation that cannot be resolved.
     """
-    inner = _without_partials(function)
+    inner = _unwrap_partials(function)
     hints = _type_hints(inner, context_type)
     doc = inspect.getdoc(inner) or ""
     return FunctionDescription(
         name=getattr(inner, "__name__", ""),
-        description=summary(doc),
-        parameters=_parameters(function, hints, parameter_descriptions(doc), context_type),
-        returns=_result_type(hints.get("return", NOTHING)),
+        description=first_paragraph(doc),
+        parameters=_read_parameters(function, hints, parse_parameter_descriptions(doc), context_type),
+        returns=_unwrap_result_type(hints.get("return", NO_VALUE)),
     )
 
 
-def execute_kind(function: Callable[..., Any]) -> ExecuteKind:
+def classify_execute(function: Callable[..., Any]) -> ExecuteKind:
     """Tell how a function must be called.
 
     A plain function that wraps a coroutine function counts as "sync": it may block before it hands out an awaitable.
     """
-    inner: Any = _without_partials(function)
+    inner: Any = _unwrap_partials(function)
     if not (inspect.isroutine(inner) or inspect.isclass(inner)):
-        inner = _without_partials(inner.__call__)
+        inner = _unwrap_partials(inner.__call__)
     if inspect.iscoroutinefunction(inner):
         return "async"
     return "async_iterator" if inspect.isasyncgenfunction(inner) else "sync"
@@ -170,13 +170,13 @@ def count_positional(function: Callable[..., Any]) -> int:
     return sum(parameter.kind in kinds for parameter in parameters)
 
 
-def _without_partials(function: Any) -> Any:
+def _unwrap_partials(function: Any) -> Any:
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return function
 
 
-def _path_of(function: Any) -> str:
+def _qualified_name(function: Any) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
@@ -186,50 +186,54 @@ def _type_hints(function: Any, context_type: type) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(target, localns=names, include_extras=True)
     except NameError as error:
-        raise ValueError(f"an annotation of {_path_of(function)} cannot be resolved: {error}") from None
+        raise ValueError(f"an annotation of {_qualified_name(function)} cannot be resolved: {error}") from None
     except TypeError:
         # Built-in callables carry no annotations.
         return {}
 
 
-def _parameters(
+def _read_parameters(
     function: Callable[..., Any], hints: Mapping[str, Any], docs: Mapping[str, str], context_type: type
 ) -> Parameters:
-    given: list[Parameter] = []
+    items: list[Parameter] = []
     context_name = None
-    rest = None
+    variadic_name = None
     takes_any_keyword = False
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             takes_any_keyword = True
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            rest = name
+            variadic_name = name
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             raise ValueError(f"parameter {name!r} of {function!r} cannot be given by name")
         elif name == "self" and name not in hints:
-            raise ValueError(f"{_path_of(function)} is a method without its object: make the tool of a bound method")
+            raise ValueError(
+                f"{_qualified_name(function)} is a method without its object: make the tool of a bound method"
+            )
         elif _is_context(hints.get(name), context_type):
             context_name = name
         else:
             annotation = hints.get(name, Any)
-            given.append(
+            items.append(
                 Parameter(
                     name=name,
                     annotation=annotation,
                     default=parameter.default,
-                    description=_own_description(annotation) or docs.get(name, ""),
+                    description=_annotated_description(annotation) or docs.get(name, ""),
                 )
             )
-    if rest is not None and not takes_any_keyword:  # a wrapper that passes all on has both
-        raise ValueError(f"*{rest} of {function!r} cannot be given by name: make it a list, {rest}: list[...]")
-    return Parameters(given=tuple(given), takes_any_keyword=takes_any_keyword, context_name=context_name)
+    if variadic_name is not None and not takes_any_keyword:  # a wrapper that passes all on has both
+        raise ValueError(
+            f"*{variadic_name} of {function!r} cannot be given by name: make it a list, {variadic_name}: list[...]"
+        )
+    return Parameters(given=tuple(items), takes_any_keyword=takes_any_keyword, context_name=context_name)
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:
     return annotation is context_type or context_type in typing.get_args(annotation)
 
 
-def _own_description(annotation: Any) -> str:
+def _annotated_description(annotation: Any) -> str:
     if typing.get_origin(annotation) is not Annotated:
         return ""
     extras = typing.get_args(annotation)[1:]
@@ -237,32 +241,34 @@ def _own_description(annotation: Any) -> str:
     return next((text for text in texts if isinstance(text, str)), "")
 
 
-def _result_type(annotation: Any) -> Any:
+def _unwrap_result_type(annotation: Any) -> Any:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in _ASYNC_ITERATORS and arguments:
-        return _result_type(arguments[0])
+        return _unwrap_result_type(arguments[0])
     if origin in (collections.abc.Awaitable, collections.abc.Coroutine) and arguments:
-        return _result_type(arguments[-1])
+        return _unwrap_result_type(arguments[-1])
     if origin in _ITERATORS and arguments:
         return list[arguments[0]]
-    return NOTHING if annotation is Any else annotation
+    return NO_VALUE if annotation is Any else annotation
 
 
-def plain_parameters(parameters: Parameters, whole: Callable[[], CompiledSchema]) -> CompiledSchema | None:
+def create_plain_validator(
+    parameters: Parameters, compile_with_pydantic: Callable[[], CompiledSchema]
+) -> CompiledSchema | None:
     """Return the validator; None when it is for pydantic to make, as ``whole`` does."""
     if parameters.takes_any_keyword:
         return None
-    named: dict[str, PlainType] = {}
-    for one in parameters.given:
-        plain = find_plain_type(one.annotation)
-        if plain is None or not _has_plain_default(one, plain):
+    plain_types: dict[str, PlainType] = {}
+    for parameter in parameters.given:
+        plain = find_plain_type(parameter.annotation)
+        if plain is None or not _has_plain_default(parameter, plain):
             return None
-        named[one.name] = plain
-    return _PlainParameters(parameters.given, named, whole)
+        plain_types[parameter.name] = plain
+    return _PlainParameters(parameters.given, plain_types, compile_with_pydantic)
 
 
 def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
-    if parameter.default is NOTHING:
+    if parameter.default is NO_VALUE:
         return True
     if isinstance(parameter.default, list | dict):
         return False  # it would be made anew each time
@@ -277,11 +283,16 @@ class _PlainParameters(PlainSchema):
     """The value is the keyword arguments, as those of `ParametersSchema`."""
 
     def __init__(
-        self, given: tuple[Parameter, ...], named: Mapping[str, PlainType], whole: Callable[[], CompiledSchema]
+        self,
+        parameters: tuple[Parameter, ...],
+        plain_types: Mapping[str, PlainType],
+        compile_with_pydantic: Callable[[], CompiledSchema],
     ) -> None:
-        self._named = named
-        self._defaults = {one.name: one.default for one in given if one.default is not NOTHING}
-        super().__init__(PlainType(_described(given, named), dict), whole)
+        self._plain_types = plain_types
+        self._defaults = {
+            parameter.name: parameter.default for parameter in parameters if parameter.default is not NO_VALUE
+        }
+        super().__init__(PlainType(_object_schema(parameters, plain_types), dict), compile_with_pydantic)
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check; what is not exactly of the types is for pydantic to coerce or refuse."""
@@ -289,39 +300,39 @@ class _PlainParameters(PlainSchema):
             keywords = self._keywords(value)
         except NotPlainError:
             return self.full_schema.validate_input(value)
-        return ValidatedInput(keywords, lambda: self._shown(keywords, value))
+        return ValidatedInput(keywords, lambda: self._validated_json(keywords, value))
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Refuse: parameters describe no output."""
         raise NotImplementedError(what)
 
     def _keywords(self, value: Any) -> dict[str, Any]:
-        if type(value) is not dict or not self._named.keys() >= value.keys():
+        if type(value) is not dict or not self._plain_types.keys() >= value.keys():
             raise NotPlainError
         keywords: dict[str, Any] = {**self._defaults, **value}
-        if len(keywords) < len(self._named):
+        if len(keywords) < len(self._plain_types):
             raise NotPlainError
         copied: dict[str, Any] = {}
-        for name, plain in self._named.items():  # no comprehension: each call comes here
+        for name, plain in self._plain_types.items():  # no comprehension: each call comes here
             copied[name] = plain.copy_value(keywords[name])
         return copied
 
-    def _shown(self, keywords: dict[str, Any], value: Any) -> Any:
+    def _validated_json(self, keywords: dict[str, Any], value: Any) -> Any:
         try:
             return self._keywords(keywords)
         except NotPlainError:  # somebody has put something else into it
             return self.full_schema.validate_input(value).json_value
 
 
-def _described(given: tuple[Parameter, ...], named: Mapping[str, PlainType]) -> dict[str, Any]:
+def _object_schema(parameters: tuple[Parameter, ...], plain_types: Mapping[str, PlainType]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
-    for one in given:
-        said = dict(named[one.name].json_schema)
-        if one.description:
-            said["description"] = one.description
-        if one.default is not NOTHING:
-            said["default"] = one.default
-        properties[one.name] = dict(sorted(said.items()))
-    required = [one.name for one in given if one.default is NOTHING]
-    described = {"additionalProperties": False, "properties": properties, "required": required, "type": "object"}
-    return described if required else {key: value for key, value in described.items() if key != "required"}
+    for parameter in parameters:
+        property_schema = dict(plain_types[parameter.name].json_schema)
+        if parameter.description:
+            property_schema["description"] = parameter.description
+        if parameter.default is not NO_VALUE:
+            property_schema["default"] = parameter.default
+        properties[parameter.name] = dict(sorted(property_schema.items()))
+    required = [parameter.name for parameter in parameters if parameter.default is NO_VALUE]
+    schema = {"additionalProperties": False, "properties": properties, "required": required, "type": "object"}
+    return schema if required else {key: value for key, value in schema.items() if key != "required"}

@@ -8,7 +8,7 @@ from ..data.narrowing import mapping_or_empty
 from ..schemas.compiled import Conversion, JsonSchema, ValidatedInput
 from ..schemas.patterns import to_pattern_error
 from ..schemas.python_types import TypeSchema
-from .parameters import NOTHING, Parameter, Parameters
+from .parameters import NO_VALUE, Parameter, Parameters
 
 
 class ParametersSchema:
@@ -21,22 +21,26 @@ class ParametersSchema:
         from pydantic_core import SchemaError
 
         # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
-        self._names = {f"p{number}": one.name for number, one in enumerate(parameters.given)}
-        fields: Any = {field: _field(one) for field, one in zip(self._names, parameters.given, strict=True)}
+        self._names = {f"p{number}": parameter.name for number, parameter in enumerate(parameters.given)}
+        fields: Any = {
+            field: _model_field(parameter) for field, parameter in zip(self._names, parameters.given, strict=True)
+        }
         extra = "allow" if parameters.takes_any_keyword else "forbid"
         try:
             model = create_model("Input", __config__=ConfigDict(extra=extra), **fields)
         except SchemaError as error:
             raise to_pattern_error(error) from error
         except (RuntimeError, NameError, TypeError) as error:
-            why = str(error).partition("\n")[0].partition(". Set `")[0]  # the rest is about models, and there is none
+            reason = (
+                str(error).partition("\n")[0].partition(". Set `")[0]
+            )  # the rest is about models, and there is none
             raise ValueError(
-                f"a parameter has a type that pydantic cannot describe: {why}. Annotate it with a type of JSON, a"
+                f"a parameter has a type that pydantic cannot describe: {reason}. Annotate it with a type of JSON, a"
                 " dataclass or a model; or make a Tool(name, execute=..., input_schema=...) of the function"
             ) from error
         self._type = TypeSchema(model, "input")
-        described = mapping_or_empty(self._type.json_schema)
-        self.json_schema: JsonSchema = {key: value for key, value in described.items() if key != "title"}
+        json_schema = mapping_or_empty(self._type.json_schema)
+        self.json_schema: JsonSchema = {key: value for key, value in json_schema.items() if key != "title"}
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check and coerce."""
@@ -61,7 +65,7 @@ class ParametersSchema:
         raise NotImplementedError(what)
 
 
-def _field(parameter: Parameter) -> tuple[Any, Any]:
+def _model_field(parameter: Parameter) -> tuple[Any, Any]:
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
@@ -71,6 +75,6 @@ def _field(parameter: Parameter) -> tuple[Any, Any]:
         settings["description"] = parameter.description
     if isinstance(parameter.default, FieldInfo):
         annotation = Annotated[annotation, parameter.default]
-    elif parameter.default is not NOTHING:
+    elif parameter.default is not NO_VALUE:
         settings["default"] = parameter.default
     return annotation, Field(**settings)

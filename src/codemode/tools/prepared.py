@@ -29,7 +29,7 @@ from ..schemas.compiled import (
 )
 from ..schemas.json_schema.walk import iterate_subschemas
 from .context import ToolCallContext
-from .parameters import ExecuteKind, Parameters, count_positional, execute_kind
+from .parameters import ExecuteKind, Parameters, classify_execute, count_positional
 from .tool import Tool
 from .tool_schemas import Mode
 
@@ -47,13 +47,13 @@ MISSING: Final = _Missing.MISSING
 """Stands for the input of a call without an argument."""
 
 
-def prepared(tool: Tool) -> PreparedTool:
+def prepare_tool(tool: Tool) -> PreparedTool:
     """Return a tool made ready, once for each. Nothing is compiled before it is needed."""
-    kept = vars(tool)
-    made: PreparedTool | None = kept.get("_prepared")
-    if made is None:
-        made = kept["_prepared"] = PreparedTool(tool)
-    return made
+    attributes = vars(tool)
+    tool_or_none: PreparedTool | None = attributes.get("_prepared")
+    if tool_or_none is None:
+        tool_or_none = attributes["_prepared"] = PreparedTool(tool)
+    return tool_or_none
 
 
 class ReadOutput(NamedTuple):
@@ -78,7 +78,7 @@ class PreparedTool:
     @staticmethod
     def of(tool: Tool) -> PreparedTool:
         """Return a tool made ready, once for each. Nothing is compiled before it is needed."""
-        return prepared(tool)
+        return prepare_tool(tool)
 
     def __init__(self, tool: Tool) -> None:
         self.name = tool.name
@@ -107,7 +107,7 @@ class PreparedTool:
     @property
     def is_late(self) -> bool:
         """Whether its schemas are compiled by their first use alone."""
-        return self._schemas.are_late
+        return self._schemas.is_late
 
     @property
     def schema_kinds(self) -> set[str]:
@@ -152,7 +152,7 @@ class PreparedTool:
     @cached_property
     def execute_kind(self) -> ExecuteKind | None:
         """How `call` is to be called; "sync" ones belong in a thread and may still give an awaitable."""
-        return None if self.execute is None else execute_kind(self.execute)
+        return None if self.execute is None else classify_execute(self.execute)
 
     @cached_property
     def takes_context(self) -> bool:
@@ -175,14 +175,14 @@ class PreparedTool:
             value = {} if schema is not None and accepts_object(schema.json_schema) else None
         try:
             if is_rich.get() and not getattr(schema, "takes_tags", False):
-                return _of_tagged(schema, value)
+                return _validate_tagged(schema, value)
             return accept_plain_input(value) if schema is None else schema.validate_input(value)
         except SchemaMismatch as mismatch:
-            raise wrong_value(self.name, "input", mismatch) from None
+            raise create_validation_error(self.name, "input", mismatch) from None
         except CodeModeError:
             raise
-        except _failures() as error:
-            raise tool_failed(self.name, error) from error
+        except _caught_errors() as error:
+            raise create_tool_failure(self.name, error) from error
 
     def validate_output(self, value: Any) -> Any:
         """Check what the tool returned, and give what `encode_json` takes.
@@ -194,11 +194,11 @@ class PreparedTool:
         try:
             return self._output.validate_output(value, f'Output of tool "{self.name}"')
         except SchemaMismatch as mismatch:
-            raise wrong_value(self.name, "output", mismatch) from None
+            raise create_validation_error(self.name, "output", mismatch) from None
         except CodeModeError:
             raise
-        except _failures() as error:
-            raise tool_failed(self.name, error) from error
+        except _caught_errors() as error:
+            raise create_tool_failure(self.name, error) from error
 
     def read_output(self, value: Any) -> ReadOutput:
         """Convert what the tool returned by its output schema.
@@ -215,7 +215,7 @@ class PreparedTool:
             problems = mismatch.problems
         except CodeModeSerializationError:
             pass  # writing the value will report where it cannot be written
-        except _failures() as error:
+        except _caught_errors() as error:
             if isinstance(error, CodeModeError):
                 raise
             failure = error
@@ -253,9 +253,9 @@ class PreparedTool:
         """
         function = self.execute
         if function is None:
-            raise not_executable(self.name)
+            raise create_not_executable_error(self.name)
         if self._parameters is None:
-            return _with_two_arguments(function)
+            return _adapt_to_two_arguments(function)
         context_name = self._parameters.context_name
         if context_name is None:
             return lambda value, _context: function(**value)
@@ -264,38 +264,38 @@ class PreparedTool:
     @cached_property
     def _asks(self) -> Callable[[Any, ToolCallContext], Any]:
         rule = self.needs_approval
-        return (lambda _value, _context: rule) if isinstance(rule, bool) else _with_two_arguments(rule)
+        return (lambda _value, _context: rule) if isinstance(rule, bool) else _adapt_to_two_arguments(rule)
 
 
-def _of_tagged(schema: CompiledSchema | None, value: Any) -> ValidatedInput:
+def _validate_tagged(schema: CompiledSchema | None, value: Any) -> ValidatedInput:
     """Validate tagged JSON where a schema reads JSON alone: it gets none of the tags. Without a schema all is taken."""
     try:
-        given = from_tagged(value) if schema is None else to_plain(value)
+        plain_value = from_tagged(value) if schema is None else to_plain(value)
     except ValueError as error:
         raise SchemaMismatch([{"path": "", "message": f"holds {error}"}]) from None
     if schema is None:
-        return ValidatedInput(given, lambda: copy_json(value))
-    validated = schema.validate_input(given)
+        return ValidatedInput(plain_value, lambda: copy_json(value))
+    validated = schema.validate_input(plain_value)
     return ValidatedInput(validated.value, lambda: to_tagged(validated.json_value))
 
 
-def tool_failed(name: str, raised: BaseException, **more: Any) -> CodeModeToolError:
+def create_tool_failure(name: str, raised: BaseException, **more: Any) -> CodeModeToolError:
     """Return the error that a program may see in place of what a tool's code raised, which stays its cause."""
     failed = CodeModeToolError(f"tool {name!r} failed", code=HOST_TOOL_ERROR, details={"tool_name": name, **more})
     failed.__cause__ = raised
     return failed
 
 
-def not_executable(name: str, **more: Any) -> CodeModeToolError:
+def create_not_executable_error(name: str, **more: Any) -> CodeModeToolError:
     """Return the error for a call of a tool that is only declared."""
     message = f"tool {name!r} is declared but cannot be executed"
     return CodeModeToolError(message, details={"tool_name": name, **more})
 
 
-def wrong_value(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeToolError:
+def create_validation_error(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeToolError:
     """Return the error for an input or output that does not fit its schema."""
     what = "Invalid input for" if side == "input" else "Invalid output of"
-    lines = [f"{one['path'] or 'value'}: {one['message']}" for one in mismatch.problems]
+    lines = [f"{problem['path'] or 'value'}: {problem['message']}" for problem in mismatch.problems]
     error = CodeModeToolError(
         f'{what} tool "{name}": {"; ".join(lines)}',
         details={"tool_name": name, "schema": side, "problems": mismatch.problems},
@@ -304,13 +304,13 @@ def wrong_value(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeTool
     return error
 
 
-def mismatch_warning(name: str, problems: Iterable[Problem]) -> str:
+def describe_mismatch(name: str, problems: Iterable[Problem]) -> str:
     """Return the warning for an output that is passed on although it misses its schema or is incomplete."""
     lines = [f"{problem['path'] or 'value'}: {problem['message']}" for problem in problems]
     return f"the output of tool {name!r} misses its schema and is passed on as it came: {'; '.join(lines)}"
 
 
-def mark_as_called(error: CodeModeError, tool: PreparedTool) -> CodeModeError:
+def append_call_was_made(error: CodeModeError, tool: PreparedTool) -> CodeModeError:
     """Add to the message of an error about an output that the call was made. Returns the error."""
     is_read_only = tool.annotations.get("readOnlyHint") is True
     note = "the call was made" if is_read_only else "the call was made and must not be repeated"
@@ -319,13 +319,13 @@ def mark_as_called(error: CodeModeError, tool: PreparedTool) -> CodeModeError:
     return error
 
 
-def _failures() -> tuple[type[BaseException], ...]:
+def _caught_errors() -> tuple[type[BaseException], ...]:
     from ..host.cancellation import FAILURES  # late: a tool is made without asyncio
 
     return FAILURES
 
 
-def _with_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
+def _adapt_to_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
     count = count_positional(function)
     if count >= 2:
         return function
@@ -333,9 +333,9 @@ def _with_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCall
 
 
 _log = logging.getLogger("codemode.tools")
-_MAX_TOLD = 10_000
-_MAX_SHOWN = 20
-_told: set[str] = set()
+_MAX_LOGGED_NAMES = 10_000
+_MAX_LISTED_NAMES = 20
+_logged_names: set[str] = set()
 
 
 def compile_all(tools: Iterable[tuple[str, PreparedTool]]) -> None:
@@ -348,15 +348,15 @@ def compile_all(tools: Iterable[tuple[str, PreparedTool]]) -> None:
         tool.compile()
         if tool.is_late:
             continue
-        if tool.output_json_schema is None and name not in _told and len(_told) < _MAX_TOLD:
-            _told.add(name)
+        if tool.output_json_schema is None and name not in _logged_names and len(_logged_names) < _MAX_LOGGED_NAMES:
+            _logged_names.add(name)
             unknown.append(name)
     if unknown:
-        more = f" and {len(unknown) - _MAX_SHOWN} more" if len(unknown) > _MAX_SHOWN else ""
+        more = f" and {len(unknown) - _MAX_LISTED_NAMES} more" if len(unknown) > _MAX_LISTED_NAMES else ""
         _log.info(
             "unknown to programs is what these tools return: %s%s. Declare it: a return annotation of the function,"
             " Tool(output_schema=...), or the outputSchema of an MCP server",
-            ", ".join(map(repr, unknown[:_MAX_SHOWN])),
+            ", ".join(map(repr, unknown[:_MAX_LISTED_NAMES])),
             more,
         )
 
@@ -364,10 +364,10 @@ def compile_all(tools: Iterable[tuple[str, PreparedTool]]) -> None:
 # A validator quotes what it is given, a key of an object is data, and the error of a serialiser says what it likes.
 # Kept are places that the schema names, and sentences that are made of the schema alone.
 
-_SIZES = frozenset({"bytes", "max_bytes", "max_values"})
-_STEP = re.compile(r"\.?(?P<name>[^\W\d]\w*)|\[(?P<index>[0-9]+)\]|\[(?P<text>\"(?:[^\"\\]|\\.)*\")\]")
+_SIZE_DETAILS = frozenset({"bytes", "max_bytes", "max_values"})
+_PATH_STEP = re.compile(r"\.?(?P<name>[^\W\d]\w*)|\[(?P<index>[0-9]+)\]|\[(?P<text>\"(?:[^\"\\]|\\.)*\")\]")
 # Ours first, then pydantic's: what comes behind the comma of "a valid" may quote.
-_OF_THE_SCHEMA = re.compile(
+_SCHEMA_MESSAGE = re.compile(
     r"expected [a-z]+(?: or [a-z]+)*, got [a-z]+$|missing required |must be one of |must satisfy |is not allowed$"
     r"|nests too deeply|is too large or too intricate|does not fit in [0-9]+ places$"
     r"|Field required$|Extra inputs are not permitted$|(?:String|List|Tuple|Set|Dictionary|Value|Bytes|Data) should "
@@ -375,54 +375,54 @@ _OF_THE_SCHEMA = re.compile(
 )
 
 
-def without_quotes(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
+def redact_values(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
     """Return what a program and the host may read of a value that was not taken, of input or output."""
-    if isinstance(error, CodeModeSerializationError) and _SIZES & error.details.keys():
+    if isinstance(error, CodeModeSerializationError) and _SIZE_DETAILS & error.details.keys():
         return error
-    told = _reworded(error, tool, side)
+    redacted = _redact_error(error, tool, side)
     if isinstance(error, CodeModeError):
-        told.reason = error.reason
-    return told
+        redacted.reason = error.reason
+    return redacted
 
 
-def _reworded(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
+def _redact_error(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
     if isinstance(error, CodeModeSerializationError):
         return CodeModeSerializationError(f"the {side} of tool {tool.name!r} is not JSON")
     problems: Any = error.details.get("problems") if isinstance(error, CodeModeToolError) else None
     if not is_array(problems):
-        return _failed(tool, error)
-    return wrong_value(tool.name, side, SchemaMismatch(unquoted_problems(problems, tool, side)))
+        return _create_failure(tool, error)
+    return create_validation_error(tool.name, side, SchemaMismatch(redact_problems(problems, tool, side)))
 
 
-def unquoted_problems(problems: Iterable[Problem], tool: PreparedTool, side: Mode) -> list[Problem]:
+def redact_problems(problems: Iterable[Problem], tool: PreparedTool, side: Mode) -> list[Problem]:
     """Rephrase problems so that their messages quote nothing of the value."""
-    names = set(_names(tool.input_json_schema if side == "input" else tool.output_json_schema))
-    return unique_problems(_unquoted(problem, names) for problem in problems)
+    names = set(_schema_property_names(tool.input_json_schema if side == "input" else tool.output_json_schema))
+    return unique_problems(_redact_problem(problem, names) for problem in problems)
 
 
-def _failed(tool: PreparedTool, error: Exception) -> CodeModeError:
+def _create_failure(tool: PreparedTool, error: Exception) -> CodeModeError:
     details = {"tool_name": tool.name, "raised": type(error.__cause__ or error).__name__}
     return CodeModeToolError(f"tool {tool.name!r} failed", code=HOST_TOOL_ERROR, details=details)
 
 
-def _names(schema: Any) -> Iterator[str]:
-    for one in iterate_subschemas(schema):
-        properties = mapping_or_empty(one.get("properties"))
+def _schema_property_names(schema: Any) -> Iterator[str]:
+    for subschema in iterate_subschemas(schema):
+        properties = mapping_or_empty(subschema.get("properties"))
         yield from properties
 
 
-def _unquoted(problem: Problem, names: set[str]) -> Problem:
-    sentence = _OF_THE_SCHEMA.match(problem["message"])
+def _redact_problem(problem: Problem, names: set[str]) -> Problem:
+    sentence = _SCHEMA_MESSAGE.match(problem["message"])
     message = "is not valid"
     if sentence is not None:
-        is_cut = sentence[0].startswith("Input should be a")
-        message = sentence[0] if is_cut else problem["message"]
-    return {"path": _known_part(problem["path"], names), "message": message}
+        is_prefix_only = sentence[0].startswith("Input should be a")
+        message = sentence[0] if is_prefix_only else problem["message"]
+    return {"path": _known_path_prefix(problem["path"], names), "message": message}
 
 
-def _known_part(path: str, names: set[str]) -> str:
+def _known_path_prefix(path: str, names: set[str]) -> str:
     end = 0
-    while (step := _STEP.match(path, end)) is not None:
+    while (step := _PATH_STEP.match(path, end)) is not None:
         name = step["name"] or (json.loads(step["text"]) if step["text"] else None)
         if name is not None and name not in names:
             break

@@ -13,26 +13,26 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from ..data.json_shape import SCALARS, members
+from ..data.json_shape import SCALARS, get_members
 from ..data.narrowing import is_mapping
 from ..errors import CodeModeSerializationError
 from ..host.forks import forkable_lock
 from ..options.parts import ExecutionPolicy
 from ..trace.failures import log_late_failure
 from .context import ToolCallContext
-from .parameters import execute_kind
+from .parameters import classify_execute
 from .prepared import PreparedTool
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
 
 
-class UnreadOutput(Exception):  # noqa: N818 - never leaves this package
+class UnreadIteratorError(Exception):
     """There is an iterator in an output."""
 
 
-def refuse_iterators(output: Any, *, is_declared: bool) -> None:
-    """Raise `UnreadOutput` for an iterator anywhere in an output; without a schema only generators are read."""
+def require_no_iterators(output: Any, *, is_declared: bool) -> None:
+    """Raise `UnreadIteratorError` for an iterator anywhere in an output; without a schema only generators are read."""
     pending, seen = [output], set[int]()
     while pending:
         item = pending.pop()
@@ -40,18 +40,18 @@ def refuse_iterators(output: Any, *, is_declared: bool) -> None:
             continue
         seen.add(id(item))
         if _is_iterator(item, is_declared=is_declared):
-            raise UnreadOutput
-        inside = members(item)
-        if not SCALARS.issuperset(map(type, inside)):
-            pending += inside
+            raise UnreadIteratorError
+        children = get_members(item)
+        if not SCALARS.issuperset(map(type, children)):
+            pending += children
 
 
-def without_iterators(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:
+def read_iterators(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:
     """Return an output with lists in place of its iterators, of at most one value more than the policy allows.
 
     Raises `CodeModeSerializationError` when there is more text in them than an output may be long.
     """
-    return _Reading(policy, what, is_declared=is_declared).of(output)
+    return _IteratorReader(policy, what, is_declared=is_declared).replace_iterators(output)
 
 
 def _is_iterator(item: Any, *, is_declared: bool) -> bool:
@@ -60,31 +60,31 @@ def _is_iterator(item: Any, *, is_declared: bool) -> bool:
     return is_declared and isinstance(item, Iterator) and not isinstance(item, io.IOBase)
 
 
-class _Reading:
+class _IteratorReader:
     def __init__(self, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> None:
         self._values_left = policy.max_values
         self._max_bytes = self._characters_left = policy.max_tool_output_bytes
         self._what = what
         self._is_declared = is_declared
 
-    def of(self, value: Any) -> Any:
+    def replace_iterators(self, value: Any) -> Any:
         if type(value) in SCALARS:
             return value
         if _is_iterator(value, is_declared=self._is_declared):
-            return self._items(value)
+            return self._read_iterator(value)
         if is_mapping(value):
-            return self._mapping(value)
+            return self._replace_in_mapping(value)
         if isinstance(value, list | tuple | set | frozenset | deque):
-            return self._sequence(cast("Collection[Any]", value))
+            return self._replace_in_sequence(cast("Collection[Any]", value))
         if hasattr(cast("Any", type(value)), "__pydantic_fields__"):
-            return self._model(value)
-        return self._data_class(value) if is_dataclass(value) else value
+            return self._replace_in_model(value)
+        return self._replace_in_dataclass(value) if is_dataclass(value) else value
 
-    def _items(self, iterator: Iterator[Any]) -> list[Any]:
+    def _read_iterator(self, iterator: Iterator[Any]) -> list[Any]:
         items: list[Any] = []
         for item in iterator:
             self._count(item)
-            items.append(self.of(item))
+            items.append(self.replace_iterators(item))
             if self._values_left < 0:
                 break
         return items
@@ -92,36 +92,38 @@ class _Reading:
     def _count(self, item: Any) -> None:
         pending = [item]
         while pending and self._values_left >= 0:
-            one = pending.pop()
+            value = pending.pop()
             self._values_left -= 1
-            if isinstance(one, str | bytes):
-                self._characters_left -= len(one)
+            if isinstance(value, str | bytes):
+                self._characters_left -= len(value)
             else:
-                pending += members(one)
+                pending += get_members(value)
         if self._characters_left < 0:
             raise CodeModeSerializationError(
                 f"{self._what} is more than {self._max_bytes} bytes of JSON, the limit.",
                 details={"max_bytes": self._max_bytes},
             )
 
-    def _changed(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        read = {name: self.of(item) for name, item in named.items()}
-        return {name: item for name, item in read.items() if item is not named[name]}
+    def _find_replacements(self, items: Mapping[Any, Any]) -> dict[Any, Any]:
+        replaced = {name: self.replace_iterators(item) for name, item in items.items()}
+        return {name: item for name, item in replaced.items() if item is not items[name]}
 
-    def _mapping(self, value: Mapping[Any, Any]) -> Any:
-        changed = self._changed(value)
+    def _replace_in_mapping(self, value: Mapping[Any, Any]) -> Any:
+        changed = self._find_replacements(value)
         return {**value, **changed} if changed else value
 
-    def _sequence(self, value: Collection[Any]) -> Any:
-        changed = self._changed(dict(enumerate(value)))
+    def _replace_in_sequence(self, value: Collection[Any]) -> Any:
+        changed = self._find_replacements(dict(enumerate(value)))
         return [changed.get(index, item) for index, item in enumerate(value)] if changed else value
 
-    def _model(self, value: Any) -> Any:
-        changed = self._changed({**value.__dict__, **(getattr(value, "__pydantic_extra__", None) or {})})
+    def _replace_in_model(self, value: Any) -> Any:
+        changed = self._find_replacements({**value.__dict__, **(getattr(value, "__pydantic_extra__", None) or {})})
         return value.model_copy(update=changed) if changed and hasattr(value, "model_copy") else value
 
-    def _data_class(self, value: Any) -> Any:
-        changed = self._changed({one.name: getattr(value, one.name, None) for one in fields(value)})
+    def _replace_in_dataclass(self, value: Any) -> Any:
+        changed = self._find_replacements(
+            {dataclass_field.name: getattr(value, dataclass_field.name, None) for dataclass_field in fields(value)}
+        )
         if changed:
             value = copy.copy(value)
             for name, item in changed.items():
@@ -131,7 +133,7 @@ class _Reading:
 
 # An async function runs on the event loop, a sync one in a thread.
 
-_PLAIN = SCALARS | {dict, list, tuple}
+_PLAIN_TYPES = SCALARS | {dict, list, tuple}
 
 
 async def run_tool(
@@ -143,13 +145,13 @@ async def run_tool(
     """
     if tool.execute_kind == "async":
         result = await tool.call(value, context)
-        if type(result) in _PLAIN:
+        if type(result) in _PLAIN_TYPES:
             return result
     elif tool.execute_kind == "async_iterator":
         result = tool.call(value, context)
     else:
-        result = await _in_thread(tool, call_id, threads, partial(tool.call, value, context))
-        if type(result) in _PLAIN:
+        result = await _run_in_thread(tool, call_id, threads, partial(tool.call, value, context))
+        if type(result) in _PLAIN_TYPES:
             return result
         if inspect.isawaitable(result):
             result = await result
@@ -161,28 +163,28 @@ async def read_output(
 ) -> Any:
     """Return an output with lists in place of its iterators, read where the tool runs."""
     what, is_declared = f"the output of tool {tool.name!r}", tool.output_json_schema is not None
-    work = partial(without_iterators, output, policy, what, is_declared=is_declared)
-    return await _in_thread(tool, call_id, threads, work)
+    work = partial(read_iterators, output, policy, what, is_declared=is_declared)
+    return await _run_in_thread(tool, call_id, threads, work)
 
 
 async def run_hook(
     hook: Callable[..., Any], arguments: tuple[Any, ...], threads: InvocationThreads, tool_name: str, call_id: str
 ) -> Any:
     """Call the host's own function about a call of a tool, and return what it says. A sync one runs as tools do."""
-    if execute_kind(hook) == "async":
+    if classify_execute(hook) == "async":
         return await hook(*arguments)
     answer = await _ThreadCall(tool_name, call_id, partial(hook, *arguments)).result(threads.run_tool)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _in_thread(
+def _run_in_thread(
     tool: PreparedTool, call_id: str, threads: InvocationThreads, work: Callable[[], Any]
 ) -> Coroutine[Any, Any, Any]:
     return _ThreadCall(tool.name, call_id, work).result(threads.run_tool)
 
 
 def _is_async_iterator(value: Any) -> TypeGuard[AsyncIterable[Any]]:
-    return type(value) not in _PLAIN and isinstance(value, AsyncIterable)
+    return type(value) not in _PLAIN_TYPES and isinstance(value, AsyncIterable)
 
 
 async def _last_item(items: AsyncIterable[Any]) -> Any:
@@ -204,7 +206,7 @@ class _ThreadCall:
         self._work = work
         self._lock = forkable_lock()
         self._is_abandoned = False
-        self._raised: BaseException | None = None
+        self._late_error: BaseException | None = None
 
     async def result(self, run_tool: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Any:
         """Return what the work returns, run by ``run_tool``."""
@@ -214,29 +216,29 @@ class _ThreadCall:
             self._abandon()
             raise
         finally:
-            self._raised = None  # its traceback holds this object
+            self._late_error = None  # its traceback holds this object
 
     def _run(self) -> Any:
         try:
             return self._work()
         except (StopIteration, GeneratorExit) as error:
             # A future cannot carry the one, and the other is how tasks end: the call would never end.
-            self._note(error)
+            self._keep_error(error)
             raise RuntimeError(f"a tool raised {type(error).__name__}") from error
         except BaseException as error:
-            self._note(error)
+            self._keep_error(error)
             raise
 
     def _abandon(self) -> None:
         with self._lock:
             self._is_abandoned = True
-            raised, self._raised = self._raised, None
+            raised, self._late_error = self._late_error, None
         if raised is not None:
             log_late_failure(self._tool_name, self._call_id, raised)
 
-    def _note(self, error: BaseException) -> None:
+    def _keep_error(self, error: BaseException) -> None:
         with self._lock:
             if not self._is_abandoned:
-                self._raised = error
+                self._late_error = error
                 return
         log_late_failure(self._tool_name, self._call_id, error)

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, cast
 
-from ..data.similar_names import did_you_mean, nearest_names
+from ..data.similar_names import find_nearest_names, format_suggestion
 from .collecting import refuse_framework_tool
 
 ALL = "all"
-_FORMS = "a list of names, a mapping that the metadata of a tool must hold, or a function that tells"
+_ACCEPTED_FORMS = "a list of names, a mapping that the metadata of a tool must hold, or a function that tells"
 
 
 class Selection:
@@ -20,27 +20,29 @@ class Selection:
     or metadata do. With ``may_be_all`` "all" means each of them. Raises `ValueError` for what is none of these.
     """
 
-    def __init__(self, given: Any, path: str, *, may_be_all: bool = False) -> None:
+    def __init__(self, value: Any, path: str, *, may_be_all: bool = False) -> None:
         self._path = path
         self.predicate: Callable[..., Any] | None = None
         self.names: frozenset[str] = frozenset()
         self._metadata: Mapping[str, Any] = {}
-        self._is_all = may_be_all and given == ALL
+        self._is_all = may_be_all and value == ALL
         if self._is_all:
             return
-        if isinstance(given, str):
-            why = f"{path} must be a list of tool names, got {given!r}: write {path}=[{given!r}]"
-            raise ValueError(why)  # noqa: TRY004 - as every wrong option
-        if isinstance(given, Mapping):
-            if not given:
-                raise ValueError(f"{path} is an empty mapping, which every tool would fit: {path} takes {_FORMS}")
-            self._metadata = cast("Mapping[str, Any]", given)
-        elif isinstance(given, Collection) and all(isinstance(one, str) for one in cast("Collection[Any]", given)):
-            self.names = frozenset(cast("Collection[str]", given))
-        elif callable(cast("object", given)):
-            self.predicate = cast("Callable[..., Any]", given)
+        if isinstance(value, str):
+            message = f"{path} must be a list of tool names, got {value!r}: write {path}=[{value!r}]"
+            raise ValueError(message)  # noqa: TRY004 - as every wrong option
+        if isinstance(value, Mapping):
+            if not value:
+                raise ValueError(
+                    f"{path} is an empty mapping, which every tool would fit: {path} takes {_ACCEPTED_FORMS}"
+                )
+            self._metadata = cast("Mapping[str, Any]", value)
+        elif isinstance(value, Collection) and all(isinstance(name, str) for name in cast("Collection[Any]", value)):
+            self.names = frozenset(cast("Collection[str]", value))
+        elif callable(cast("object", value)):
+            self.predicate = cast("Callable[..., Any]", value)
         else:
-            raise ValueError(f"{path} must be names of tools, got {given!r}: {path} takes {_FORMS}")
+            raise ValueError(f"{path} must be names of tools, got {value!r}: {path} takes {_ACCEPTED_FORMS}")
 
     @property
     def is_by_name(self) -> bool:
@@ -51,21 +53,21 @@ class Selection:
         """Tell whether a tool is one of them, where no function has to be asked."""
         if self._is_all or name in self.names:
             return True
-        return bool(self._metadata) and _holds(metadata or {}, self._metadata)
+        return bool(self._metadata) and _metadata_matches(metadata or {}, self._metadata)
 
-    def require_known(self, there: Collection[str]) -> None:
+    def require_known(self, tool_names: Collection[str]) -> None:
         """Raise `ValueError` for a name that fits none of the tools that are there."""
-        for name in sorted(self.names.difference(there)):
-            raise ValueError(describe_unknown_name(self._path, name, there))
+        for name in sorted(self.names.difference(tool_names)):
+            raise ValueError(describe_unknown_name(self._path, name, tool_names))
 
 
-def describe_unknown_name(path: str, name: str, there: Collection[str]) -> str:
+def describe_unknown_name(path: str, name: str, tool_names: Collection[str]) -> str:
     """Say that a name in an option ``path`` fits none of the tools that are there."""
-    hint = did_you_mean(nearest_names(name, there))
-    return f"{path} names {name!r}, which is not among the tools.{hint or _listed(there)}"
+    hint = format_suggestion(find_nearest_names(name, tool_names))
+    return f"{path} names {name!r}, which is not among the tools.{hint or _list_names(tool_names)}"
 
 
-class Places(NamedTuple):
+class CallRoutes(NamedTuple):
     """Where a tool is called: in programs, by the model itself, or both."""
 
     in_programs: bool
@@ -76,34 +78,34 @@ class ToolSelection:
     """Which of an agent's tools programs call, and which the model calls itself.
 
     ``tools`` and ``keep`` are names, a mapping that a tool's metadata must hold, or a function that is called with what
-    a plugin gives to `find_places`; ``tools`` may be "all", or None: then programs call all that are not kept. A tool
+    a plugin gives to `find_routes`; ``tools`` may be "all", or None: then programs call all that are not kept. A tool
     in both is called both ways, one in neither by the model. ``keep_path`` is what the plugin calls ``keep``. Raises
     `ValueError` for anything else.
     """
 
-    ONLY_DIRECTLY: ClassVar[Places] = Places(in_programs=False, directly=True)
+    ONLY_DIRECTLY: ClassVar[CallRoutes] = CallRoutes(in_programs=False, directly=True)
     """Where a tool is called that programs cannot call."""
 
     def __init__(self, tools: Any, keep: Any, *, keep_path: str = "keep") -> None:
         self.tools = None if tools is None else Selection(tools, "tools", may_be_all=True)
         self.keep = Selection(keep, keep_path)
 
-    def find_places(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> Places:
+    def find_routes(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> CallRoutes:
         """Return where a tool is called. Raises `ValueError` for an async function."""
-        tools = None if self.tools is None else _has(self.tools, name, metadata, arguments)
-        return _places(is_kept=_has(self.keep, name, metadata, arguments), is_named=tools)
+        tools = None if self.tools is None else _is_selected(self.tools, name, metadata, arguments)
+        return _call_routes(is_kept=_is_selected(self.keep, name, metadata, arguments), is_named=tools)
 
-    async def find_places_async(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> Places:
+    async def find_routes_async(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> CallRoutes:
         """Return where a tool is called; functions may be async."""
-        is_kept = await _has_async(self.keep, name, metadata, arguments)
-        is_named = None if self.tools is None else await _has_async(self.tools, name, metadata, arguments)
-        return _places(is_kept=is_kept, is_named=is_named)
+        is_kept = await _is_selected_async(self.keep, name, metadata, arguments)
+        is_named = None if self.tools is None else await _is_selected_async(self.tools, name, metadata, arguments)
+        return _call_routes(is_kept=is_kept, is_named=is_named)
 
-    def require_known(self, there: Collection[str]) -> None:
+    def require_known(self, tool_names: Collection[str]) -> None:
         """Raise `ValueError` for a name that fits none of the tools that are there."""
         for selection in (self.tools, self.keep):
             if selection is not None:
-                selection.require_known(there)
+                selection.require_known(tool_names)
 
     @staticmethod
     def refuse_framework_tool(value: Any) -> None:
@@ -114,12 +116,14 @@ class ToolSelection:
         refuse_framework_tool(value)
 
     @staticmethod
-    def describe_unknown_name(path: str, name: str, there: Collection[str]) -> str:
+    def describe_unknown_name(path: str, name: str, tool_names: Collection[str]) -> str:
         """Say that a name in another option, ``path``, fits none of the tools that are there."""
-        return describe_unknown_name(path, name, there)
+        return describe_unknown_name(path, name, tool_names)
 
 
-def _has(selection: Selection, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]) -> bool:
+def _is_selected(
+    selection: Selection, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
+) -> bool:
     if selection.predicate is None:
         return selection.has(name, metadata)
     answer = selection.predicate(*arguments)
@@ -130,7 +134,7 @@ def _has(selection: Selection, name: str, metadata: Mapping[str, Any] | None, ar
     return bool(answer)
 
 
-async def _has_async(
+async def _is_selected_async(
     selection: Selection, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
 ) -> bool:
     if selection.predicate is None:
@@ -139,29 +143,29 @@ async def _has_async(
     return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
-def _places(*, is_kept: bool, is_named: bool | None) -> Places:
+def _call_routes(*, is_kept: bool, is_named: bool | None) -> CallRoutes:
     """Return where a tool is called; ``is_named`` None: the agent has no ``tools``.
 
     What ``tools`` leaves out stays with the model, for nothing shall vanish.
     """
     in_programs = not is_kept if is_named is None else is_named
-    return Places(in_programs=in_programs, directly=is_kept or not in_programs)
+    return CallRoutes(in_programs=in_programs, directly=is_kept or not in_programs)
 
 
-def _holds(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    for key, value in wanted.items():
+def _metadata_matches(metadata: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    for key, value in expected.items():
         if key not in metadata:
             return False
-        given = metadata[key]
-        if isinstance(value, Mapping) and isinstance(given, Mapping):
-            if not _holds(cast("Mapping[str, Any]", given), cast("Mapping[str, Any]", value)):
+        actual = metadata[key]
+        if isinstance(value, Mapping) and isinstance(actual, Mapping):
+            if not _metadata_matches(cast("Mapping[str, Any]", actual), cast("Mapping[str, Any]", value)):
                 return False
-        elif given != value:
+        elif actual != value:
             return False
     return True
 
 
-def _listed(there: Iterable[str]) -> str:
-    names = sorted(there)
-    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    return f" There is {shown}." if names else " There is none."
+def _list_names(tool_names: Iterable[str]) -> str:
+    names = sorted(tool_names)
+    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return f" There is {listed}." if names else " There is none."

@@ -23,34 +23,34 @@ MAX_ANNOTATION_BYTES = 4_000
 _MAX_ANNOTATION_VALUES = 200
 
 
-def plain_text(said: Any, most: int = MAX_NAME_CHARACTERS) -> str | None:
+def to_plain_text(value: Any, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
     """Return a text in at most so many characters, none of whose methods is its author's; None for what is none."""
-    if not isinstance(said, str):
+    if not isinstance(value, str):
         return None
-    return clip_text(str.__str__(said), most) or None
+    return clip_text(str.__str__(value), max_characters) or None
 
 
-def plain_texts(said: Iterable[Any]) -> tuple[str, ...]:
+def to_plain_texts(values: Iterable[Any]) -> tuple[str, ...]:
     """Return the texts of a list, the first of them."""
-    texts = (plain_text(one) for one in said)
-    return tuple(islice((one for one in texts if one is not None), MAX_CAPABILITIES))
+    texts = (to_plain_text(text) for text in values)
+    return tuple(islice((text for text in texts if text is not None), MAX_CAPABILITIES))
 
 
-def plain_annotations(given: Mapping[Any, Any]) -> dict[str, Any]:
+def to_plain_annotations(annotations: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the annotations that are small JSON, as such."""
-    kept: dict[str, Any] = {}
-    for name, value in islice(given.items(), MAX_ANNOTATIONS):
-        plain = plain_text(name)
-        if plain is None:
+    result: dict[str, Any] = {}
+    for name, value in islice(annotations.items(), MAX_ANNOTATIONS):
+        plain_name = to_plain_text(name)
+        if plain_name is None:
             continue
         try:
             text = encode_json(
                 value, max_bytes=MAX_ANNOTATION_BYTES, max_values=_MAX_ANNOTATION_VALUES, what="an annotation"
             )
-            kept[plain] = json.loads(text)
+            result[plain_name] = json.loads(text)
         except Exception:  # noqa: BLE001, S112 - one that cannot be told costs the others nothing
             continue
-    return kept
+    return result
 
 
 # Servers may be hostile: notes about a list are few and short, and every list ends.
@@ -58,70 +58,70 @@ def plain_annotations(given: Mapping[Any, Any]) -> dict[str, Any]:
 MAX_PAGES = 1_000
 MAX_NOTE_CHARACTERS = 600
 MAX_NOTES = 16
-_MAX_NAMED = 5
+_MAX_LABELS_PER_REASON = 5
 _MAX_NAME_CHARACTERS = 64
 _MAX_REFUSAL_CHARACTERS = 200
 
-LISTED_AGAIN = "listed more than once; the first is used"
-LISTED_DIFFERENTLY = "listed more than once, with different definitions; the first is used"
+DUPLICATE_REASON = "listed more than once; the first is used"
+CONFLICTING_DUPLICATE_REASON = "listed more than once, with different definitions; the first is used"
 
 
 class LeftOut:
     """Entries of a list that programs do not get, grouped by the reason, and what else is wrong with the list."""
 
     def __init__(self) -> None:
-        self._named: dict[str, list[str]] = {}
+        self._labels: dict[str, list[str]] = {}
         self._counts: dict[str, int] = {}
-        self._more: dict[str, None] = {}
+        self._list_notes: dict[str, None] = {}
 
     def add(self, reason: str, label: str) -> None:
         """Note an entry, as `entry_label` names it, and why it is left out."""
         if reason not in self._counts and len(self._counts) >= MAX_NOTES:
             return
         self._counts[reason] = self._counts.get(reason, 0) + 1
-        named = self._named.setdefault(reason, [])
-        if len(named) < _MAX_NAMED and label not in named:
-            named.append(label)
+        labels = self._labels.setdefault(reason, [])
+        if len(labels) < _MAX_LABELS_PER_REASON and label not in labels:
+            labels.append(label)
 
     def note(self, text: str) -> None:
         """Note something about the list as a whole."""
-        if len(self._more) < MAX_NOTES:
-            self._more[one_line(text, MAX_NOTE_CHARACTERS)] = None
+        if len(self._list_notes) < MAX_NOTES:
+            self._list_notes[one_line(text, MAX_NOTE_CHARACTERS)] = None
 
     def include(self, other: LeftOut) -> None:
         """Add what was noted of another part of the same list."""
         for reason, count in other._counts.items():
-            for label in other._named[reason]:
+            for label in other._labels[reason]:
                 self.add(reason, label)
             if reason in self._counts:
-                self._counts[reason] += count - len(other._named[reason])
-        for text in other._more:
+                self._counts[reason] += count - len(other._labels[reason])
+        for text in other._list_notes:
             self.note(text)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """One line for each reason: ``"a", "b" and 3 more: listed more than once; the first is used``."""
-        return (*(self._line(reason) for reason in self._counts), *self._more)[:MAX_NOTES]
+        return (*(self._format_reason(reason) for reason in self._counts), *self._list_notes)[:MAX_NOTES]
 
-    def _line(self, reason: str) -> str:
-        named = self._named[reason]
-        more = self._counts[reason] - len(named)
-        text = f"{', '.join(named)}{f' and {more} more' if more > 0 else ''}: {reason}"
+    def _format_reason(self, reason: str) -> str:
+        labels = self._labels[reason]
+        unlisted = self._counts[reason] - len(labels)
+        text = f"{', '.join(labels)}{f' and {unlisted} more' if unlisted > 0 else ''}: {reason}"
         return one_line(text, MAX_NOTE_CHARACTERS)
 
 
-def kind_of(value: Any) -> str:
+def describe_json_type(value: Any) -> str:
     """Return what a value is, with its article, as a note says it: "null", "an array"."""
     name = json_type_name(value)
     return name if value is None else f"{'an' if name[:1] in 'aeio' else 'a'} {name}"
 
 
-def entry_label(entry: Any, place: int) -> str:
+def entry_label(entry: Any, position: int) -> str:
     """Return how a note names an entry: its name in quotes, or its place in the list, which starts at 1."""
     name = entry.get("name") if is_mapping(entry) else getattr(entry, "name", None)
     if isinstance(name, str) and name.strip():
         return f'"{one_line(str.__str__(name), _MAX_NAME_CHARACTERS)}"'
-    return f"entry {place:,}"
+    return f"entry {position:,}"
 
 
 def log_left_out(log: logging.Logger, server: str, notes: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ def log_left_out(log: logging.Logger, server: str, notes: Sequence[str]) -> None
         log.warning("the list of tools of server %r cannot be used as a whole: %s", server, "; ".join(notes))
 
 
-class Cursors:
+class PageCursors:
     """Which page of a list to ask for next. Bounds the number of pages and stops at cursors that repeat.
 
     ``cursor`` is None for the first page. An empty cursor is one, by the specification; a server that means the end by
@@ -153,7 +153,7 @@ class Cursors:
         if cursor is None:
             return False
         if isinstance(cursor, bool) or not isinstance(cursor, str | int):
-            self._stop(f"has a nextCursor that is {kind_of(cursor)}, not a string")
+            self._stop(f"has a nextCursor that is {describe_json_type(cursor)}, not a string")
             return False
         if not has_new and (cursor in self._seen or self.cursor == ""):
             if cursor != "" and self.cursor != "":

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
-from ..data.narrowing import is_listing
-from ..options.checked_fields import WrongTypeError, mapping_or_none, one_of, string_or_none
+from ..data.narrowing import is_iterable
+from ..options.checked_fields import WrongTypeError, require_mapping_or_none, require_one_of, require_string_or_none
 from ..schemas.patterns import are_patterns_foreign, foreign_patterns
 from .context import ToolCallContext
-from .parameters import NOTHING, FunctionDescription, describe_function
-from .tool_schemas import InferredOutput, ToolSchemas, admitted
+from .parameters import NO_VALUE, FunctionDescription, describe_function
+from .tool_schemas import InferredOutput, ToolSchemas, admit_schema
 
 if TYPE_CHECKING:
     from ..options.parts import OutputValidation
@@ -27,7 +27,7 @@ class ImpossibleNameError(ValueError):
     """No program could call a tool of that name."""
 
 
-def check_is_name(name: Any) -> str:
+def require_name(name: Any) -> str:
     """Give ``name`` back. Raises `ImpossibleNameError` for what names nothing, in any face."""
     plain = str.__str__(name) if isinstance(name, str) else ""  # of a subclass every method may be a stranger's
     if not plain:
@@ -35,9 +35,9 @@ def check_is_name(name: Any) -> str:
     return plain
 
 
-def check_name(name: Any) -> str:
+def require_callable_name(name: Any) -> str:
     """Give ``name`` back. Raises `ImpossibleNameError` when a program could not call a tool of that name."""
-    name = check_is_name(name)
+    name = require_name(name)
     if len(name) > MAX_NAME_CHARACTERS:
         raise ImpossibleNameError(f"tool name {name[:32]!r}... is longer than {MAX_NAME_CHARACTERS} characters")
     if name == "then":
@@ -68,7 +68,7 @@ def parse_summary(template: str) -> list[tuple[str, str | None, str]]:
     return parts
 
 
-_validation = one_of(None, "warn", "strict")
+_check_output_validation = require_one_of(None, "warn", "strict")
 
 ToolFunction: TypeAlias = Callable[[], Any] | Callable[[Any], Any] | Callable[[Any, ToolCallContext], Any]
 """Takes the validated input and the context, the input alone, or nothing. Type checkers learn what a lambda takes."""
@@ -122,32 +122,32 @@ class Tool:
         title: str = "",
         summary: str = "",
     ) -> None:
-        name = check_is_name(name)
+        name = require_name(name)
         _check_callable(name, "execute", execute)
         _check_callable(name, "to_model_output", to_model_output)
         if not isinstance(needs_approval, bool) and not callable(needs_approval):
             raise WrongTypeError(f"needs_approval of tool {name!r} must be a bool or callable, got {needs_approval!r}")
         for option, text in (("description", description), ("title", title), ("summary", summary)):
-            if string_or_none(text, f"{option} of tool {name!r}") is None:
+            if require_string_or_none(text, f"{option} of tool {name!r}") is None:
                 raise WrongTypeError(f"{option} of tool {name!r} must be a string, got None")
         _check_summary(name, summary)
-        mapping_or_none(annotations, f"annotations of tool {name!r}")
-        mapping_or_none(metadata, f"metadata of tool {name!r}")
-        if isinstance(input_examples, Mapping) or not is_listing(input_examples):
+        require_mapping_or_none(annotations, f"annotations of tool {name!r}")
+        require_mapping_or_none(metadata, f"metadata of tool {name!r}")
+        if isinstance(input_examples, Mapping) or not is_iterable(input_examples):
             raise WrongTypeError(f"input_examples of tool {name!r} must be a list, got {input_examples!r}")
         is_foreign = self.is_foreign or are_patterns_foreign()
         values = {
             "name": name,
             "execute": execute,
             "description": description,
-            "input_schema": admitted(input_schema, "input", name, is_foreign=is_foreign),
-            "output_schema": admitted(output_schema, "output", name, is_foreign=is_foreign),
+            "input_schema": admit_schema(input_schema, "input", name, is_foreign=is_foreign),
+            "output_schema": admit_schema(output_schema, "output", name, is_foreign=is_foreign),
             "needs_approval": needs_approval,
             "input_examples": tuple(input_examples),
             "to_model_output": to_model_output,
             "annotations": dict(annotations or {}),
             "metadata": dict(metadata or {}),
-            "output_validation": _validation(output_validation, f"output_validation of tool {name!r}"),
+            "output_validation": _check_output_validation(output_validation, f"output_validation of tool {name!r}"),
             "title": title,
             "summary": summary,
         }
@@ -167,16 +167,16 @@ class Tool:
         """
         if not callable(function):
             raise WrongTypeError(f"a tool needs a function, got {type(function).__name__}")
-        said = describe_function(function, ToolCallContext)
-        if name is None and not said.name.isidentifier():
+        described = describe_function(function, ToolCallContext)
+        if name is None and not described.name.isidentifier():
             raise ValueError(f"{function!r} has no name; give it one, for example as the key of a mapping")
         settings = {key: value for key, value in settings.items() if value is not None}
         return cls(
-            name or said.name,
+            name or described.name,
             execute=function,
-            description=settings.pop("description", said.description),
-            input_schema=said.parameters,
-            output_schema=settings.pop("output_schema", _described_output(said)),
+            description=settings.pop("description", described.description),
+            input_schema=described.parameters,
+            output_schema=settings.pop("output_schema", _infer_output(described)),
             **settings,
         )
 
@@ -184,7 +184,7 @@ class Tool:
     def is_callable_name(name: Any) -> bool:
         """Tell whether programs can call a tool of this name."""
         try:
-            check_name(name)
+            require_callable_name(name)
         except ImpossibleNameError:
             return False
         return True
@@ -209,8 +209,8 @@ def _check_summary(tool_name: str, summary: str) -> None:
         raise ValueError(f"summary of tool {tool_name!r}: {error}") from None
 
 
-def _described_output(said: FunctionDescription) -> InferredOutput | None:
-    return None if said.returns is NOTHING else InferredOutput(said.returns)
+def _infer_output(described: FunctionDescription) -> InferredOutput | None:
+    return None if described.returns is NO_VALUE else InferredOutput(described.returns)
 
 
 @overload

@@ -9,29 +9,29 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, repeat
 from typing import Any, cast
 
-from ..data.content import MediaContent, current
+from ..data.content import MediaContent, current_registry
 from ..data.json_values import NOT_GIVEN, encode_json
 from ..data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ..errors import CodeModeError
 from ..trace.visible_text import clip_text
 
-_WITH_BYTES = ("image", "audio", "resource")
-_MAX_TOLD = 20_000  # characters of what a failed call says
-_MAX_TOLD_VALUES = 2_000
+_MEDIA_BLOCK_TYPES = ("image", "audio", "resource")
+_MAX_FAILURE_CHARACTERS = 20_000  # characters of what a failed call says
+_MAX_FAILURE_VALUES = 2_000
 _MAX_MEMBERS = 64  # of a reason that is too large
-_MAX_MEMBER = 2_000  # characters of one
-_SAYS_NOTHING = re.compile(
+_MAX_MEMBER_CHARACTERS = 2_000  # characters of one
+_UNINFORMATIVE = re.compile(
     r"(?:(?:an|the|internal|server|tool|call|unknown|unexpected) )*(?:error|failure|failed)?(?: occurred)?[.:!]*",
     re.IGNORECASE,
 )
-_MAX_SAYING_NOTHING = 100
-_OF_THE_PROTOCOL = frozenset(
+_MAX_UNINFORMATIVE_CHARACTERS = 100
+_PROTOCOL_FIELDS = frozenset(
     {"_meta", "content", "structuredContent", "toolResult", "isError", "is_error", "resultType"}
 )
-_PIECE_CHARACTERS = 1 << 18  # of four characters for three bytes
-_KEY_CHARACTERS = 1 << 10
+_BASE64_CHUNK_CHARACTERS = 1 << 18  # of four characters for three bytes
+_PREFIX_CHARACTERS = 1 << 10
 
-RequireRoom = Callable[[MediaContent, int, int], None]
+RequireCapacity = Callable[[MediaContent, int, int], None]
 
 
 class ToolResult:
@@ -76,7 +76,7 @@ class ToolResult:
         return self.content, self.has_structured_content, self.structured_content, self.is_error
 
 
-def unwrapped(result: ToolResult, require_room: RequireRoom | None = None) -> Any:
+def unwrap_result(result: ToolResult, require_capacity: RequireCapacity | None = None) -> Any:
     """Return the value that a program gets of a result that is no failure.
 
     ``require_room`` raises for a part of content that is more than there may be: itself, or with others of so many
@@ -84,120 +84,121 @@ def unwrapped(result: ToolResult, require_room: RequireRoom | None = None) -> An
     """
     if result.has_structured_content:
         return result.structured_content
-    blocks = blocks_of(result)
+    blocks = get_blocks(result)
     if len(blocks) == 1 and blocks[0]["type"] == "text" and isinstance(blocks[0].get("text"), str):
         return blocks[0]["text"]
-    if current.get() is None:
+    if current_registry.get() is None:
         return {"content": blocks}
-    contents = _Contents(require_room)
-    return {"content": [contents.of(block) or block for block in blocks]}
+    contents = _MediaDecoder(require_capacity)
+    return {"content": [contents.get_media(block) or block for block in blocks]}
 
 
-class _Contents:
+class _MediaDecoder:
     """The content of one result. What is there many times over is decoded once, and what is too much ends it."""
 
-    def __init__(self, require_room: RequireRoom | None) -> None:
-        self._require_room = require_room
+    def __init__(self, require_capacity: RequireCapacity | None) -> None:
+        self._require_capacity = require_capacity
         self._count = self._bytes = 0
-        self._same: dict[tuple[int, str], MediaContent | None] = {}  # by the identity of the text
-        self._alike: dict[tuple[int, str, str], list[tuple[str, MediaContent | None]]] = {}
+        self._by_identity: dict[tuple[int, str], MediaContent | None] = {}  # by the identity of the text
+        self._by_prefix: dict[tuple[int, str, str], list[tuple[str, MediaContent | None]]] = {}
 
-    def of(self, block: dict[str, Any]) -> MediaContent | None:
+    def get_media(self, block: dict[str, Any]) -> MediaContent | None:
         """Return the content that a block has the bytes of; None for any other."""
-        held = block.get("resource") if block["type"] == "resource" else block
-        text = None if not is_mapping(held) else held.get("blob" if held is not block else "data")
-        mime_type = None if not is_mapping(held) else held.get("mimeType")
-        if block["type"] not in _WITH_BYTES or not isinstance(text, str) or not isinstance(mime_type, str):
+        holder = block.get("resource") if block["type"] == "resource" else block
+        text = None if not is_mapping(holder) else holder.get("blob" if holder is not block else "data")
+        mime_type = None if not is_mapping(holder) else holder.get("mimeType")
+        if block["type"] not in _MEDIA_BLOCK_TYPES or not isinstance(text, str) or not isinstance(mime_type, str):
             return None
-        same = id(text), mime_type
-        if same not in self._same:
-            self._same[same] = self._known_or_new(text, mime_type)
-        return self._same[same]
+        key = id(text), mime_type
+        if key not in self._by_identity:
+            self._by_identity[key] = self._get_or_decode(text, mime_type)
+        return self._by_identity[key]
 
-    def _known_or_new(self, text: str, mime_type: str) -> MediaContent | None:
-        alike = self._alike.setdefault((len(text), mime_type, text[:_KEY_CHARACTERS]), [])
-        for other, content in alike:
+    def _get_or_decode(self, text: str, mime_type: str) -> MediaContent | None:
+        candidates = self._by_prefix.setdefault((len(text), mime_type, text[:_PREFIX_CHARACTERS]), [])
+        for other, content in candidates:
             if other == text:
                 return content
-        content = _content(text, mime_type)
+        content = _decode_media(text, mime_type)
         if content is not None:
             self._count += 1
             self._bytes += content.size
-            if self._require_room is not None:
-                self._require_room(content, self._bytes, self._count)
-        alike.append((text, content))
+            if self._require_capacity is not None:
+                self._require_capacity(content, self._bytes, self._count)
+        candidates.append((text, content))
         return content
 
 
-def _content(text: str, mime_type: str) -> MediaContent | None:
+def _decode_media(text: str, mime_type: str) -> MediaContent | None:
     try:
         return MediaContent(
-            b"".join(map(_decoded, range(0, len(text) or 1, _PIECE_CHARACTERS), repeat(text))), mime_type
+            b"".join(map(_decode_chunk, range(0, len(text) or 1, _BASE64_CHUNK_CHARACTERS), repeat(text))), mime_type
         )
     except ValueError:  # a server may call anything an image
         return None
 
 
-def _decoded(start: int, text: str) -> bytes:
+def _decode_chunk(start: int, text: str) -> bytes:
     """Return the bytes of a piece of base64. Raises `ValueError` for what is none."""
-    piece = text[start : start + _PIECE_CHARACTERS]
-    if piece.endswith("=") and start + len(piece) < len(text):
+    chunk = text[start : start + _BASE64_CHUNK_CHARACTERS]
+    if chunk.endswith("=") and start + len(chunk) < len(text):
         raise ValueError("there is more behind the end")
-    return binascii.a2b_base64(piece, strict_mode=True)
+    return binascii.a2b_base64(chunk, strict_mode=True)
 
 
-def blocks_of(result: ToolResult) -> list[dict[str, Any]]:
+def get_blocks(result: ToolResult) -> list[dict[str, Any]]:
     """Return the content of a result as plain mappings. Raises `TypeError` for what is no block."""
-    return [_plain(block) for block in result.content]
+    return [_to_plain_block(block) for block in result.content]
 
 
-def failure_text(result: ToolResult, tool_name: str) -> str:
+def describe_failure(result: ToolResult, tool_name: str) -> str:
     """Return what a result says of its failure, wherever it says it.
 
     That is the text of its blocks and of embedded resources, and the address of a link; where these say nothing, or no
     more than that it has failed, the structured content.
     """
-    said: list[str] = []
-    left = _MAX_TOLD
-    for block in map(_plain, result.content):
-        text = _text_of(block)
+    texts: list[str] = []
+    remaining = _MAX_FAILURE_CHARACTERS
+    for block in map(_to_plain_block, result.content):
+        text = _block_text(block)
         if text:
-            said.append(str.__str__(text[:left]))
-            left -= len(said[-1]) + 1
-        if left <= 0:
+            texts.append(str.__str__(text[:remaining]))
+            remaining -= len(texts[-1]) + 1
+        if remaining <= 0:
             break
-    text = "\n".join(said)
-    is_telling = len(text) > _MAX_SAYING_NOTHING or not _SAYS_NOTHING.fullmatch(text.strip())
-    if not is_telling and result.structured_content not in (None, "", {}, []):
-        more = _as_text(result.structured_content)
-        text = f"{text}\n{more}" if text and more else text or more
-    return text[:_MAX_TOLD] or f"tool {tool_name!r} failed"
+    text = "\n".join(texts)
+    is_informative = len(text) > _MAX_UNINFORMATIVE_CHARACTERS or not _UNINFORMATIVE.fullmatch(text.strip())
+    if not is_informative and result.structured_content not in (None, "", {}, []):
+        structured_text = _to_text(result.structured_content)
+        text = f"{text}\n{structured_text}" if text and structured_text else text or structured_text
+    return text[:_MAX_FAILURE_CHARACTERS] or f"tool {tool_name!r} failed"
 
 
-def _text_of(block: Mapping[str, Any]) -> str | None:
-    held = block.get("resource")
-    text = held.get("text") if block["type"] == "resource" and is_mapping(held) else block.get("text")
+def _block_text(block: Mapping[str, Any]) -> str | None:
+    resource = block.get("resource")
+    text = resource.get("text") if block["type"] == "resource" and is_mapping(resource) else block.get("text")
     if block["type"] == "resource_link" and not isinstance(text, str):
         text = block.get("uri")
     return text if isinstance(text, str) else None
 
 
-def _as_text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     """Return a value as text: a string as it is, all else as JSON; of what is too large its small members."""
     if isinstance(value, str):
-        return value[:_MAX_TOLD]
+        return value[:_MAX_FAILURE_CHARACTERS]
     try:
-        text = encode_json(value, max_bytes=_MAX_TOLD, max_values=_MAX_TOLD_VALUES, what="a reason")
+        text = encode_json(value, max_bytes=_MAX_FAILURE_CHARACTERS, max_values=_MAX_FAILURE_VALUES, what="a reason")
         return json.dumps(json.loads(text), ensure_ascii=False)
     except CodeModeError:
-        shown: dict[str, Any] = {}
+        small_members: dict[str, Any] = {}
         for name, member in islice(mapping_or_empty(value).items(), _MAX_MEMBERS):
             if isinstance(member, str | int | float):
-                shown[str(name)] = clip_text(member, _MAX_MEMBER) if isinstance(member, str) else member
-        return json.dumps(shown, ensure_ascii=False) if shown else ""
+                shown = clip_text(member, _MAX_MEMBER_CHARACTERS) if isinstance(member, str) else member
+                small_members[str(name)] = shown
+        return json.dumps(small_members, ensure_ascii=False) if small_members else ""
 
 
-def result_of_server(raw: Mapping[str, Any], output_schema: Any = None) -> ToolResult:
+def parse_server_result(raw: Mapping[str, Any], output_schema: Any = None) -> ToolResult:
     """Return what a server has answered, in whatever shape it came: nothing of it is lost.
 
     ``content`` may be one block, a text or any value, and ``toolResult``, of the first revision of the protocol, the
@@ -205,22 +206,22 @@ def result_of_server(raw: Mapping[str, Any], output_schema: Any = None) -> ToolR
     ``output_schema`` allows none, or is empty where there is no schema, gives way to what came with it.
     """
     content, structured = raw.get("content"), raw.get("structuredContent", NOT_GIVEN)
-    blocks, value = _blocks_in(content)
+    blocks, value = _parse_content(content)
     if not blocks and value is NOT_GIVEN:
-        blocks, value = _blocks_in(raw.get("toolResult"))
-    if _gives_way(structured, blocks, value, output_schema):
+        blocks, value = _parse_content(raw.get("toolResult"))
+    if _is_superseded(structured, blocks, value, output_schema):
         structured = value
     elif value is not NOT_GIVEN:
-        blocks = [{"type": "text", "text": _as_text(value)}]
+        blocks = [{"type": "text", "text": _to_text(value)}]
     flag = raw.get("isError", raw.get("is_error"))
     is_error = flag is True or flag in (1, "true", "True")
     if structured is NOT_GIVEN and (is_error or not blocks):
-        own = {name: field for name, field in raw.items() if name not in _OF_THE_PROTOCOL}
-        structured = own or NOT_GIVEN
+        other_fields = {name: field for name, field in raw.items() if name not in _PROTOCOL_FIELDS}
+        structured = other_fields or NOT_GIVEN
     return ToolResult(blocks, structured, is_error)
 
 
-def _gives_way(structured: Any, blocks: Sequence[Any], value: Any, output_schema: Any) -> bool:
+def _is_superseded(structured: Any, blocks: Sequence[Any], value: Any, output_schema: Any) -> bool:
     """Tell whether something else that came is the result in place of a structured value."""
     if structured is NOT_GIVEN:
         return True
@@ -228,7 +229,7 @@ def _gives_way(structured: Any, blocks: Sequence[Any], value: Any, output_schema
         return not _allows_null(output_schema) and (bool(blocks) or value is not NOT_GIVEN)
     if output_schema is not None or structured not in ({}, [], ""):
         return False
-    return value is not NOT_GIVEN or any(map(_says_something, blocks))
+    return value is not NOT_GIVEN or any(map(_has_content, blocks))
 
 
 def _allows_null(schema: Any) -> bool:
@@ -241,15 +242,15 @@ def _allows_null(schema: Any) -> bool:
     return any(is_mapping(branch) and branch.get("type") == "null" for branch in branches[:_MAX_MEMBERS])
 
 
-def _says_something(block: Any) -> bool:
+def _has_content(block: Any) -> bool:
     try:
-        text = _text_of(_plain(block))
+        text = _block_text(_to_plain_block(block))
     except TypeError:
         return True
     return text is None or text.strip() not in ("", "null", "{}", "[]", '""')
 
 
-def _blocks_in(content: Any) -> tuple[list[Any], Any]:
+def _parse_content(content: Any) -> tuple[list[Any], Any]:
     """Return the blocks of a content, or the value that it is where it has none."""
     if content is None:
         return [], NOT_GIVEN
@@ -272,8 +273,8 @@ def _blocks_in(content: Any) -> tuple[list[Any], Any]:
             blocks.append(None)
     if others and len(others) == len(blocks):
         return [], content
-    for at, entry in others:
-        blocks[at] = {"type": "text", "text": _as_text(entry)}
+    for index, entry in others:
+        blocks[index] = {"type": "text", "text": _to_text(entry)}
     return blocks, NOT_GIVEN
 
 
@@ -282,7 +283,7 @@ def is_block(entry: Any) -> bool:
     return isinstance(entry.get("type"), str) if is_mapping(entry) else hasattr(entry, "model_dump")
 
 
-def _plain(block: Any) -> dict[str, Any]:
+def _to_plain_block(block: Any) -> dict[str, Any]:
     dump = getattr(cast("Any", type(block)), "model_dump", None)
     plain = block if dump is None else dump(block, mode="json", by_alias=True, exclude_none=True)
     if not is_mapping(plain) or not isinstance(plain.get("type"), str):

@@ -19,14 +19,14 @@ from ..schemas.compiled import CompiledSchema, require_bounded_size
 from ..schemas.patterns import PatternRefusedError, find_refused_patterns, remove_patterns, require_linear_patterns
 from ..schemas.plain_types import PlainSchema, find_plain_type
 from ..trace.failures import log_repaired_schema, log_unusable_schema
-from .parameters import Parameters, plain_parameters
+from .parameters import Parameters, create_plain_validator
 
 Mode = Literal["input", "output"]
 Compile: TypeAlias = Callable[[Any], CompiledSchema | None]
 _Refuse: TypeAlias = Callable[[PatternRefusedError], None]
 
 # Of what stands for a type and is no class: unions, type variables, aliases.
-_MODULES_OF_TYPES = frozenset({"typing", "types", "typing_extensions", "annotationlib"})
+_TYPING_MODULES = frozenset({"typing", "types", "typing_extensions", "annotationlib"})
 
 _log = logging.getLogger("codemode.tools")
 
@@ -54,8 +54,8 @@ class FrameworkSchema(ABC):
     is_late: ClassVar[bool] = False
 
     @abstractmethod
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
-        """Return the validator; None takes anything. ``compiled`` makes one of a type or a JSON Schema.
+    def compile(self, compile_schema: Compile) -> CompiledSchema | None:
+        """Return the validator; None takes anything. ``compile_schema`` makes one of a type or a JSON Schema.
 
         Called for each tool that has it when its schema is first asked for; twice where two threads ask at once, and
         the tool keeps one of both. Raises `ValueError`.
@@ -76,50 +76,50 @@ class ToolSchemas:
     """The two schemas of a tool as validators, each compiled when it is first asked for."""
 
     def __init__(self, tool_name: str, input_schema: Any, output_schema: Any, *, is_foreign: bool) -> None:
-        self._given: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
+        self._schemas: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
         self._tool_name = tool_name
         self.is_foreign = is_foreign
 
     @cached_property
     def input(self) -> CompiledSchema | None:
         """What checks an input; None takes anything. Raises `ValueError` naming the tool for a broken schema."""
-        return self._compiled("input")
+        return self._compile("input")
 
     @cached_property
     def output(self) -> CompiledSchema | None:
         """What checks an output, likewise."""
-        return self._compiled("output")
+        return self._compile("output")
 
     @property
     def kinds(self) -> set[str]:
         """What they are, "type" or "dict", for `load_schema_kind`; plain types need nothing loaded."""
-        return {kind for mode, schema in self._given.items() for kind in _kinds(schema, mode)}
+        return {kind for mode, schema in self._schemas.items() for kind in _schema_kinds(schema, mode)}
 
     @property
-    def are_late(self) -> bool:
+    def is_late(self) -> bool:
         """Whether they are compiled by their first use alone."""
-        return any(isinstance(schema, FrameworkSchema) and schema.is_late for schema in self._given.values())
+        return any(isinstance(schema, FrameworkSchema) and schema.is_late for schema in self._schemas.values())
 
     @property
     def outline(self) -> Mapping[str, Any] | None:
         """What is searched of the input where that needs no compiling; None: its JSON Schema."""
-        schema = self._given["input"]
+        schema = self._schemas["input"]
         return schema.outline if isinstance(schema, FrameworkSchema) else None
 
     def text(self, mode: Mode) -> str:
         """Return what tells a schema from a changed one: its JSON Schema as text, of a late one its definition."""
-        schema = self._given[mode]
+        schema = self._schemas[mode]
         if isinstance(schema, FrameworkSchema) and schema.is_late:
             return schema.definition
-        made: CompiledSchema | None = getattr(self, mode)
+        compiled_schema: CompiledSchema | None = getattr(self, mode)
         try:
-            return encode_json(None if made is None else made.json_schema, what="a schema")
+            return encode_json(None if compiled_schema is None else compiled_schema.json_schema, what="a schema")
         except (CodeModeError, ValueError):  # it has a default that is no JSON
             return ""
 
     def refuse_patterns(self) -> None:
         """Compile what may hold patterns already; other mistakes are told of later, but for a type by its name."""
-        for mode, schema in self._given.items():
+        for mode, schema in self._schemas.items():
             if schema is None or isinstance(schema, Mapping | bool | InferredOutput | FrameworkSchema):
                 continue
             if "pydantic" not in sys.modules and not isinstance(schema, str):  # then nobody has written such a type
@@ -130,25 +130,25 @@ class ToolSchemas:
                 if isinstance(error.__cause__, PatternRefusedError) or isinstance(schema, str):
                     raise
 
-    def _compiled(self, mode: Mode) -> CompiledSchema | None:
-        return compiled(self._given[mode], mode, self._tool_name, is_foreign=self.is_foreign)
+    def _compile(self, mode: Mode) -> CompiledSchema | None:
+        return compile_schema(self._schemas[mode], mode, self._tool_name, is_foreign=self.is_foreign)
 
 
-def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
+def admit_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
     """Return a schema as a tool may have it, of a foreign tool None in place of what is none.
 
     Raises `ValueError` for a JSON Schema whose pattern cannot be run, and for what is no schema.
     """
     if not is_foreign:
-        return _refused_or_own(schema, mode, tool_name)
+        return _check_own_schema(schema, mode, tool_name)
     try:
-        return _foreign(schema, mode, tool_name)
+        return _repair_foreign_schema(schema, mode, tool_name)
     except Exception as error:  # noqa: BLE001 - a stranger's values may do anything when they are looked at
         log_unusable_schema(mode, tool_name, error)
         return None
 
 
-def _refused_or_own(schema: Any, mode: Mode, tool_name: str) -> Any:
+def _check_own_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
         return _require_type(schema, mode, tool_name)
     try:
@@ -159,17 +159,17 @@ def _refused_or_own(schema: Any, mode: Mode, tool_name: str) -> Any:
     return schema
 
 
-def _foreign(schema: Any, mode: Mode, tool_name: str) -> Any:
+def _repair_foreign_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
         return _require_type(schema, mode, tool_name)
     try:
         require_bounded_size(schema)
     except ValueError:
-        return schema  # `compiled` warns, and goes without it
-    refused = find_refused_patterns(schema)
-    for reason in refused.values():
+        return schema  # `compile_schema` warns, and goes without it
+    refusals = find_refused_patterns(schema)
+    for reason in refusals.values():
         _warn(mode, tool_name, reason)
-    return remove_patterns(schema, refused) if refused else schema
+    return remove_patterns(schema, refusals) if refusals else schema
 
 
 def _require_type(schema: Any, mode: Mode, tool_name: str) -> Any:
@@ -183,16 +183,16 @@ def _require_type(schema: Any, mode: Mode, tool_name: str) -> Any:
 def _may_be_type(schema: Any) -> bool:
     """Return False for a value that is no type in any case. Imports nothing: what pydantic says of it comes later."""
     kinds = type(None) | bool | str | type | Parameters | InferredOutput | FrameworkSchema
-    if isinstance(schema, kinds) or callable(schema) or type(schema).__module__ in _MODULES_OF_TYPES:
+    if isinstance(schema, kinds) or callable(schema) or type(schema).__module__ in _TYPING_MODULES:
         return True
     return hasattr(schema, "core_schema") or hasattr(schema, "__get_pydantic_core_schema__")
 
 
-def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> CompiledSchema | None:
+def compile_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> CompiledSchema | None:
     """Return the validator of a schema; None takes anything. Raises `ValueError` naming the tool for a broken one."""
     if isinstance(schema, FrameworkSchema):
-        return schema.compiled(partial(compiled, mode=mode, tool_name=tool_name, is_foreign=is_foreign))
-    if plain := _plain(schema, mode):
+        return schema.compile(partial(compile_schema, mode=mode, tool_name=tool_name, is_foreign=is_foreign))
+    if plain := _compile_plain(schema, mode):
         return plain
 
     def refuse(error: PatternRefusedError) -> None:
@@ -202,7 +202,7 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
 
     if isinstance(schema, InferredOutput):
         try:
-            return _type(schema.annotation, mode, refuse)
+            return _compile_type(schema.annotation, mode, refuse)
         except ValueError:
             # The author annotated for readers, not for us: a type that is not JSON is no mistake.
             return None
@@ -211,52 +211,54 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
         if schema is None:
             return None
         if isinstance(schema, Parameters):
-            return _parameters(schema)
+            return _compile_parameters(schema)
         if isinstance(schema, Mapping | bool):
-            return _dict(admitted(schema, mode, tool_name, is_foreign=True) if is_foreign else schema, mode, tool_name)
-        return _type(schema, mode, refuse)
+            return _compile_json_schema(
+                admit_schema(schema, mode, tool_name, is_foreign=True) if is_foreign else schema, mode, tool_name
+            )
+        return _compile_type(schema, mode, refuse)
     except ValueError as error:
         if is_foreign and isinstance(schema, Mapping):
             log_unusable_schema(mode, tool_name, error)
-            return compiled({"type": "object"} if mode == "input" else True, mode, tool_name, is_foreign=False)
+            return compile_schema({"type": "object"} if mode == "input" else True, mode, tool_name, is_foreign=False)
         raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
 
 
-def _kinds(schema: Any, mode: Mode) -> set[str]:
+def _schema_kinds(schema: Any, mode: Mode) -> set[str]:
     if isinstance(schema, FrameworkSchema):
         return {"dict", "type"}
     if isinstance(schema, Mapping | bool):
         return {"dict"}
-    return set() if schema is None or _plain(schema, mode) else {"type"}
+    return set() if schema is None or _compile_plain(schema, mode) else {"type"}
 
 
-def _plain(schema: Any, mode: Mode) -> CompiledSchema | None:
+def _compile_plain(schema: Any, mode: Mode) -> CompiledSchema | None:
     """Return the validator of a schema that is a type, where it can be had without pydantic."""
     if isinstance(schema, Parameters):
-        return plain_parameters(schema, partial(_parameters, schema))
+        return create_plain_validator(schema, partial(_compile_parameters, schema))
     annotation = schema.annotation if isinstance(schema, InferredOutput) else schema
     if schema is None or isinstance(annotation, Mapping | bool):
         return None
-    found = find_plain_type(annotation)
-    return found and PlainSchema(found, partial(_type, annotation, mode))
+    plain = find_plain_type(annotation)
+    return plain and PlainSchema(plain, partial(_compile_type, annotation, mode))
 
 
-def _parameters(parameters: Parameters) -> CompiledSchema:
+def _compile_parameters(parameters: Parameters) -> CompiledSchema:
     from .parameters_schema import ParametersSchema
 
     return ParametersSchema(parameters)
 
 
-def _dict(schema: Any, mode: Mode, tool_name: str) -> CompiledSchema:
+def _compile_json_schema(schema: Any, mode: Mode, tool_name: str) -> CompiledSchema:
     from ..schemas.json_schemas import DictSchema
 
-    made = DictSchema(schema, mode)
-    if made.notes:
-        log_repaired_schema(mode, tool_name, made.notes)
-    return made
+    compiled_schema = DictSchema(schema, mode)
+    if compiled_schema.notes:
+        log_repaired_schema(mode, tool_name, compiled_schema.notes)
+    return compiled_schema
 
 
-def _type(annotation: Any, mode: Mode, refuse: _Refuse | None = None) -> CompiledSchema:
+def _compile_type(annotation: Any, mode: Mode, refuse: _Refuse | None = None) -> CompiledSchema:
     from ..schemas.python_types import TypeSchema
 
     return TypeSchema(annotation, mode, *([refuse] if refuse else []))
@@ -278,23 +280,23 @@ def _warn(mode: Mode, tool_name: str, reason: str) -> None:
     _log.warning("the %s schema of tool %r is used without a pattern: %s", mode, tool_name, reason)
 
 
-def foreign_schemas(name: str, input_schema: Any, output_schema: Any) -> ToolSchemas:
+def compile_foreign_schemas(name: str, input_schema: Any, output_schema: Any) -> ToolSchemas:
     """Return validators, compiled unless they are late; a side whose schema nobody can read takes anything.
 
     Never raises.
     """
-    left: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
+    remaining: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
     while True:
-        made = ToolSchemas(name, left["input"], left["output"], is_foreign=True)
-        if made.are_late:  # such cannot be broken
-            return made
-        broken: list[Mode] = [side for side in left if not _can_be_made(made, side, name)]
+        schemas = ToolSchemas(name, remaining["input"], remaining["output"], is_foreign=True)
+        if schemas.is_late:  # such cannot be broken
+            return schemas
+        broken: list[Mode] = [side for side in remaining if not _can_compile(schemas, side, name)]
         if not broken:
-            return made
-        left |= dict.fromkeys(broken)
+            return schemas
+        remaining |= dict.fromkeys(broken)
 
 
-def _can_be_made(schemas: ToolSchemas, side: Mode, name: str) -> bool:
+def _can_compile(schemas: ToolSchemas, side: Mode, name: str) -> bool:
     try:
         _ = getattr(schemas, side)
     except ValueError as error:

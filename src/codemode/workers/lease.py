@@ -337,7 +337,7 @@ class Lease:
             if self.threads is None or not self.threads.running:
                 self._release_slots()
             else:
-                self.threads.call_when_free(self._release_slots)
+                self.threads.call_when_idle(self._release_slots)
 
     def _release_slots(self) -> None:
         self.slot.is_held = False

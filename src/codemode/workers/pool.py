@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock
 from ..host.sync import refuse_in_workflow
-from ..host.threads import HostThreads, off_loop
-from ..options.checked_fields import WrongTypeError, text_or_none
+from ..host.threads import HostThreads, run_off_loop
+from ..options.checked_fields import WrongTypeError, require_text_or_none
 from ..options.parts import PoolOptions
 from ..records import record
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
@@ -236,7 +236,7 @@ class WorkerPool:
         name is another.
         Raises `ValueError` when the share is in use with another ``max_workers``.
         """
-        if text_or_none(name, "name") is None:
+        if require_text_or_none(name, "name") is None:
             raise ValueError("name must be a non-empty string, got None")
         with self._lock:
             existing = self._shares.get(name)
@@ -323,7 +323,7 @@ class WorkerPool:
 
     async def aclose(self) -> None:
         """Do what `close` does, in a thread."""
-        await off_loop(self.close)
+        await run_off_loop(self.close)
 
     def reset_after_fork(self) -> None:
         """In a forked child of the host: start afresh, touching no process of the parent's."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock, forkable_rlock
 from ..host.imports import importing
-from ..host.threads import Errands
+from ..host.threads import BackgroundThreads
 from .process import is_readable
 from .worker_generations import PooledWorker, SharePath, SourceGeneration, WorkerSource
 
@@ -105,8 +105,8 @@ class WorkerInventory:
         self._is_quiet = is_quiet
         self._lock = forkable_rlock()  # never held while something is waited for: loops take it
         self._start_lock = forkable_rlock()  # held by who starts processes and may wait: no loop takes it
-        self._start_thread = Errands("codemode-start", 1)
-        self._close_threads = Errands("codemode-close", _CLOSING_THREADS)
+        self._start_thread = BackgroundThreads("codemode-start", 1)
+        self._close_threads = BackgroundThreads("codemode-close", _CLOSING_THREADS)
         self.spares: deque[PooledWorker] = deque()
         self.idle = IdleWorkers(max_idle)
         self.busy: set[PooledWorker] = set()
@@ -177,7 +177,7 @@ class WorkerInventory:
         else:
             with self._lock:
                 self._being_closed.add(worker)
-            self._close_threads.send(partial(self._close_and_forget, worker))
+            self._close_threads.submit(partial(self._close_and_forget, worker))
 
     def replace_failed_worker(self, worker: PooledWorker, *, has_ended: bool) -> None:
         """Kill a worker that never became ready, and replace what made it.
@@ -198,7 +198,7 @@ class WorkerInventory:
             while self.lacks_spares(wanted):
                 worker = self._try_spawn_at_once()
                 if worker is None:
-                    self._start_thread.send(partial(self._make_spares, wanted))
+                    self._start_thread.submit(partial(self._make_spares, wanted))
                     return
                 self.spares.append(worker)
 
@@ -305,7 +305,7 @@ class WorkerInventory:
         if generation.source.can_end_at_once():
             generation.end()
         else:
-            self._close_threads.send(generation.end)
+            self._close_threads.submit(generation.end)
 
     # --- what may wait: in a thread of the stock, or of a caller that has no loop ---
 

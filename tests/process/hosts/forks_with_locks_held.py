@@ -150,7 +150,7 @@ pair = codemode.create_exec_wait_tools([double, triple], pool=pool, namespaces=r
 for part in (code_mode, journal, code_call, modules, exec_wait, foreign):
     part()
 # Forks wait for what loads plugins, and that it is not held is all that they wait for.
-locks = [one for one in [*forks._locks, *forks._reentrant_locks] if one is not adapters._loading]
+locks = [one for one in [*forks._locks, *forks._reentrant_locks] if one is not adapters._loading_lock]
 assert len(locks) > 30
 with held_elsewhere(locks):
     in_a_child(everything)

@@ -10,7 +10,7 @@ import pytest
 from waiting import within
 
 from codemode.continuations.guard import keep_claim
-from codemode.host.clock import passed_seconds
+from codemode.host.clock import monotonic_seconds
 from codemode.stores import resume_outcome
 
 
@@ -22,7 +22,7 @@ class Guard:
 
 
 RENEWALS = {
-    "claim": lambda: keep_claim(Guard(), "key", passed_seconds()),
+    "claim": lambda: keep_claim(Guard(), "key", monotonic_seconds()),
     "lease": lambda: resume_outcome.renewing_lease(Guard().renew, SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
 }
 

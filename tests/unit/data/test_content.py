@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode import MediaContent
-from codemode.data.content import may_hold, places_for, split_content, with_parts
+from codemode.data.content import may_hold_content, replace_references, replace_with_references, split_content
 from codemode.errors import CodeModeSerializationError
 from codemode.host.steps import run_metered
 from codemode.protocol.references import ContentRegistry
@@ -77,28 +77,28 @@ def test_places_stand_for_parts_and_come_back():
     given = contents()
     found = Found([PICTURE])
     value = {"a": [PICTURE, 1], "b": (PICTURE,), "c": found, "d": {"e": None}}
-    plain = places_for(value, given)
+    plain = replace_with_references(value, given)
     place = {"$content:1": PICTURE.id, "kind": "image", "mimeType": "image/png", "bytes": 4, "name": "a.png"}
     assert plain == {"a": [place, 1], "b": [place], "c": Found([place]), "d": {"e": None}}
     assert found.pictures == [PICTURE]  # what a tool keeps is its own
     assert plain["d"] is value["d"]
-    assert with_parts(plain["a"], given) == [PICTURE, 1]
+    assert replace_references(plain["a"], given) == [PICTURE, 1]
 
 
 def test_only_what_was_given_comes_back():
     given, other = contents(), contents()
     place = other.register(PICTURE)
     with pytest.raises(CodeModeSerializationError, match="no tool has given this program"):
-        with_parts([place], given)
+        replace_references([place], given)
     given.register(PICTURE)
     for forged in ({**place, "$content:1": 1}, {**place, "$content:1": [PICTURE.id]}, {"$content:1": "f" * 32}):
         with pytest.raises(CodeModeSerializationError):
-            with_parts({"x": forged}, given)
+            replace_references({"x": forged}, given)
     # The tag of another run, and what has none, are data.
-    data = [{"$content:2": PICTURE.id}, PICTURE.described]
-    assert with_parts(data, given) is data
+    data = [{"$content:2": PICTURE.id}, PICTURE.description]
+    assert replace_references(data, given) is data
     # Whatever else stands in a place, the host's own words count.
-    assert with_parts([{**place, "name": "b.png", "bytes": 1}], given, given.register) == [place]
+    assert replace_references([{**place, "name": "b.png", "bytes": 1}], given, given.register) == [place]
 
 
 def test_each_part_is_told_once_by_its_number():
@@ -108,7 +108,7 @@ def test_each_part_is_told_once_by_its_number():
     )
     numbers = plain["a"]["content"], plain["b"][0]["content"], plain["b"][1]["content"]
     assert (numbers, [part.data for part in parts]) == ((1, 2, 1), [PICTURE.data, b"x", b"y"])
-    assert plain["a"] == {"content": 1, **PICTURE.described}
+    assert plain["a"] == {"content": 1, **PICTURE.description}
     assert split_content({"a": 1}) == ({"a": 1}, [])
 
 
@@ -117,13 +117,13 @@ def test_a_handle_is_a_part_however_deep_it_lies():
     value = made.register(PICTURE)
     for _ in range(500):
         value = [{"x": value, "y": 1}]
-    found = with_parts(value, made)
+    found = replace_references(value, made)
     while isinstance(found, list):
         assert [*found[0]] == ["x", "y"]
         found = found[0]["x"]
     assert found is PICTURE
     plain = [{"x": (1, [2])}]
-    assert with_parts(plain, made) is plain
+    assert replace_references(plain, made) is plain
 
 
 LISTS: list[Any] = [[] for _ in range(4000)]
@@ -144,7 +144,7 @@ VALUES = st.recursive(
 def test_a_search_misses_no_part(value: Any):
     plain, parts = split_content([value])
     assert (PICTURE in parts) == (plain != [value])
-    assert may_hold([value]) or parts == []
+    assert may_hold_content([value]) or parts == []
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_is_there_many_times_over_is_looked_through_all_the_same():
     value: Any = [1]
     for _ in range(22):
         value = [value, value]
-    assert may_hold(value)
+    assert may_hold_content(value)
 
 
 def test_a_part_from_another_process_is_one_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:

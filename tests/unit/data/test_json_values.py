@@ -14,12 +14,12 @@ from suite import each_row
 
 from codemode.data.json_values import (
     MAX_DEPTH,
-    WrittenObject,
+    CachedJsonObject,
     canonical_json,
     canonical_object,
+    count_json_bytes,
     decode_json,
     encode_json,
-    json_length,
     nests_deeper_than,
     utf8_length,
 )
@@ -58,7 +58,7 @@ def test_values_without_keys_survive_unchanged(value):
 def test_sizes_are_those_of_unescaped_json(value):
     # Python writes a lone surrogate as it is, JSON.stringify writes six characters: so does backslashreplace.
     size = len(unescaped(value).encode("utf-8", "backslashreplace"))
-    assert json_length(encode_json(value, what="value")) == size
+    assert count_json_bytes(encode_json(value, what="value")) == size
     encode_json(value, max_bytes=size, what="value")
     with pytest.raises(CodeModeSerializationError) as raised:
         encode_json(value, max_bytes=size - 1, what="Output of x")
@@ -257,6 +257,8 @@ def test_utf8_length(text, length):
 
 @given(st.dictionaries(st.text(), JSON), st.sets(st.integers(0, 8)), st.dictionaries(st.text(), JSON))
 def test_a_member_that_was_written_before_makes_no_difference(members, places, written):
-    made = {key: WrittenObject(written) if at in places else value for at, (key, value) in enumerate(members.items())}
+    made = {
+        key: CachedJsonObject(written) if at in places else value for at, (key, value) in enumerate(members.items())
+    }
     assert canonical_object(made) == canonical_json({**made})
     assert canonical_object(made) == json.dumps(made, separators=(",", ":"), sort_keys=True)

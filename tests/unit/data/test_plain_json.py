@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.data import plain_json
-from codemode.data.json_shape import holds_more_values_than
+from codemode.data.json_shape import has_more_values_than
 from codemode.data.json_values import canonical_json, encode_json
-from codemode.data.plain_json import MAX_DEPTH, is_plain, write_in_pieces, write_json, write_plain
+from codemode.data.plain_json import MAX_DEPTH, is_plain, write_in_chunks, write_json, write_plain
 from codemode.errors import CodeModeSerializationError
 
 SCALARS = (
@@ -50,10 +50,10 @@ def as_json_writes(value: Any, *, sort_keys: bool = False) -> str:
 def test_text_is_what_json_writes_whichever_way_it_is_written(value, size, sort_keys):
     plain = as_json_writes(value, sort_keys=sort_keys)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_json, "_VALUES_AT_ONCE", size)
-        patch.setattr(plain_json, "_LOOKS_AT_ONCE", size)
+        patch.setattr(plain_json, "_BATCH_VALUES", size)
+        patch.setattr(plain_json, "_BATCH_MEMBERS", size)
         assert write_json(value, sort_keys=sort_keys) == plain
-        assert write_in_pieces(value, sort_keys=sort_keys) == plain
+        assert write_in_chunks(value, sort_keys=sort_keys) == plain
         if is_plain(value):
             assert write_plain(value, sort_keys=sort_keys) == plain
     assert encode_json(value, what="it") == as_json_writes(value)
@@ -63,9 +63,9 @@ def test_text_is_what_json_writes_whichever_way_it_is_written(value, size, sort_
 @given(VALUES, st.integers(1, 9), st.integers(0, 12))
 def test_values_are_counted_as_everything_else_counts_them(value, size, maximum):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_json, "_VALUES_AT_ONCE", size)
-        patch.setattr(plain_json, "_are_usual", lambda _: True)
-        assert is_plain([value], maximum) == (not holds_more_values_than([value], maximum))
+        patch.setattr(plain_json, "_BATCH_VALUES", size)
+        patch.setattr(plain_json, "_have_portable_text", lambda _: True)
+        assert is_plain([value], maximum) == (not has_more_values_than([value], maximum))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-400, 400).map(lambda n: 10.0 ** (n % 300)))
@@ -148,4 +148,4 @@ def test_nesting_as_deep_as_it_may_be_is_written():
 def test_keys_of_a_very_wide_object_are_sorted():
     value = {f"{(i * 7919) % 100_003}": i for i in range(50_000)}
     assert canonical_json(value) == as_json_writes(value, sort_keys=True)
-    assert write_in_pieces(value, sort_keys=True) == as_json_writes(value, sort_keys=True)
+    assert write_in_chunks(value, sort_keys=True) == as_json_writes(value, sort_keys=True)

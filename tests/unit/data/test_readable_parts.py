@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
-from codemode.data.plain_json import readable_part
+from codemode.data.plain_json import read_encodable_part
 
 
 class Handle:
@@ -63,7 +63,7 @@ READ: list[tuple[Any, Any, list[str]]] = [
 
 def test_what_can_be_read_is_read():
     for given, expected, places in READ:
-        found, problems = readable_part(given, 1000)
+        found, problems = read_encodable_part(given, 1000)
         assert found == expected, given
         assert [place for place, _ in problems] == places, given
 
@@ -71,13 +71,13 @@ def test_what_can_be_read_is_read():
 def test_where_nothing_can_be_read_an_error_says_so():
     for given in (Handle(), {"handle": Handle()}, [Handle()], [[{"a": Handle()}]], Hiding()):
         with pytest.raises(ValueError, match="nothing of it"):
-            readable_part(given, 1000)
+            read_encodable_part(given, 1000)
 
 
 def test_deep_values_end():
     value: Any = {"n": 1, "h": Handle()}
     for _ in range(300):
         value = {"n": 1, "inside": value}
-    found, problems = readable_part(value, 1000)
+    found, problems = read_encodable_part(value, 1000)
     assert found["n"] == 1
     assert "too deep" in problems[0][1]

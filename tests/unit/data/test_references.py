@@ -6,7 +6,7 @@ from typing import Any
 
 from suite import each_row
 
-from codemode.data.references import MAX_FOLLOWED, LocalReferences, resolve_reference
+from codemode.data.references import MAX_REFERENCE_CHAIN, LocalReferences, resolve_reference
 from codemode.source.checks import check_program
 
 SCHEMA: dict[str, Any] = {
@@ -54,7 +54,7 @@ def test_a_reference_names_one_place_of_the_document(reference, target):
 def test_chains_are_followed_and_circles_are_not():
     assert resolve_reference(SCHEMA, SCHEMA) == SCHEMA["$defs"]["end"]
     assert resolve_reference({"$ref": "#/$defs/circle"}, SCHEMA) is None
-    chain = {str(n): {"$ref": f"#/{n + 1}"} for n in range(MAX_FOLLOWED + 5)}
+    chain = {str(n): {"$ref": f"#/{n + 1}"} for n in range(MAX_REFERENCE_CHAIN + 5)}
     assert resolve_reference({"$ref": "#/0"}, {**chain, "20": True}) is None
     for plain in (True, {"type": "string"}, None, 5):
         assert resolve_reference(plain, SCHEMA) == plain

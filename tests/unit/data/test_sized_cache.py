@@ -18,7 +18,7 @@ from codemode.data.sized_cache import SizedCache
     st.integers(5, 15),
 )
 def test_the_bounds_hold_whatever_happens(steps: list[tuple[bool, int, int]], entries: int, size: int):
-    cache: Any = SizedCache[Any, Any](size, most_entries=entries, most_of_one=5)
+    cache: Any = SizedCache[Any, Any](size, max_entries=entries, max_entry_size=5)
     for is_put, key, length in steps:
         if is_put:
             cache.put(key, "x" * length, length)
@@ -32,7 +32,7 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[bool, int, int]], en
 
 
 def test_a_forked_child_begins_with_nothing_and_may_use_it():
-    cache: Any = SizedCache[Any, Any](10, most_entries=10)
+    cache: Any = SizedCache[Any, Any](10, max_entries=10)
     cache.put("a", 1, 10)
 
     def use() -> None:
@@ -46,7 +46,7 @@ def test_a_forked_child_begins_with_nothing_and_may_use_it():
 
 
 def test_threads_may_share_it():
-    cache: Any = SizedCache[Any, Any](100, most_entries=8)
+    cache: Any = SizedCache[Any, Any](100, max_entries=8)
 
     def work(offset: int) -> None:
         for number in range(500):

@@ -14,7 +14,7 @@ from codemode.interrupts.resolutions import HostAnswer, KnownOutcome
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Waiting
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 
 class Payment(pydantic.BaseModel):
@@ -51,26 +51,26 @@ SHOWN_JSON = '{"amount":900.0,"currency":"EUR"}'
 
 
 def test_the_validated_input_runs():
-    validated = validate_input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON))
+    validated = validate_input_to_run(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON))
     assert validated.value == Payment(amount=900)
 
 
 def test_what_was_shown_runs_though_a_default_is_another_now():
-    assert validate_input_to_run(prepared(tool_over(Changed)), shown(SHOWN_JSON)).value == Changed(
+    assert validate_input_to_run(prepare_tool(tool_over(Changed)), shown(SHOWN_JSON)).value == Changed(
         amount=900, currency="EUR"
     )
 
 
 def test_an_edited_input_is_validated():
-    validated = validate_input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":5}')
+    validated = validate_input_to_run(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":5}')
     assert validated.json_value == {"amount": 5, "currency": "EUR"}
     with pytest.raises(CodeModeProtocolError, match="edited input"):
-        validate_input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":"much"}')
+        validate_input_to_run(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":"much"}')
 
 
 def test_an_allowed_input_runs_again_as_it_was_allowed():
     entry = shown(SHOWN_JSON, executed_input_json='{"amount":5.0,"currency":"CHF"}')
-    assert validate_input_to_run(prepared(tool_over(Payment)), entry).json_value == {"amount": 5, "currency": "CHF"}
+    assert validate_input_to_run(prepare_tool(tool_over(Payment)), entry).json_value == {"amount": 5, "currency": "CHF"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from suite import each_row
 
 from codemode import CodeModeProtocolError, MediaContent, Tool
-from codemode.data.content import with_parts
+from codemode.data.content import replace_references
 from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_content import CallContent, load_recorded_contents, restore_handles, using_contents
 from codemode.execution.execution import read_result
@@ -18,7 +18,7 @@ from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.continuation import describe_part
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.protocol.references import ContentRegistry
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 SHOWN = MediaContent(b"\x89PNG", "image/png", name="harmless.png")
 OTHER = MediaContent(b"secret", "application/pdf", name="secret.pdf")
@@ -58,7 +58,7 @@ def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spe
 def test_what_a_person_is_shown_of_a_call_of_unknown_outcome_is_the_hosts_word_too():
     made = contents()
     text = json.dumps({"of": lie(made)}, separators=(",", ":"))
-    send = prepared(Tool("send", execute=print, input_schema={"type": "object"}))
+    send = prepare_tool(Tool("send", execute=print, input_schema={"type": "object"}))
     begun = Ledger([LedgerEntry(1, "tool", "send", text, is_started=True)], contents=made)
     recovered = Recovery({"send": send}, {}).ledger(begun, "salt")
     assert json.loads(recovered.entries[0].outcome.input_json) == {"of": made.register(OTHER)}
@@ -76,9 +76,9 @@ def test_a_handle_that_a_journal_has_outlived_its_part_is_no_other_parts():
     before, after = (ContentRegistry().assign_to(ExecutionPolicy(), "salt") for _ in range(2))
     lost = asyncio.run(CallContent(before, options).extract_parts(SHOWN))
     other = asyncio.run(CallContent(after, options).extract_parts(OTHER))
-    assert with_parts(other, after) is OTHER
+    assert replace_references(other, after) is OTHER
     with pytest.raises(CodeModeSerializationError, match="no tool has given"):
-        with_parts(lost, after)
+        replace_references(lost, after)
 
 
 def test_an_output_in_a_circle_or_of_too_many_values_is_left_to_whoever_writes_it():

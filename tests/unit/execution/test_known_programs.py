@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from invocation_settings import SETTINGS
 
-from codemode.data.json_values import WrittenObject
+from codemode.data.json_values import CachedJsonObject
 from codemode.execution.programs import ProgramChecker
 from codemode.protocol.events import ProgramAccepted
 from codemode.tools.catalog import Catalog
@@ -63,7 +63,7 @@ def test_what_a_worker_says_at_length_of_a_program_is_not_kept(source: str, size
     assert (checker(source, Tools()).known is not None) is is_kept
 
 
-@pytest.mark.parametrize("given", [None, WrittenObject({"a": 1})])
+@pytest.mark.parametrize("given", [None, CachedJsonObject({"a": 1})])
 def test_a_program_that_fits_is_accepted_as_it_was(source: str, given: Any):
     tools = Tools()
     accepted, compared = known(source, tools, given), tools.compared

@@ -23,7 +23,7 @@ MODULE = {"prefix": 0, "take": None, "imports": [], "dynamic": [], "namespace_ca
 
 
 class Given(Catalog[Any]):
-    def given_for(self, facts: Any) -> Any:  # type: ignore[override]
+    def invocation_data_for(self, facts: Any) -> Any:  # type: ignore[override]
         return {"module": facts["module"]}
 
 

@@ -13,7 +13,7 @@ from suite import each_row
 
 from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, MediaContent
 from codemode import CodeModeToolError as ToolError
-from codemode.data.content import current
+from codemode.data.content import current_registry
 from codemode.errors import CodeModeSerializationError
 from codemode.execution import program_state
 from codemode.execution.call_context import LatePlace, MappingBackend, TextPlace, to_state_backend
@@ -180,7 +180,7 @@ def test_content_is_refused_with_what_to_do():
     quoted = {"note": json.dumps(place), "$content:" + "0" * 24: "another run's"}
 
     async def run():
-        current.set(contents)
+        current_registry.set(contents)
         state = ProgramState(TextPlace())
         await perform_request(state, entry("set", "a", quoted), POLICY)
         for value in (place, {"deep": [place]}, {"a": 1} | place):

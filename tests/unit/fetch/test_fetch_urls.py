@@ -203,7 +203,7 @@ NOT_COVERED = [
 def test_an_allowed_url_is_asked_for_in_its_canonical_form(given, asked):
     url = parse_url(given)
     assert str(url) == asked
-    assert RULES.allow(url)
+    assert RULES.allows(url)
 
 
 @each_row("given, message", REFUSED)
@@ -215,7 +215,7 @@ def test_what_is_no_plain_url_is_refused(given, message):
 
 @each_row("given", NOT_COVERED)
 def test_what_no_rule_covers_is_not_allowed(given):
-    assert not RULES.allow(parse_url(given))
+    assert not RULES.allows(parse_url(given))
 
 
 def test_without_idna_a_host_must_be_ascii(monkeypatch):
@@ -226,7 +226,7 @@ def test_without_idna_a_host_must_be_ascii(monkeypatch):
 
 
 def test_without_rules_nothing_is_allowed():
-    assert not UrlRules.of((), ()).allow(parse_url("https://example.com/"))
+    assert not UrlRules.of((), ()).allows(parse_url("https://example.com/"))
 
 
 @each_row(
@@ -315,6 +315,6 @@ def test_a_prefix_is_never_left(rest: str):
         url = parse_url("https://h/a/b" + rest)
     except UrlError:
         return
-    if rules.allow(url):
+    if rules.allows(url):
         assert url.host == "h"
         assert url.path == "/a/b" or url.path.startswith("/a/b/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from codemode.host.cancellation import is_ended_from_outside
+from codemode.host.cancellation import is_cancelled_from_outside
 
 
 def cancelled_within():
@@ -17,7 +17,7 @@ async def seen_by(work):
     try:
         await work
     except (asyncio.CancelledError, GeneratorExit):
-        return is_ended_from_outside(task)
+        return is_cancelled_from_outside(task)
     return None
 
 
@@ -65,13 +65,13 @@ def test_one_that_was_taken_back_does_not():
 def test_what_is_closed_by_another_task_or_by_none_is_ended_from_outside():
     async def run():
         mine = asyncio.current_task()
-        assert not is_ended_from_outside(mine)
-        assert is_ended_from_outside(None)
+        assert not is_cancelled_from_outside(mine)
+        assert is_cancelled_from_outside(None)
         return await asyncio.create_task(other(mine)), mine
 
     async def other(task):
-        return is_ended_from_outside(task)
+        return is_cancelled_from_outside(task)
 
     ended, task = asyncio.run(run())
     assert ended
-    assert is_ended_from_outside(task)  # no loop runs any more
+    assert is_cancelled_from_outside(task)  # no loop runs any more

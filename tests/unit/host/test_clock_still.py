@@ -31,11 +31,11 @@ def test_it_tells_how_late_it_has_rung_and_no_time_that_does_not_count(limit: in
     told, passed = Told(), list[float]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "get_running_loop", lambda: told)
-        measured = clock.Clock(limit, lambda: passed.append(measured.late_seconds), uncounted=told)
+        measured = clock.StoppableTimer(limit, lambda: passed.append(measured.late_seconds), uncounted=told)
     measured.start()
     told.at += limit + late + hooks
     told.seconds += hooks
-    measured._ring()
+    measured._on_timer()
     assert passed == [late]
 
 
@@ -44,8 +44,8 @@ def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[t
     told = Told()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "get_running_loop", lambda: told)
-        measured = clock.Clock(1000, lambda: None, uncounted=told)
-    assert measured.still_seconds == 0
+        measured = clock.StoppableTimer(1000, lambda: None, uncounted=told)
+    assert measured.stopped_seconds == 0
     measured.start()
     stood = 0
     for what, seconds in steps:
@@ -56,4 +56,4 @@ def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[t
         told.at += seconds
         told.seconds += seconds if what == "hooks" else 0
         stood += seconds if what != "run" else 0
-        assert measured.still_seconds == stood
+        assert measured.stopped_seconds == stood

@@ -16,7 +16,7 @@ from suite import each_row
 
 from codemode.host import forks, steps
 from codemode.host.forks import forkable_lock, forkable_rlock
-from codemode.host.imports import forks_wait_for
+from codemode.host.imports import delay_forks_for
 
 TREE = Path(__file__).parents[3]
 ROOT = TREE / "src" / "codemode"
@@ -135,7 +135,7 @@ def test_what_begins_anew_finds_its_locks_free():
     class Begins:
         def __init__(self) -> None:
             self.lock, self.begun = forkable_lock(), 0
-            forks.begin_anew_in_forks(self)
+            forks.reset_in_forks(self)
 
         def after_fork(self) -> None:
             self.begun += self.lock.acquire(blocking=False)
@@ -165,7 +165,7 @@ def test_a_fork_waits_for_what_is_loaded_and_not_for_ever(ends_in_time: bool):
 
     def host() -> None:
         lock, forking, forked, loaded = forkable_rlock(), threading.Event(), threading.Event(), threading.Event()
-        forks_wait_for(lock, 60.0 if ends_in_time else 0.0)
+        delay_forks_for(lock, 60.0 if ends_in_time else 0.0)
         os.register_at_fork(before=forking.set)
         has_it = threading.Event()
 
@@ -199,7 +199,7 @@ def _collecting_elsewhere(work: Callable[[], None]) -> None:
         inside.set()
         done.wait(60)
 
-    thread = threading.Thread(target=steps.without_collector, args=(build,))
+    thread = threading.Thread(target=steps.run_without_gc, args=(build,))
     thread.start()
     assert inside.wait(60)
     try:
@@ -217,7 +217,7 @@ def _require_collector(*, on: bool = True) -> None:
 def test_a_child_that_was_forked_while_the_collector_was_off_has_one():
     _collecting_elsewhere(lambda: in_a_child(lambda: (_require_collector(), in_a_child(_require_collector))))
     assert gc.isenabled()
-    assert not steps._without_collector
+    assert not steps._collector_users
 
 
 def test_a_child_whose_only_thread_had_switched_it_off_has_one_afterwards():
@@ -228,7 +228,7 @@ def test_a_child_whose_only_thread_had_switched_it_off_has_one_afterwards():
             in_a_child(_require_collector)
             done.append(1)
 
-        steps.without_collector(fork)
+        steps.run_without_gc(fork)
         assert done
         _require_collector()
 
@@ -238,7 +238,7 @@ def test_a_child_whose_only_thread_had_switched_it_off_has_one_afterwards():
 def test_a_child_of_a_host_that_has_switched_it_off_has_none():
     def host() -> None:
         gc.disable()
-        steps.without_collector(lambda: in_a_child(lambda: _require_collector(on=False)))
+        steps.run_without_gc(lambda: in_a_child(lambda: _require_collector(on=False)))
         _require_collector(on=False)
 
     in_a_child(host)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from codemode.host.threads import Errands
+from codemode.host.threads import BackgroundThreads
 
 
 class Outlandish(BaseException):
@@ -19,8 +19,8 @@ def test_whoever_waits_is_told_and_the_thread_goes_on(raised: BaseException, cap
         raise raised
 
     async def asked() -> tuple[BaseException | None, int]:
-        errands = Errands("codemode-test", 1)
-        errands.send(fail)
+        errands = BackgroundThreads("codemode-test", 1)
+        errands.submit(fail)
         received: BaseException | None = None
         try:
             await asyncio.wait_for(errands.run(fail), 60)

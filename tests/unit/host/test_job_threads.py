@@ -35,7 +35,7 @@ def until_idle(threads: JobThreads) -> None:
     """Wait until all of them wait to be called, but for those that have ended."""
     came = threading.Event()
     for _ in range(SECONDS * 100):
-        if len(threads._idle) == threads._count and not threads._is_called:
+        if len(threads._idle_gates) == threads._count and not threads._is_waking:
             return
         came.wait(0.01)
     pytest.fail("the threads have not become idle")

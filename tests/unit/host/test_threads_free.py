@@ -23,7 +23,7 @@ def test_a_run_that_has_work_again_is_free_once(later_jobs: int):
     async def main() -> None:
         task = asyncio.create_task(threads.run_tool(work))
         await asyncio.to_thread(begun.wait, 60)
-        threads.call_when_free(lambda: calls.append(1))
+        threads.call_when_idle(lambda: calls.append(1))
         assert calls == []
         let_end.set()
         await task

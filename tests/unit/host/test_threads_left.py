@@ -13,7 +13,7 @@ from waiting import until, within
 
 from codemode import WorkerPool
 from codemode.host.job_threads import JobThreads
-from codemode.host.threads import Errands, HostThreads, InvocationThreads
+from codemode.host.threads import BackgroundThreads, HostThreads, InvocationThreads
 
 LONG = 3600.0  # no test waits until a thread is bored
 
@@ -31,7 +31,7 @@ def _of_host() -> tuple[Any, Callable[[], Awaitable[Any]]]:
 
 
 def _of_errands() -> tuple[Any, Callable[[], Awaitable[Any]]]:
-    threads = Errands("codemode-left", 1, idle_seconds=LONG)
+    threads = BackgroundThreads("codemode-left", 1, idle_seconds=LONG)
     seen: list[threading.Thread] = []
 
     async def work() -> None:

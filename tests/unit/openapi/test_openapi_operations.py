@@ -18,15 +18,15 @@ from codemode import (
     create_modules_tool,
 )
 from codemode.openapi import openapi_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 
 def input_of(document: dict[str, Any], name: str) -> Any:
-    return prepared({tool.name: tool for tool in tools_of(document)}[name]).input_json_schema
+    return prepare_tool({tool.name: tool for tool in tools_of(document)}[name]).input_json_schema
 
 
 def output_of(document: dict[str, Any], name: str) -> Any:
-    return prepared({tool.name: tool for tool in tools_of(document)}[name]).output_json_schema
+    return prepare_tool({tool.name: tool for tool in tools_of(document)}[name]).output_json_schema
 
 
 @each_row(
@@ -128,8 +128,8 @@ def test_defaults_are_told_and_not_filled_in():
     body = {"type": "object", "properties": {"state": {"type": "string", "default": "open"}}}
     found = operation("change", [("page", "query", {"type": "integer", "default": 1})], body)
     tool = tools_of(spec_of({"/a": {"patch": found}}))[0]
-    assert prepared(tool).validate_input({}).value == {}
-    properties: Any = prepared(tool).input_json_schema
+    assert prepare_tool(tool).validate_input({}).value == {}
+    properties: Any = prepare_tool(tool).input_json_schema
     assert properties["properties"]["state"]["description"] == 'Default: "open"'
 
 
@@ -150,7 +150,7 @@ def test_references_in_circles_stay_references():
     document = spec_of({"/a": {"get": operation("get", answer={"$ref": "#/components/schemas/Tree"})}}, schemas=schemas)
     assert output_of(document, "get")["$defs"]["Tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
     looped = spec_of({"/a": {"get": operation("get", answer={"$ref": "#/components/schemas/Loop"})}}, schemas=schemas)
-    assert prepared(tools_of(looped)[0]).validate_output({"any": 1}) == {"any": 1}
+    assert prepare_tool(tools_of(looped)[0]).validate_output({"any": 1}) == {"any": 1}
 
 
 def test_a_reference_to_another_document_is_never_fetched_and_accepts_anything():
@@ -261,7 +261,7 @@ def definitions_of(kind: str, summary: str = "") -> dict[str, tuple[str, str]]:
     schemas = {"Größe": {"properties": {"in": {"$ref": "#/components/schemas/Unit"}}}, "Unit": {"type": kind}}
     item = operation("get", [], None, {"$ref": "#/components/schemas/Größe"})
     document = spec_of({"/a": {"get": item}, "/b": {"get": {"operationId": "other", "summary": summary}}}, schemas)
-    return {one.name: prepared(one).schema_texts for one in tools_of(document)}
+    return {one.name: prepare_tool(one).schema_texts for one in tools_of(document)}
 
 
 def test_a_definition_changes_with_what_it_refers_to_and_with_nothing_else():
@@ -277,7 +277,7 @@ def test_a_definition_with_very_many_parts_changes_with_the_document():
         schemas: dict[str, Any] = {f"L{n}": {"items": {"$ref": f"#/components/schemas/L{n + 1}"}} for n in range(400)}
         schemas["L400"] = {"type": last}
         document = spec_of({"/a": {"get": operation("get", [], None, {"$ref": "#/components/schemas/L0"})}}, schemas)
-        return prepared(tools_of(document)[0]).schema_texts
+        return prepare_tool(tools_of(document)[0]).schema_texts
 
     assert definition("string") == definition("string") != definition("integer")
 

@@ -91,16 +91,16 @@ def test_a_surface_with_larger_heaps_has_a_range_of_its_own():
     largest = LargeHeapPolicy(memory_limit_bytes=1 << 30)
     with pytest.raises(ValueError, match=rf"memory_limit_bytes must be at most {1 << 30}"):
         LargeHeapPolicy(memory_limit_bytes=(1 << 30) + 1)
-    options = CodeModeOptions(execution_policy={"max_values": 7}).under(largest)
+    options = CodeModeOptions(execution_policy={"max_values": 7}).with_default_limits(largest)
     policy = options.execution_policy
     assert (type(policy), policy.memory_limit_bytes, policy.max_values) == (LargeHeapPolicy, 1 << 30, 7)
-    assert policy.says("max_values")
-    assert not policy.says("timeout_ms")
+    assert policy.is_set("max_values")
+    assert not policy.is_set("timeout_ms")
 
 
 def test_a_signing_key_that_can_be_guessed_is_warned_of_once(caplog):
-    checked_fields._warn_of_short_key.cache_clear()
-    long = b"0" * checked_fields.LEAST_KEY_BYTES
+    checked_fields._warn_short_key.cache_clear()
+    long = b"0" * checked_fields.MIN_KEY_BYTES
     CodeModeOptions.of({"continuation": {"keys": [long, long.decode()]}})
     assert "fewer than" not in caplog.text
     for _ in range(2):
@@ -240,4 +240,4 @@ def test_a_listing_is_one_of_three_and_a_plugins_own_stands_above_the_options() 
     policy = given.with_listing("search").execution_policy
     assert (policy.listing, policy.timeout_ms) == ("search", 5)
     assert given.with_listing(None) is given
-    assert not policy.says("clock")
+    assert not policy.is_set("clock")

@@ -112,7 +112,7 @@ def has_digest(part: MediaContent) -> bool:
 def test_numbers_take_no_digest_where_nothing_is_alike_and_tell_parts_apart_where_it_is():
     first, longer, same, other = (MediaContent(data, "a/b") for data in (b"abc", b"abcd", b"abc", b"abd"))
     contents = numbered(first, longer)
-    assert contents.register(first) == {contents.tag: "#1", **first.described}
+    assert contents.register(first) == {contents.tag: "#1", **first.description}
     assert [name for name, _ in contents.items()] == ["#1", "#2"]
     assert not has_digest(first)
     assert contents.parts_to_hash(first) == contents.parts_to_hash(MediaContent(b"", "a/b")) == []
@@ -160,7 +160,7 @@ def test_a_ledger_for_a_store_has_ids_in_place_of_numbers():
         LedgerEntry(3, "tool", "t", "{}"),
     ]
     ledger = replace_names_with_ids(Ledger(entries, contents=contents))
-    said = json.dumps(part.described | {contents.tag: part.id})
+    said = json.dumps(part.description | {contents.tag: part.id})
     assert json.loads(ledger[1].outcome.value_json) == json.loads(said)  # type: ignore[union-attr]
     assert json.loads(ledger[2].input_json or "") == {"of": json.loads(said)}
     assert json.loads(ledger[2].executed_input_json or "") == json.loads(said)

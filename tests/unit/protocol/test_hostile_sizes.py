@@ -11,7 +11,7 @@ from suite import each_row
 
 from codemode import CodeModeProtocolError
 from codemode.data.json_shape import find_excess
-from codemode.data.similar_names import nearest_names
+from codemode.data.similar_names import find_nearest_names
 from codemode.protocol.message_decoder import decode_message
 from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned
 from codemode.source.checks import MAX_KEYS, check_program
@@ -78,11 +78,11 @@ def test_few_names_are_really_compared(monkeypatch):
         return []
 
     monkeypatch.setattr("difflib.get_close_matches", compare)
-    nearest_names("list_items", [f"list_item_{number}" for number in range(5000)])
+    find_nearest_names("list_items", [f"list_item_{number}" for number in range(5000)])
     assert 0 < len(compared) < 50
 
 
 @pytest.mark.parametrize("name", ["read_flie", "raedfile", "readfile", "read_fil"])
 def test_the_one_that_was_meant_is_among_them(name):
     known = [f"{verb}_{noun}" for verb in ("list", "make", "drop", "move") for noun in "abcdefghij"]
-    assert nearest_names(name, [*known, "read_file"])[0] == "read_file"
+    assert find_nearest_names(name, [*known, "read_file"])[0] == "read_file"

@@ -15,7 +15,7 @@ from pausing import done_entry
 from suite import each_row
 
 from codemode.errors import CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeSyntaxError, CodeModeToolError
-from codemode.profile import GuestFace
+from codemode.profile import GuestSettings
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation, from_texts, to_texts
 from codemode.protocol.events import CheckProgram, Completed, Send, SendNotice
@@ -33,7 +33,7 @@ from codemode.protocol.messages import (
     TurnEnded,
 )
 
-FACE = GuestFace(wrapper="strict", globals=("callTool", "mcpLog", "mcpNotify"), result="sanitised")
+FACE = GuestSettings(wrapper="strict", globals=("callTool", "mcpLog", "mcpNotify"), result="sanitised")
 TELLING = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=FACE))
 
 

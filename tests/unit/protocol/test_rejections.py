@@ -18,7 +18,7 @@ from codemode.errors import (
     CodeModeSerializationError,
     CodeModeToolApprovalDeniedError,
     CodeModeToolError,
-    guest_view,
+    to_guest_view,
 )
 from codemode.profile import HostErrors
 from codemode.protocol.call_status import ERROR_STATUSES, call_status
@@ -80,12 +80,12 @@ def test_the_code_is_that_of_the_reason_or_the_tools_own(error, is_raised, code)
 @pytest.mark.parametrize("error", [CodeModeToolError("m", code="OWN", details={"a": 1}), hidden("x")])
 def test_a_face_without_codes_tells_what_it_always_told(error):
     for is_raised in (True, False):
-        assert make_rejection(ENTRY, error, PLAIN, is_raised=is_raised) == Rejected(*guest_view(error))
+        assert make_rejection(ENTRY, error, PLAIN, is_raised=is_raised) == Rejected(*to_guest_view(error))
 
 
 def test_only_calls_of_tools_have_fields():
     entry = ENTRY._replace(kind="fetch")
-    assert make_rejection(entry, CodeModeToolError("m"), TOLD) == Rejected(*guest_view(CodeModeToolError("m")))
+    assert make_rejection(entry, CodeModeToolError("m"), TOLD) == Rejected(*to_guest_view(CodeModeToolError("m")))
 
 
 def test_what_host_code_raised_is_hidden_unless_the_face_shows_it():

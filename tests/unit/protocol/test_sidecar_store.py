@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codemode import CodeModeProtocolError
-from codemode.data.large_strings import LargeStrings, cut_large_strings
+from codemode.data.large_strings import LargeStrings, extract_large_strings
 from codemode.errors import CodeModeSerializationError
 from codemode.profile import SidecarRules
 from codemode.protocol.invocation import restore_references
@@ -22,7 +22,7 @@ RULES = SidecarRules(threshold_bytes=4, max_reference_bytes=20, max_total_bytes=
 
 
 def cut(*strings: str) -> LargeStrings:
-    large = cut_large_strings(json.dumps([*strings], separators=(",", ":")), 1)
+    large = extract_large_strings(json.dumps([*strings], separators=(",", ":")), 1)
     assert large is not None
     return large
 

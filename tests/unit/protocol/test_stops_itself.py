@@ -7,7 +7,7 @@ from invocation_settings import SETTINGS
 
 from codemode.errors import CodeModeTimeoutError
 from codemode.execution.outcome_texts import failure_text
-from codemode.profile import GuestFace
+from codemode.profile import GuestSettings
 from codemode.protocol import events
 from codemode.protocol.events import Failed, Finish, GrantGracePeriod
 from codemode.protocol.invocation import Invocation
@@ -53,7 +53,7 @@ def test_who_stops_itself_says_so(stops_itself: bool, is_timeout: bool):
 
 def test_the_worker_is_told_how_long():
     settings = SETTINGS
-    face = GuestFace(wrapper="module", globals=(), stops_itself=True)
+    face = GuestSettings(wrapper="module", globals=(), stops_itself=True)
     told = replace(settings, profile=replace(settings.profile, guest=face)).to_worker_fields()
     assert told["stops"] == [settings.limits.timeout_ms, settings.limits.clock == "wall"]
     assert "stops" not in settings.to_worker_fields()

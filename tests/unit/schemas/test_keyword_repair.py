@@ -18,7 +18,7 @@ from codemode.schemas.compiled import SchemaMismatch
 from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.keyword_repair import repair_keywords
 from codemode.signatures.declarations import declare_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 SAMPLE = Path(__file__).parents[2] / "data" / "mcp_tools_sample.json"
 MALFORMED: list[dict[str, Any]] = [
@@ -73,7 +73,7 @@ def takes(schema: Any, value: Any) -> bool:
 
 
 def declared(schema: Any) -> str:
-    return declare_tools([prepared(Tool("t", execute=None, input_schema=schema))])
+    return declare_tools([prepare_tool(Tool("t", execute=None, input_schema=schema))])
 
 
 def test_the_rest_of_a_schema_counts_where_one_keyword_is_malformed():
@@ -104,7 +104,7 @@ def test_one_log_line_names_the_tool_the_keyword_and_the_place(caplog: pytest.Lo
     schema = object_with(city={"type": "any", "description": 5}, n={"items": None})
     tool = Tool("look", execute=None, input_schema=schema, output_schema={"required": None})
     with caplog.at_level(logging.WARNING, "codemode"):
-        prepared(tool).compile()
+        prepare_tool(tool).compile()
     told, of_output = caplog.messages
     assert "input schema of tool 'look'" in told
     assert '"type": "any" at properties.city; "description": 5 at properties.city' in told

@@ -8,7 +8,7 @@ from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatch
 from codemode.schemas.json_schemas import DictSchema
 from codemode.signatures.declarations import declare_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 PET = {"$defs": {"Pet": {"type": "object", "properties": {"name": {"type": "string"}}}}}
 
@@ -22,7 +22,7 @@ def takes(schema: dict[str, Any], value: Any) -> bool:
 
 
 def declared(schema: dict[str, Any], side: str = "input_schema") -> str:
-    return declare_tools([prepared(Tool("t", execute=None, **{side: schema}))])
+    return declare_tools([prepare_tool(Tool("t", execute=None, **{side: schema}))])
 
 
 def of(**rules: Any) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_nullable_is_declared_and_taken_on_both_sides():
         schema = {**of(a={**rules, "nullable": True}), **PET}
         for side in ("input_schema", "output_schema"):
             assert f"a?: {text}" in declared(schema, side), rules
-        tool = prepared(Tool("t", execute=None, output_schema=schema))
+        tool = prepare_tool(Tool("t", execute=None, output_schema=schema))
         for one in (value, None):
             assert takes(schema, {"a": one}), rules
             assert tool.validate_output({"a": one}) == {"a": one}, rules
@@ -95,7 +95,7 @@ def test_what_only_the_other_side_has_must_not_be_given():
     assert not takes(schema, {"id": 1})
     assert not takes(schema, {"key": "x", "id": "1"})
     assert "id?: number" in declared(schema).replace("/** @integer */\n", "").replace("  ", " ")
-    tool = prepared(Tool("t", execute=None, output_schema=schema))
+    tool = prepare_tool(Tool("t", execute=None, output_schema=schema))
     assert tool.validate_output({"id": 1}) == {"id": 1}
 
 
@@ -120,7 +120,7 @@ def test_a_reference_that_leads_nowhere_is_open_in_input_and_output():
             assert "a?: unknown" in text, reference
             assert "b?: string" in text, reference
             assert "c?: unknown" in text or "c?: unknown[]" in text, reference
-        tool = prepared(Tool("t", execute=None, input_schema=schema, output_schema=schema))
+        tool = prepare_tool(Tool("t", execute=None, input_schema=schema, output_schema=schema))
         value = {"a": {"x": [1]}, "b": "y", "c": [1, None]}
         assert tool.validate_input(value).value == value
         assert tool.validate_output(value) == value

@@ -48,7 +48,7 @@ def test_what_is_small_or_nothing_at_all_counts_little(pattern: str):
 
 def test_no_more_stays_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch):
     room = 4 << 20
-    monkeypatch.setattr(patterns, "_compiled_patterns", SizedCache[Any, Any](room, most_entries=256))
+    monkeypatch.setattr(patterns, "_compiled_patterns", SizedCache[Any, Any](room, max_entries=256))
 
     def alive() -> int:
         gc.collect()

@@ -20,7 +20,7 @@ from codemode.host import steps
 from codemode.schemas.compiled import CompiledSchema, SchemaMismatch
 from codemode.schemas.plain_types import MAX_VALUES, PlainSchema, find_plain_type
 from codemode.schemas.python_types import TypeSchema
-from codemode.tools.parameters import describe_function, plain_parameters
+from codemode.tools.parameters import create_plain_validator, describe_function
 from codemode.tools.parameters_schema import ParametersSchema
 
 
@@ -171,7 +171,7 @@ INPUTS: list[Any] = [
 def test_plain_parameters_are_what_pydantic_makes_of_them(function: Any):
     parameters = describe_function(function, Context).parameters
     other = ParametersSchema(parameters)
-    ours = plain_parameters(parameters, lambda: ParametersSchema(parameters))
+    ours = create_plain_validator(parameters, lambda: ParametersSchema(parameters))
     assert ours is not None
     assert json.dumps(ours.json_schema) == json.dumps(other.json_schema)
     assert ours.varies == other.varies
@@ -191,7 +191,7 @@ def test_parameters_whose_default_is_not_plain_are_left_to_pydantic():
 
     for function in (wrong, mutable, coerced, enum, rest):
         parameters = describe_function(function, Context).parameters
-        assert plain_parameters(parameters, lambda one=parameters: ParametersSchema(one)) is None
+        assert create_plain_validator(parameters, lambda one=parameters: ParametersSchema(one)) is None
 
 
 def test_pydantic_is_imported_off_the_event_loop():
@@ -199,7 +199,7 @@ def test_pydantic_is_imported_off_the_event_loop():
     assert plain is not None
     schema = PlainSchema(plain, lambda: TypeSchema(int, "input"))
     assert steps.run_metered(lambda: schema.validate_input(1)).value == 1
-    with pytest.raises(steps.TooLongForTheLoop):
+    with pytest.raises(steps.LoopBudgetExceeded):
         steps.run_metered(lambda: schema.validate_input("1"))
     assert schema.validate_input("1").value == 1
     assert steps.run_metered(lambda: schema.validate_input("2")).value == 2

@@ -13,7 +13,7 @@ from suite import each_row, rounds
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatch
 from codemode.schemas.json_schemas import DictSchema, repair_schema
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 
 def nested(depth: int) -> Any:
@@ -258,6 +258,6 @@ def test_whatever_it_is_a_tool_comes_of_it(schema: Any):
     found, warning = repair_schema(schema)
     assert warning is None or warning
     if isinstance(found, dict):
-        tool = prepared(Tool("t", execute=None, input_schema=found, output_schema=found))
+        tool = prepare_tool(Tool("t", execute=None, input_schema=found, output_schema=found))
         tool.compile()
         assert tool.input_json_schema is not None

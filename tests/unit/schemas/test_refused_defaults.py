@@ -8,7 +8,7 @@ from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatch
 from codemode.schemas.json_schemas import DictSchema
 from codemode.signatures.declarations import declare_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 COLOUR = {"$defs": {"Colour": {"enum": ["red", "green"]}, "Size": {"type": "integer", "default": "large"}}}
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -36,7 +36,7 @@ def filled(schema: dict[str, Any], value: Any) -> Any:
 
 
 def declared(schema: dict[str, Any]) -> str:
-    return declare_tools([prepared(Tool("t", execute=None, input_schema=schema))])
+    return declare_tools([prepare_tool(Tool("t", execute=None, input_schema=schema))])
 
 
 def test_it_is_not_filled_in_and_not_declared():

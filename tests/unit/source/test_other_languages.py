@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codemode.source.program_input import language_hint, language_of
+from codemode.source.program_input import detect_language, language_hint
 
 OTHERS = {
     "Python": [
@@ -58,11 +58,11 @@ JAVASCRIPT = [
 def test_each_language_is_named():
     for language, texts in [*OTHERS.items(), *MORE.items()]:
         for text in texts:
-            assert language_of(text) == language, text
+            assert detect_language(text) == language, text
             assert language in (language_hint(text) or ""), text
 
 
 def test_javascript_with_a_mistake_is_none_of_them():
     for text in JAVASCRIPT:
-        assert language_of(text) is None, text
+        assert detect_language(text) is None, text
         assert language_hint(text) is None

@@ -24,7 +24,7 @@ def test_a_program_is_another_one_under_another_profile_or_with_another_text():
 
 
 def test_the_least_recently_used_one_is_forgotten():
-    cache = SizedCache[bytes, AnalysedProgram](1 << 20, most_entries=2)
+    cache = SizedCache[bytes, AnalysedProgram](1 << 20, max_entries=2)
     cache.put(b"a", program("a"), 1)
     cache.put(b"b", program("b"), 1)
     assert cache.get(b"a")
@@ -33,7 +33,7 @@ def test_the_least_recently_used_one_is_forgotten():
 
 
 def test_the_total_is_bounded():
-    cache = SizedCache[bytes, AnalysedProgram](10, most_entries=9)
+    cache = SizedCache[bytes, AnalysedProgram](10, max_entries=9)
     cache.put(b"a", program("a"), 6)
     cache.put(b"b", program("b"), 4)
     assert cache.get(b"a")
@@ -42,7 +42,7 @@ def test_the_total_is_bounded():
 
 
 def test_a_large_program_is_not_kept():
-    cache = SizedCache[bytes, AnalysedProgram](100, most_entries=9, most_of_one=5)
+    cache = SizedCache[bytes, AnalysedProgram](100, max_entries=9, max_entry_size=5)
     cache.put(b"a", program("a"), 5)
     cache.put(b"b", program("b"), 6)
     assert cache.get(b"a")
@@ -50,7 +50,7 @@ def test_a_large_program_is_not_kept():
 
 
 def test_a_program_put_again_counts_once():
-    cache = SizedCache[bytes, AnalysedProgram](10, most_entries=9)
+    cache = SizedCache[bytes, AnalysedProgram](10, max_entries=9)
     for _ in range(5):
         cache.put(b"a", program("a"), 6)
     cache.put(b"b", program("b"), 4)

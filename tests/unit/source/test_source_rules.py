@@ -24,7 +24,7 @@ def facts_of(source):
 def broken(source, asked=STRICT):
     return [
         (found["kind"], found.get("name"), found["location"]["line"], found["location"]["column"])
-        for found in rules.violations(facts_of(source), asked, source)
+        for found in rules.find_violations(facts_of(source), asked, source)
     ]
 
 
@@ -47,7 +47,7 @@ def test_what_is_allowed():
 
 
 def test_without_rules_in_force_nothing_is_broken():
-    assert rules.violations(None, StaticRules(), "import 'x'") == []
+    assert rules.find_violations(None, StaticRules(), "import 'x'") == []
 
 
 def test_the_first_of_many_are_told_of():
@@ -84,7 +84,7 @@ GOOD = {"calls": [], "modules": [], "shadowed": False, "names": {}, "loops": []}
     ],
 )
 def test_malformed_facts_leave_a_program_unanalysable(facts):
-    assert rules.violations(facts, STRICT, "eval") == NOT_ANALYSABLE
+    assert rules.find_violations(facts, STRICT, "eval") == NOT_ANALYSABLE
 
 
 JSON = st.recursive(
@@ -97,20 +97,20 @@ JSON = st.recursive(
 @settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.dictionaries(st.sampled_from([*GOOD, "named_calls", "definitions"]), JSON))
 def test_any_facts_are_survived(facts):
-    for found in rules.violations(facts, STRICT, "eval\n(1)"):
+    for found in rules.find_violations(facts, STRICT, "eval\n(1)"):
         assert found["location"]["line"] >= 1
-    rules.first_refused(facts, lambda _name: False)
-    assert all(isinstance(name, str) for name in rules.literal_definitions(facts))
+    rules.find_unknown_call(facts, lambda _name: False)
+    assert all(isinstance(name, str) for name in rules.find_literal_definitions(facts))
 
 
 def test_the_first_name_that_is_not_known():
     caught = "try { await callTool('b') } catch {}"
     facts = facts_of(f"await callTool('a');\n{caught}\nawait callTool('c'); await callTool('d')")
-    assert rules.first_refused(facts, {"a"}.__contains__) == ("c", 3, 7)
-    assert rules.first_refused(facts, {"a", "c", "d"}.__contains__) is None
-    assert rules.first_refused(None, lambda _name: False) is None
+    assert rules.find_unknown_call(facts, {"a"}.__contains__) == ("c", 3, 7)
+    assert rules.find_unknown_call(facts, {"a", "c", "d"}.__contains__) is None
+    assert rules.find_unknown_call(None, lambda _name: False) is None
 
 
 def test_literal_definitions():
-    assert rules.literal_definitions(facts_of("getTool('a'); getTool('b'); getTool('a')")) == ["a", "b"]
-    assert rules.literal_definitions({"definitions": [1, "a" * 300, "c"]}) == ["c"]
+    assert rules.find_literal_definitions(facts_of("getTool('a'); getTool('b'); getTool('a')")) == ["a", "b"]
+    assert rules.find_literal_definitions({"definitions": [1, "a" * 300, "c"]}) == ["c"]

@@ -194,7 +194,7 @@ def test_the_outcome_of_a_record_says_what_there_was_of_content(make):
                 return result
 
             await store.answer(request_id, {"approved": True}, resume)
-            said = {"picture": {"content": 1, **picture.described}}
+            said = {"picture": {"content": 1, **picture.description}}
             assert await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=60_000) == said
 
     through(make, scenario)

@@ -94,7 +94,7 @@ def test_texts_that_are_being_embedded_in_a_thread_are_embedded_in_the_child():
     meanings = Embeddings(embed)
 
     async def made() -> None:
-        await until(lambda: meanings.prepare(texts) or meanings.of_texts([*texts]))
+        await until(lambda: meanings.prepare(texts) or meanings.get_vectors([*texts]))
 
     meanings.prepare(texts)
     assert begun.wait(60)
@@ -119,7 +119,7 @@ def test_texts_that_are_being_embedded_on_a_loop_are_embedded_in_the_child():
         await asyncio.Event().wait()
 
     async def made() -> None:
-        await until(lambda: meanings.prepare(texts) or meanings.of_texts([*texts]))
+        await until(lambda: meanings.prepare(texts) or meanings.get_vectors([*texts]))
 
     with under_way(begin(), hangs.begun):
         in_a_child(lambda: within(made(), 30))

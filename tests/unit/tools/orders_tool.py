@@ -10,7 +10,7 @@ from pydantic import (
 
 from codemode.errors import CodeModeToolError
 from codemode.tools.context import ToolCallContext
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 from codemode.tools.tool import Tool
 
 CONTEXT = ToolCallContext(tool_call_id="outer:tool-1", outer_tool_call_id="outer")
@@ -49,7 +49,7 @@ def said(**settings):
 
 
 def make(**settings):
-    return prepared(said(**settings))
+    return prepare_tool(said(**settings))
 
 
 def problems_of(one, value):

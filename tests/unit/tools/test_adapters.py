@@ -7,7 +7,7 @@ from codemode.schemas.compiled import ValidatedInput
 from codemode.tools import adapters
 from codemode.tools.adapters import AdapterRegistry, register_adapter
 from codemode.tools.collecting import collect_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 from codemode.tools.tool import Tool
 from codemode.tools.tool_schemas import FrameworkSchema
 
@@ -111,9 +111,9 @@ class Doubled(FrameworkSchema):
     def __init__(self):
         self.made = 0
 
-    def compiled(self, compiled):
+    def compile(self, compile_schema):
         self.made += 1
-        described = compiled({"type": "integer"})
+        described = compile_schema({"type": "integer"})
 
         class Made:
             json_schema = described.json_schema
@@ -131,7 +131,7 @@ class Doubled(FrameworkSchema):
 def test_a_framework_says_itself_what_its_schemas_come_to():
     given, gave = Doubled(), Doubled()
     tool = Tool("twice", execute=lambda value: value, input_schema=given, output_schema=gave)
-    one = prepared(tool)
+    one = prepare_tool(tool)
     assert (one.schema_kinds, given.made, gave.made) == ({"dict", "type"}, 0, 0)
     assert one.input_json_schema == one.output_json_schema == {"type": "integer"}
     assert (one.validate_input(2).value, one.validate_input(2).json_value) == (4, 2)
@@ -147,10 +147,10 @@ def test_a_framework_has_no_schema_or_a_broken_one():
         def __init__(self, schema):
             self.schema = schema
 
-        def compiled(self, compiled):
-            return compiled(self.schema)
+        def compile(self, compile_schema):
+            return compile_schema(self.schema)
 
-    assert prepared(Tool("any", execute=None, input_schema=Schema(None))).input_json_schema is None
+    assert prepare_tool(Tool("any", execute=None, input_schema=Schema(None))).input_json_schema is None
     broken = Tool("broken", execute=None, input_schema=Schema({"pattern": "("}))
     with pytest.raises(ValueError, match="input_schema of tool 'broken'"):
-        prepared(broken).compile()
+        prepare_tool(broken).compile()

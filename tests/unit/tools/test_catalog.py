@@ -45,8 +45,8 @@ def names(query: str, limit: int = 10) -> list[str]:
     ],
 )
 def test_a_program_that_may_list_them_is_given_the_names(facts, is_told) -> None:
-    assert ISSUES.given_for(facts) == ({"toolNames": list(ISSUES.names())} if is_told else None)
-    assert catalog().given_for(facts) is None
+    assert ISSUES.invocation_data_for(facts) == ({"toolNames": list(ISSUES.names())} if is_told else None)
+    assert catalog().invocation_data_for(facts) is None
 
 
 def test_names_keep_their_order() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from suite import each_row
 
-from codemode.tools.tool_result import ToolResult, failure_text, result_of_server, unwrapped
+from codemode.tools.tool_result import ToolResult, describe_failure, parse_server_result, unwrap_result
 
 TEXT = {"type": "text", "text": "x"}
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
@@ -50,7 +50,7 @@ MAYBE = {"anyOf": [OBJECT, {"type": "null"}]}
     ],
 )  # fmt: skip
 def test_a_program_gets_what_came(raw: dict[str, Any], schema: Any, value: Any):
-    assert unwrapped(result_of_server(raw, schema)) == value, raw
+    assert unwrap_result(parse_server_result(raw, schema)) == value, raw
 
 
 @each_row(
@@ -75,24 +75,24 @@ def test_a_program_gets_what_came(raw: dict[str, Any], schema: Any, value: Any):
     ],
 )  # fmt: skip
 def test_a_failure_says_its_reason_wherever_it_is(raw: dict[str, Any], words: str):
-    result = result_of_server({**raw, "isError": True})
+    result = parse_server_result({**raw, "isError": True})
     assert result.is_error
-    assert failure_text(result, "t") == words, raw
+    assert describe_failure(result, "t") == words, raw
 
 
 @pytest.mark.parametrize("said", [True, "true", "True", 1])
 def test_a_failure_is_known_by_each_way_to_say_true(said: Any):
-    assert result_of_server({"content": [TEXT], "isError": said}).is_error
+    assert parse_server_result({"content": [TEXT], "isError": said}).is_error
 
 
 @pytest.mark.parametrize("said", [False, None, "false", "no", 0, [], {}])
 def test_what_does_not_say_true_is_no_failure(said: Any):
-    assert not result_of_server({"content": [TEXT], "isError": said}).is_error
+    assert not parse_server_result({"content": [TEXT], "isError": said}).is_error
 
 
 def test_a_large_reason_is_cut_and_keeps_its_small_members():
     reason = {"message": "because", "rows": [*range(100_000)], "text": "y" * 50_000}
-    text = failure_text(ToolResult((), reason, is_error=True), "t")
+    text = describe_failure(ToolResult((), reason, is_error=True), "t")
     assert '"message": "because"' in text
     assert len(text) < 20_000
 
@@ -101,4 +101,4 @@ def test_a_deep_reason_is_no_reason_to_fail():
     deep: dict[str, Any] = {"why": "because"}
     for _ in range(400):
         deep = {"in": deep}
-    assert "because" in failure_text(ToolResult((), deep, is_error=True), "t")
+    assert "because" in describe_failure(ToolResult((), deep, is_error=True), "t")

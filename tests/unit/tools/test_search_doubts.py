@@ -9,7 +9,7 @@ from suite import each_row, rounds
 
 from codemode.tools.search import query as forms_of_values
 from codemode.tools.search.index import ToolIndex
-from codemode.tools.search.query import forms_of_parameter, taken_apart
+from codemode.tools.search.query import forms_of_parameter, split_values
 
 
 def takes(name: str, **parameters: dict[str, str]) -> PlainTool:
@@ -107,11 +107,11 @@ def test_values_speak_for_parameters_of_their_form(query, name):
 
 @given(st.text() | st.text("0123456789abcdef-./:@#,+ ", max_size=80))
 def test_any_query_is_taken_apart(query):
-    rest, forms, values = taken_apart(query)
+    rest, forms, values = split_values(query)
     assert bool(forms) == bool(values.strip()) or not forms
     assert len(rest) <= len(query) + 100
     assert len(set(forms)) == len(forms)
-    assert bool(forms) == any(pattern.search(query) for _, pattern in forms_of_values._VALUES)
+    assert bool(forms) == any(pattern.search(query) for _, pattern in forms_of_values._VALUE_PATTERNS)
 
 
 def test_a_form_is_read_from_a_name_or_a_format():

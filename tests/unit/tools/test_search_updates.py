@@ -18,7 +18,7 @@ from suite import rounds
 
 from codemode.tools.search import postings
 from codemode.tools.search.index import ToolIndex
-from codemode.tools.search.postings import Postings, named_tools
+from codemode.tools.search.postings import Postings, to_named_tools
 
 WORDS = [
     "read",
@@ -64,7 +64,7 @@ def test_what_is_updated_answers_like_what_is_made_afresh(stock, data):
     for before, tools in itertools.pairwise(versions):
         if data.draw(st.booleans()):
             index.prepare()
-        new = index.updated(pairs(tools))
+        new = index.with_tools(pairs(tools))
         assert answers(new) == answers(ToolIndex(pairs(tools)))
         assert answers(index) == answers(ToolIndex(pairs(before)))
         index = new
@@ -73,15 +73,15 @@ def test_what_is_updated_answers_like_what_is_made_afresh(stock, data):
 def test_only_what_changed_is_indexed_again(monkeypatch):
     tools = [PlainTool(f"tool{n}", f"Number {n}.") for n in range(20)]
     indexed: Counter[str] = Counter()
-    real = postings.entry_of
-    monkeypatch.setattr(postings, "entry_of", lambda columns: indexed.update([columns.name]) or real(columns))
+    real = postings.create_entry
+    monkeypatch.setattr(postings, "create_entry", lambda columns: indexed.update([columns.name]) or real(columns))
     index = ToolIndex(pairs(tools))
     index.prepare()
     assert (len(indexed), indexed.total()) == (20, 20)
     indexed.clear()
     equal = [replace(tool) for tool in tools]
     changed = [replace(equal[3], description="Walrus."), *equal[4:], PlainTool("new"), *equal[:2]]
-    new = index.updated(pairs(changed))
+    new = index.with_tools(pairs(changed))
     new.prepare()
     assert set(indexed) == {"tool3", "new"}
     assert [one.position for one in new.search("walrus", 5)] == [0]
@@ -108,7 +108,7 @@ def test_earlier_versions_are_let_go_of():
     earlier = []
     for n in range(20):
         earlier.append(weakref.ref(index))
-        index = index.updated(pairs([*tools, PlainTool(f"new{n}")]))
+        index = index.with_tools(pairs([*tools, PlainTool(f"new{n}")]))
         if n % 3 == 0:
             index.prepare()
     gc.collect()
@@ -117,16 +117,16 @@ def test_earlier_versions_are_let_go_of():
 
 
 def test_nothing_of_tools_that_are_gone_is_kept():
-    made = Postings(named_tools(pairs([PlainTool("stays", "A walrus.")])))
+    made = Postings(to_named_tools(pairs([PlainTool("stays", "A walrus.")])))
     sizes: list[dict[str, int]] = []
     for n in range(6):
         gone = PlainTool(f"gone{n}", f"Orders number{n}.", {"properties": {"n": {}}})
         tools = [PlainTool("stays", "A walrus."), gone]
-        made = Postings(named_tools(pairs(tools)), made)
-        kept = {**vars(made), "known": vars(made.known)["_counts"]}
+        made = Postings(to_named_tools(pairs(tools)), made)
+        kept = {**vars(made), "known_words": vars(made.known_words)["_counts"]}
         sizes.append({name: len(one) for name, one in kept.items()})
     assert sizes == sizes[:1] * 6
-    assert sizes[0]["by_plain"] == 2
+    assert sizes[0]["slots_by_plain_name"] == 2
 
 
 def test_updates_during_searches_from_several_threads_tear_no_answer():
@@ -152,7 +152,7 @@ def test_updates_during_searches_from_several_threads_tear_no_answer():
         changed = range(version * 7, version * 7 + 50)
         for n in changed:
             tools[n % count] = PlainTool(f"tool{n % count}", f"A walrus of version {version}.")
-        current[0] = current[0].updated(pairs(tools))
+        current[0] = current[0].with_tools(pairs(tools))
         current[0].prepare()
     done.set()
     for thread in searching:
@@ -181,6 +181,6 @@ def test_the_garbage_collector_has_nothing_to_go_through_for_each_tool():
     gc.collect()
     gc.freeze()  # what other tests imported is none of this, and is gone through for seconds
     before = tracked()
-    indexes = [current := current.updated(pairs(tools[n:])) for n in (0, 1, 2)]
+    indexes = [current := current.with_tools(pairs(tools[n:])) for n in (0, 1, 2)]
     assert all(index.search("walrus", 8) for index in indexes)
     assert tracked() - before < len(tools) / 4

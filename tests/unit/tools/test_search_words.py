@@ -12,8 +12,8 @@ from suite import each_row
 from codemode.tools.search import meanings, text_index
 from codemode.tools.search import words as stems
 from codemode.tools.search.postings import MAX_CORRECTIONS, KnownWords
-from codemode.tools.search.text_index import BEGINNING, SYNONYM, corrected, readings_of
-from codemode.tools.search.words import MAX_QUERY_WORDS, asked_words, indexed_words, stem_of, words_of
+from codemode.tools.search.text_index import PREFIX_WEIGHT, SYNONYM_WEIGHT, find_corrected_readings, find_readings
+from codemode.tools.search.words import MAX_QUERY_WORDS, get_stem, indexed_words, query_words, split_words
 
 
 def known(*words: str) -> KnownWords:
@@ -32,12 +32,12 @@ def known(*words: str) -> KnownWords:
     ],
 )
 def test_words(text, words):
-    assert words_of(text) == words
+    assert split_words(text) == words
 
 
 @given(st.text("aBCde1 _-.Z", max_size=30))
 def test_words_of_ascii_are_those_of_any_text(text):
-    assert [*words_of(text), "e"] == words_of(text + " \u00e9")
+    assert [*split_words(text), "e"] == split_words(text + " \u00e9")
 
 
 def test_words_without_spaces_are_indexed_in_pairs():
@@ -56,12 +56,12 @@ def test_words_without_spaces_are_indexed_in_pairs():
     ],
 )
 def test_asked_words(query, words):
-    assert asked_words(query) == words
+    assert query_words(query) == words
 
 
 @given(st.text() | st.text("a文件を创建一 "))
 def test_any_query_has_few_words_that_are_told_apart_by_nothing_else(query):
-    words = asked_words(query)
+    words = query_words(query)
     assert len(words) == len(set(words)) <= MAX_QUERY_WORDS
     assert all(word and not set(word) & set('" *():^{}-+') for word in words)
 
@@ -69,8 +69,8 @@ def test_any_query_has_few_words_that_are_told_apart_by_nothing_else(query):
 @pytest.mark.parametrize(("word", "longer"), [("al", []), ("ord", ["order"]), ("zzz", []), ("orders", [])])
 def test_only_a_beginning_of_three_letters_that_a_word_has_is_searched_as_one(word, longer):
     words = known("order", "orders", "alpha", "ordinary"[:3] + "er")
-    found = [reading for reading in readings_of(word, (), words) if reading.weight == BEGINNING]
-    assert found == ([([(stem,) for stem in longer], BEGINNING)] if longer else [])
+    found = [reading for reading in find_readings(word, (), words) if reading.weight == PREFIX_WEIGHT]
+    assert found == ([([(stem,) for stem in longer], PREFIX_WEIGHT)] if longer else [])
 
 
 def test_words_are_let_go_of_when_the_last_tool_that_has_them_goes():
@@ -84,50 +84,55 @@ def test_words_are_let_go_of_when_the_last_tool_that_has_them_goes():
 def test_corrections_are_few_and_the_likeliest_first():
     words = known("walrus", "wallis", "warlus", "talrus")
     words.add(["walrus"])
-    found = words.corrections("wlrus")
+    found = words.suggest_corrections("wlrus")
     assert found[0] == "walrus"
     assert len(found) <= MAX_CORRECTIONS
 
 
 @each_row("word", ["", "ab", "x" * 25, "walrus1", "gti", "文件夹夹"])
 def test_what_cannot_be_corrected(word):
-    assert known("walrus", "x" * 24, "gut", "文件").corrections(word) == []
+    assert known("walrus", "x" * 24, "gut", "文件").suggest_corrections(word) == []
 
 
 @given(st.text("abc", min_size=1, max_size=30), st.sets(st.text("abc", min_size=1, max_size=8), max_size=20))
 def test_corrections_are_known_words(word, words):
-    for other in known(*words).corrections(word):
+    for other in known(*words).suggest_corrections(word):
         assert set(other.split()) <= words
 
 
 def test_what_means_something_is_not_corrected():
-    assert corrected("erase", known("eraser", "erased")) == []
-    assert corrected("prs", known("pros", "pr")) == []
+    assert find_corrected_readings("erase", known("eraser", "erased")) == []
+    assert find_corrected_readings("prs", known("pros", "pr")) == []
 
 
 def test_tables_of_meanings_hold_words_as_they_are_asked_for():
     """An entry with an accent or a capital would never be met."""
     for word, others in meanings.synonyms().items():
-        assert words_of(word) == [word]
+        assert split_words(word) == [word]
         assert word not in others
-    assert all(words_of(word) == [word] for word in meanings.GENERAL)
-    for word, meant in meanings.SPELLINGS.items():
-        assert words_of(word) == [word]
-        assert words_of(meant) == meant.split()
-    assert all(words_of(word) == [word] for word in meanings.STOP_WORDS)
-    assert not meanings.STOP_WORDS & (meanings.SPELLINGS.keys() | meanings.synonyms().keys())
+    assert all(split_words(word) == [word] for word in meanings.GENERIC_VERBS)
+    for word, meant in meanings.ABBREVIATIONS.items():
+        assert split_words(word) == [word]
+        assert split_words(meant) == meant.split()
+    assert all(split_words(word) == [word] for word in meanings.STOP_WORDS)
+    assert not meanings.STOP_WORDS & (meanings.ABBREVIATIONS.keys() | meanings.synonyms().keys())
     # By its weight a reading is known for a synonym.
-    assert SYNONYM not in {text_index.GIVEN, text_index.SPELLING, BEGINNING, text_index.FORM}
+    assert SYNONYM_WEIGHT not in {
+        text_index.EXACT_WEIGHT,
+        text_index.SPELLING_WEIGHT,
+        PREFIX_WEIGHT,
+        text_index.FORM_WEIGHT,
+    }
 
 
 def test_forms_of_a_word_have_one_stem():
-    assert {stem_of(word) for word in ("create", "created", "creates", "creating")} == {"creat"}
-    assert [stem_of(word) for word in ("größe", "文件", "k8s", "s")] == ["größe", "文件", "k8s", "s"]
+    assert {get_stem(word) for word in ("create", "created", "creates", "creating")} == {"creat"}
+    assert [get_stem(word) for word in ("größe", "文件", "k8s", "s")] == ["größe", "文件", "k8s", "s"]
 
 
 def test_a_long_word_is_its_own_stem_and_is_not_kept():
     kept: Any = vars(stems)["_stem"].cache_info
     before = kept().currsize
     words = [str(number) + "x" * 10_000 for number in range(3)]
-    assert [stems.stem_of(word) for word in words] == words
+    assert [stems.get_stem(word) for word in words] == words
     assert kept().currsize == before

@@ -8,7 +8,7 @@ import pytest
 from suite import each_row
 from waiting import within
 
-from codemode.tools.selection import Places, Selection, ToolSelection
+from codemode.tools.selection import CallRoutes, Selection, ToolSelection
 
 
 @each_row(
@@ -62,14 +62,14 @@ def test_a_name_that_fits_nothing_is_told_with_the_nearest() -> None:
 TOOLS = ["both", "kept", "named", "neither"]
 
 
-def found(selection: ToolSelection) -> dict[str, Places]:
-    return {name: selection.find_places(name, None, name) for name in TOOLS}
+def found(selection: ToolSelection) -> dict[str, CallRoutes]:
+    return {name: selection.find_routes(name, None, name) for name in TOOLS}
 
 
 def test_a_tool_is_called_in_programs_by_the_model_or_both_ways() -> None:
-    programs, both = Places(in_programs=True, directly=False), Places(in_programs=True, directly=True)
+    programs, both = CallRoutes(in_programs=True, directly=False), CallRoutes(in_programs=True, directly=True)
     direct = ToolSelection.ONLY_DIRECTLY
-    rows: list[tuple[Any, Any, list[Places]]] = [
+    rows: list[tuple[Any, Any, list[CallRoutes]]] = [
         (None, [], [programs, programs, programs, programs]),
         (None, ["both", "kept"], [direct, direct, programs, programs]),
         (["both", "named"], ["both", "kept"], [both, direct, programs, direct]),
@@ -86,10 +86,10 @@ async def _is_kept(name: str) -> bool:
 
 def test_an_async_function_is_awaited_or_refused() -> None:
     selection = ToolSelection(None, _is_kept)
-    assert within(selection.find_places_async("kept", None, "kept")) == ToolSelection.ONLY_DIRECTLY
-    assert within(selection.find_places_async("other", None, "other")).in_programs
+    assert within(selection.find_routes_async("kept", None, "kept")) == ToolSelection.ONLY_DIRECTLY
+    assert within(selection.find_routes_async("other", None, "other")).in_programs
     with pytest.raises(ValueError, match="must not be async"):
-        selection.find_places("kept", None, "kept")
+        selection.find_routes("kept", None, "kept")
 
 
 def test_unknown_names_of_both_options_are_refused() -> None:

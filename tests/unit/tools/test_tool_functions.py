@@ -15,12 +15,12 @@ from suite import each_row
 
 from codemode.tools.collecting import collect_tools
 from codemode.tools.context import ToolCallContext
-from codemode.tools.prepared import MISSING, prepared
+from codemode.tools.prepared import MISSING, prepare_tool
 from codemode.tools.tool import tool
 
 
 def test_a_functions_signature_and_docstring_describe_the_tool():
-    one = prepared(tool(search))
+    one = prepare_tool(tool(search))
     assert (one.name, one.description) == ("search", "Search the catalogue.")
     assert one.input_json_schema == {
         "type": "object",
@@ -40,7 +40,7 @@ def test_a_functions_signature_and_docstring_describe_the_tool():
 
 
 def test_a_function_receives_coerced_keyword_arguments():
-    one = prepared(tool(search))
+    one = prepare_tool(tool(search))
     validated = one.validate_input({"query": "x", "limit": "3"})
     assert validated.value == {"query": "x", "limit": 3, "tags": None}
     assert validated.json_value == {"query": "x", "limit": 3, "tags": None}
@@ -49,11 +49,11 @@ def test_a_function_receives_coerced_keyword_arguments():
 
 
 def test_wrong_arguments_name_path_and_expectation():
-    found = problems_of(prepared(tool(search)), {"query": 5, "tags": ["a", 1], "extra": 1})
+    found = problems_of(prepare_tool(tool(search)), {"query": 5, "tags": ["a", 1], "extra": 1})
     assert [problem["path"] for problem in found] == ["query", "tags[1]", "extra"]
     assert "string" in found[0]["message"]
-    assert problems_of(prepared(tool(search)), MISSING)[0]["path"] == "query"
-    assert problems_of(prepared(tool(search)), "text")[0]["path"] == ""
+    assert problems_of(prepare_tool(tool(search)), MISSING)[0]["path"] == "query"
+    assert problems_of(prepare_tool(tool(search)), "text")[0]["path"] == ""
 
 
 def test_the_context_may_stand_anywhere_and_is_no_input():
@@ -64,7 +64,7 @@ def test_the_context_may_stand_anywhere_and_is_no_input():
         return f"{where.tool_call_id} {x}"
 
     for function in (first, last):
-        one = prepared(tool(function))
+        one = prepare_tool(tool(function))
         assert list(one.input_json_schema["properties"]) == ["x"]
         assert one.call(one.validate_input({"x": 1}).value, CONTEXT) == "outer:tool-1 1"
 
@@ -73,7 +73,7 @@ def test_awkward_parameter_names_work():
     def odd(copy: int, _x: int, model_config: str, json: str = "j", schema: str = "s", p0: int = 7) -> Any:
         return (copy, _x, model_config, json, schema, p0)
 
-    one = prepared(tool(odd))
+    one = prepare_tool(tool(odd))
     assert set(one.input_json_schema["properties"]) == {"copy", "_x", "model_config", "json", "schema", "p0"}
     value = one.validate_input({"copy": 1, "_x": 2, "model_config": "m"}).value
     assert one.call(value, CONTEXT) == (1, 2, "m", "j", "s", 7)
@@ -83,7 +83,7 @@ def test_extra_keywords_reach_a_function_that_takes_them():
     def anything(x: int, *rest: int, **extra: Any) -> Any:
         return (x, rest, extra)
 
-    one = prepared(tool(anything))
+    one = prepare_tool(tool(anything))
     assert one.call(one.validate_input({"x": 1, "p0": 2, "y": {"z": 3}}).value, CONTEXT) == (
         1,
         (),
@@ -97,7 +97,7 @@ def test_defaults_that_are_no_json_are_kept_out_of_the_schema():
     def f(x: Any = nothing, y: int = Field(default=3, ge=2, description="why")) -> Any:
         return x is nothing, y
 
-    one = prepared(tool(f))
+    one = prepare_tool(tool(f))
     assert one.input_json_schema["properties"] == {
         "x": {},
         "y": {"default": 3, "minimum": 2, "description": "why", "type": "integer"},
@@ -112,7 +112,7 @@ def test_an_instance_reaches_a_parameter_annotated_with_a_model():
     def place(order: Order) -> str:
         return order.lines[0].sku
 
-    one = prepared(tool(place))
+    one = prepare_tool(tool(place))
     validated = one.validate_input({"order": {"customer": "c", "lines": [{"sku": "s"}]}})
     assert one.call(validated.value, CONTEXT) == "s"
     assert validated.json_value == {"order": {"customer": "c", "lines": [{"sku": "s", "count": 1}]}}
@@ -168,7 +168,7 @@ def test_a_parameter_that_pydantic_cannot_describe_is_refused_when_prepared():
         return 1
 
     with pytest.raises(ValueError, match="input_schema of tool 'f'") as raised:
-        prepared(tool(f)).compile()
+        prepare_tool(tool(f)).compile()
     assert "Opaque'>. Annotate it with" in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -180,9 +180,9 @@ def test_the_decorator_takes_settings():
 
     assert (pay_back.name, pay_back.description) == ("refund", "Pay back.")
     assert pay_back.annotations == {"destructiveHint": True}
-    assert prepared(pay_back).asks_approval({"amount": 11}, CONTEXT) is True
-    assert prepared(pay_back).asks_approval({"amount": 10}, CONTEXT) is False
-    assert prepared(pay_back).output_json_schema == {"type": "null"}
+    assert prepare_tool(pay_back).asks_approval({"amount": 11}, CONTEXT) is True
+    assert prepare_tool(pay_back).asks_approval({"amount": 10}, CONTEXT) is False
+    assert prepare_tool(pay_back).output_json_schema == {"type": "null"}
 
 
 def gives_any() -> Any: ...
@@ -213,12 +213,12 @@ async def gives_stream() -> AsyncIterator[Line]:
     ],
 )
 def test_return_annotations(function, schema):
-    given = prepared(tool(function)).output_json_schema
+    given = prepare_tool(tool(function)).output_json_schema
     assert (given["title"] if isinstance(schema, str) else given) == schema
 
 
 def test_a_generator_counts_as_its_items():
-    one = prepared(tool(gives_iterator))
+    one = prepare_tool(tool(gives_iterator))
     assert one.validate_output(one.call({}, CONTEXT)) == [1]
 
 
@@ -274,5 +274,5 @@ def google_style(a: int, b: int) -> int:
     ],
 )
 def test_docstring_styles(function, descriptions):
-    properties = prepared(tool(function)).input_json_schema["properties"]
+    properties = prepare_tool(tool(function)).input_json_schema["properties"]
     assert {name: rules["description"] for name, rules in properties.items()} == descriptions

@@ -22,9 +22,9 @@ from waiting import until, within
 
 from codemode.host.sync import run_sync
 from codemode.tools.search import embeddings, tool_search
-from codemode.tools.search.embeddings import nearest, vectors_of
-from codemode.tools.search.index import Answer, Found
-from codemode.tools.search.tool_search import ToolSearch, fused
+from codemode.tools.search.embeddings import find_nearest, parse_vectors
+from codemode.tools.search.index import ScoredTool, SearchAnswer
+from codemode.tools.search.tool_search import ToolSearch, fuse_results
 
 TOOLS = [
     PlainTool("move_file", "Move or rename files and directories."),
@@ -38,7 +38,7 @@ TOOLS = [
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be too slow that a test does not mean to be: on a busy machine a thread may begin seconds late."""
-    monkeypatch.setattr(embeddings, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(embeddings, "EMBED_TIMEOUT_SECONDS", 60.0)
     monkeypatch.setattr(tool_search, "STRATEGY_SECONDS", 60.0)
 
 
@@ -46,7 +46,7 @@ def search_of(tools: list[PlainTool] = TOOLS, **given: Any) -> ToolSearch:
     return ToolSearch([(tool.name, tool) for tool in tools], **given)
 
 
-def names(answer: Answer, tools: list[PlainTool] = TOOLS) -> list[str]:
+def names(answer: SearchAnswer, tools: list[PlainTool] = TOOLS) -> list[str]:
     return [tools[one.position].name for one in answer.found]
 
 
@@ -82,7 +82,7 @@ async def ready(search: ToolSearch) -> None:
 
 @pytest.mark.parametrize("embed", [real, real_async, lambda texts: real_async(texts)], ids=["sync", "async", "gives"])
 def test_meaning_finds_what_no_word_does(embed):
-    async def asked() -> tuple[Answer, Answer]:
+    async def asked() -> tuple[SearchAnswer, SearchAnswer]:
         search = search_of(embed=embed)
         await ready(search)
         return await search.answer("do I need an umbrella outdoors", 3), await search.answer("rain", 3, {0, 1, 5})
@@ -96,13 +96,13 @@ def test_meaning_finds_what_no_word_does(embed):
 
 
 def test_the_very_name_stays_first_with_score_1():
-    async def asked() -> Answer:
+    async def asked() -> SearchAnswer:
         search = search_of(embed=real)
         await ready(search)
         return await search.answer("get_forecast", 5)
 
     answer = within(asked())
-    assert answer.found[0] == Found(2, 1.0)
+    assert answer.found[0] == ScoredTool(2, 1.0)
     assert all(0 <= one.score < 1 for one in answer.found[1:])
 
 
@@ -115,9 +115,9 @@ def test_a_search_does_not_wait_for_the_texts():
             assert free.wait(60)
         return plain(texts)
 
-    async def asked() -> tuple[Answer, bool]:
+    async def asked() -> tuple[SearchAnswer, bool]:
         search = search_of(embed=slow)
-        search._meanings._queries["commit history"] = vectors_of([[1.0, 2.0, 3.0]], 1, None)[0]
+        search._embeddings._queries["commit history"] = parse_vectors([[1.0, 2.0, 3.0]], 1, None)[0]
         answer = await search.answer("commit history", 3)
         free.set()
         was_ready = search._vectors is not None
@@ -145,7 +145,7 @@ def test_each_text_is_embedded_once_for_its_content(is_async):
         search = search_of(embed=counted_async if is_async else counted)
         await ready(search)
         changed = [*reversed(TOOLS), PlainTool("new", "Walrus.")]
-        later = search.updated([(tool.name, tool) for tool in changed])
+        later = search.with_tools([(tool.name, tool) for tool in changed])
         await ready(later)
         assert names(await search.answer("git_log", 1)) == ["git_log"]
         assert names(await later.answer("git_log", 1), changed) == ["git_log"]
@@ -219,7 +219,7 @@ BAD = {
 
 @pytest.mark.parametrize("embed", BAD.values(), ids=BAD)
 def test_whatever_it_does_costs_a_warning_and_never_a_search(embed, caplog):
-    async def asked() -> list[Answer]:
+    async def asked() -> list[SearchAnswer]:
         search = search_of(embed=embed)
         return [await search.answer(query, 3) for query in ("commit history", "bill a customer") * 3]
 
@@ -236,7 +236,7 @@ def test_whatever_it_does_costs_a_warning_and_never_a_search(embed, caplog):
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_slow_one_is_waited_for_once(monkeypatch, is_async):
-    monkeypatch.setattr(embeddings, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(embeddings, "EMBED_TIMEOUT_SECONDS", 0.05)
     free = threading.Event()
     waits: list[float] = []
     real_wait = asyncio.wait
@@ -254,7 +254,7 @@ def test_a_slow_one_is_waited_for_once(monkeypatch, is_async):
     async def hanging_async(_texts: list[str]) -> Any:
         await asyncio.Event().wait()
 
-    async def asked() -> list[Answer]:
+    async def asked() -> list[SearchAnswer]:
         search = search_of(embed=hanging_async if is_async else hanging)
         return [await search.answer("commit history", 3) for _ in range(5)]
 
@@ -275,7 +275,7 @@ def test_one_that_was_mended_is_used_again():
             raise OSError
         return plain(texts)
 
-    async def asked() -> tuple[Answer, Answer]:
+    async def asked() -> tuple[SearchAnswer, SearchAnswer]:
         search = search_of(embed=mended)
         before = await search.answer("commit history", 3)
         broken[0] = False
@@ -292,7 +292,7 @@ def test_vectors_of_another_dimension_than_the_texts_are_not_used():
     def changing(texts: list[str]) -> Any:
         return [[1.0] * size for size in [next(sizes)] * len(texts)]
 
-    async def asked() -> list[Answer]:
+    async def asked() -> list[SearchAnswer]:
         search = search_of(embed=changing)
         return [await search.answer("commit history", 3) for _ in range(3)]
 
@@ -382,8 +382,8 @@ ROWS = st.integers(1, 6).flatmap(lambda size: st.lists(st.lists(NUMBERS, min_siz
 
 @given(ROWS)
 def test_cosines_are_those_of_the_definition(rows):
-    vectors = vectors_of(rows, len(rows), None)
-    found = dict(nearest(vectors[0], vectors, range(len(rows)), len(rows)))
+    vectors = parse_vectors(rows, len(rows), None)
+    found = dict(find_nearest(vectors[0], vectors, range(len(rows)), len(rows)))
     assert set(found) == set(range(len(rows)))
     assert all(-1.001 <= cosine <= 1.001 for cosine in found.values())
     assert found[0] == pytest.approx(1.0 if any(rows[0]) else 0.0, abs=1e-3)
@@ -392,24 +392,24 @@ def test_cosines_are_those_of_the_definition(rows):
 def test_the_nearest_of_very_many_are_found_by_sign_first():
     chance = random.Random(7)
     rows = [[chance.gauss(0, 1) for _ in range(64)] for _ in range(3000)]
-    vectors = vectors_of(rows, len(rows), None)
+    vectors = parse_vectors(rows, len(rows), None)
     exact = sorted(
         range(3000), key=lambda at: -sum(a * b for a, b in zip(vectors[9].numbers, vectors[at].numbers, strict=True))
     )
-    found = [at for at, _ in nearest(vectors[9], vectors, range(3000), 10)]
+    found = [at for at, _ in find_nearest(vectors[9], vectors, range(3000), 10)]
     assert len(set(found) & set(exact[:10])) >= 8
-    assert nearest(vectors[9], vectors, [4, 9, 5], 2)[0][0] == 9
+    assert find_nearest(vectors[9], vectors, [4, 9, 5], 2)[0][0] == 9
 
 
 FOUND = st.dictionaries(st.integers(0, 20), st.floats(0, 1), max_size=8).map(
-    lambda scores: sorted((Found(*one) for one in scores.items()), key=lambda one: (-one.score, one.position))
+    lambda scores: sorted((ScoredTool(*one) for one in scores.items()), key=lambda one: (-one.score, one.position))
 )
 
 
 @given(FOUND, st.dictionaries(st.integers(0, 20), st.floats(-1, 1), max_size=8), st.integers(1, 9))
 def test_one_list_of_two(worded, cosines, limit):
     meant = sorted(cosines.items(), key=lambda one: -one[1])
-    found = fused(worded, meant, limit)
+    found = fuse_results(worded, meant, limit)
     assert len(found) <= limit
     assert len({one.position for one in found}) == len(found)
     assert {one.position for one in found} <= {one.position for one in worded} | set(cosines)

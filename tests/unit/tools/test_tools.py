@@ -13,7 +13,7 @@ from suite import each_row
 from codemode.errors import CodeModeToolError
 from codemode.tools.collecting import collect_tools
 from codemode.tools.context import ToolCallContext
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 from codemode.tools.tool import Tool, tool
 
 
@@ -58,7 +58,7 @@ def sync_wrapper():
     ],
 )
 def test_how_a_tool_is_called_is_decided_once(function, kind):
-    assert prepared(Tool("x", execute=function)).execute_kind == kind
+    assert prepare_tool(Tool("x", execute=function)).execute_kind == kind
 
 
 def with_context(a: int, context: ToolCallContext) -> int:
@@ -78,7 +78,7 @@ def with_context(a: int, context: ToolCallContext) -> int:
     ],
 )
 def test_a_context_is_made_only_for_tools_that_take_it(one, takes):
-    assert prepared(one).takes_context == takes
+    assert prepare_tool(one).takes_context == takes
 
 
 @each_row(
@@ -92,12 +92,12 @@ def test_a_context_is_made_only_for_tools_that_take_it(one, takes):
     ],
 )
 def test_execute_takes_what_it_asks_for(execute, received):
-    assert prepared(Tool("x", execute=execute)).call(1, CONTEXT) == received
+    assert prepare_tool(Tool("x", execute=execute)).call(1, CONTEXT) == received
 
 
 def test_a_tool_without_execute_says_so():
     with pytest.raises(CodeModeToolError, match="cannot be executed") as raised:
-        prepared(make_declared()).call(1, CONTEXT)
+        prepare_tool(make_declared()).call(1, CONTEXT)
     assert raised.value.details == {"tool_name": "declared"}
 
 
@@ -129,7 +129,7 @@ def test_a_mapping_renames_and_errors_follow():
     one = said(input_schema=ORDER_SCHEMA)
     tools = collect_tools({"a": one, "b": search, "orders": one})
     assert [tool.name for tool in tools.values()] == ["a", "b", "orders"]
-    assert tools["orders"] is prepared(one)
+    assert tools["orders"] is prepare_tool(one)
     assert problems_of(tools["a"], {})
 
 
@@ -185,7 +185,11 @@ def test_any_json_is_accepted_or_refused_and_what_is_shown_comes_back(value):
         assert one.validate_input(validated.json_value).value == validated.value
 
 
-DICT_TOOL, TYPE_TOOL, FUNCTION_TOOL = make(input_schema=ORDER_SCHEMA), make(input_schema=Order), prepared(tool(search))
+DICT_TOOL, TYPE_TOOL, FUNCTION_TOOL = (
+    make(input_schema=ORDER_SCHEMA),
+    make(input_schema=Order),
+    prepare_tool(tool(search)),
+)
 
 
 def test_importing_the_tools_loads_nothing_heavy():

@@ -13,7 +13,7 @@ from codemode.tools import prepared
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(prepared, "_told", set[str]())
+    monkeypatch.setattr(prepared, "_logged_names", set[str]())
     caplog.set_level(logging.INFO, "codemode.tools")
     return lambda: [one.getMessage() for one in caplog.records if "unknown to programs" in one.getMessage()]
 
@@ -52,6 +52,6 @@ def test_of_many_only_some_are_named(lines: Any, monkeypatch: pytest.MonkeyPatch
     create_code_mode_tool([tool(f"tool_{number}") for number in range(50)])
     assert "'tool_19' and 30 more." in lines()[0]
     assert "tool_20" not in lines()[0]
-    monkeypatch.setattr(prepared, "_MAX_TOLD", 50)
+    monkeypatch.setattr(prepared, "_MAX_LOGGED_NAMES", 50)
     create_code_mode_tool([tool("another")])
     assert len(lines()) == 1

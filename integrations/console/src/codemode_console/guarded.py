@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from codemode import CodeModeError
-from codemode.host.http_timeouts import body_within
+from codemode.host.http_timeouts import limit_body_seconds
 from codemode.stores import InterruptStore
 
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, call_auth_function, require_auth
@@ -109,7 +109,7 @@ class Guarded:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope = self._rooted(scope)
-        receive = body_within(receive, BODY_SECONDS, _late)
+        receive = limit_body_seconds(receive, BODY_SECONDS, _late)
         request = Request(scope, receive)
         try:
             response, cookie = await self._answer(request)

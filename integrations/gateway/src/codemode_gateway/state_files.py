@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from codemode.host.forks import forkable_lock
-from codemode.host.threads import Errands
+from codemode.host.threads import BackgroundThreads
 
 _HAS_OWNERS = hasattr(os, "getuid")
 
@@ -73,7 +73,7 @@ def schedule_cleanup(folder: Path, remove: Callable[[Path], None]) -> None:
         except OSError as error:
             _log.info("unused files of %s cannot be removed: %s", folder, error.strerror)
 
-    Errands("codemode-unused", 1, idle_seconds=0).send(clean_up)
+    BackgroundThreads("codemode-unused", 1, idle_seconds=0).submit(clean_up)
 
 
 _LOCK_TIMEOUT_SECONDS = 5.0

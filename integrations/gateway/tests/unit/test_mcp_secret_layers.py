@@ -46,7 +46,7 @@ def test_whatever_comes_in_whatever_order_is_found_at_once_and_stays_so(fixed: i
     later = Later()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(redaction, "_MAX_RECENT", 3)
-        patched.setattr(redaction.Errands, "send", lambda errands, work: later.send(errands, work))
+        patched.setattr(redaction.BackgroundThreads, "submit", lambda errands, work: later.send(errands, work))
         secrets, count = SecretRedactor(map(secret, range(fixed))), fixed
         for step, number in steps:
             if step == "merge":
@@ -70,7 +70,7 @@ def test_what_comes_while_all_is_put_together_is_not_lost(monkeypatch: pytest.Mo
     """Also where as many come meanwhile as begin another layer, and where one is forgotten and comes again."""
     monkeypatch.setattr(redaction, "_MAX_RECENT", 3)
     later, real = Later(), redaction.create_search_texts
-    monkeypatch.setattr(redaction.Errands, "send", lambda errands, work: later.send(errands, work))
+    monkeypatch.setattr(redaction.BackgroundThreads, "submit", lambda errands, work: later.send(errands, work))
     secrets = SecretRedactor()
     for number in range(8):
         secrets.add(secret(number), owner="one" if number == 0 else "")

@@ -28,7 +28,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="an open file is removed")
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look when a test says so, and not in a thread."""
     monkeypatch.setattr(state_files, "_last_cleanups", {})
-    monkeypatch.setattr(state_files.Errands, "send", lambda _self, work: work())
+    monkeypatch.setattr(state_files.BackgroundThreads, "submit", lambda _self, work: work())
 
 
 def unused(path: Path, seconds: float = LONG) -> Path:

@@ -141,9 +141,12 @@ class _InputSchema(FrameworkSchema):
         self._tool = tool
         self._arguments_schema: ArgumentsSchema | None = None
 
-    def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
-        if self._arguments_schema is None and (compiled_schema := compiled(_describe_input(self._tool))) is not None:
-            self._arguments_schema = ArgumentsSchema(self._tool, compiled_schema, compiled)
+    def compile(self, compile_schema: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
+        if (
+            self._arguments_schema is None
+            and (compiled_schema := compile_schema(_describe_input(self._tool))) is not None
+        ):
+            self._arguments_schema = ArgumentsSchema(self._tool, compiled_schema, compile_schema)
         return cast("CompiledSchema | None", self._arguments_schema)  # of an input nothing asks to check an output
 
 

@@ -85,7 +85,9 @@ class CodeModeMiddleware(SurfaceMiddleware):
     ) -> None:
         self._library = library
         agent_options = make_options(options, pool=pool, listing=listing, store=store)
-        self._options = agent_options.having(state=use_graph_state) if agent_options.state is None else agent_options
+        self._options = (
+            agent_options.with_parts(state=use_graph_state) if agent_options.state is None else agent_options
+        )
         self._pool = pool
         super().__init__(_CODE_MODE_SETTINGS, keep, approve, interrupt_mode, tools)
 
@@ -238,7 +240,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
         interrupt_mode: InterruptMode = "per_call",
     ) -> None:
         exec_wait_options = ExecWaitOptions.from_config(options, agent)
-        self.is_enabled = exec_wait_options.enabled or not exec_wait_options.says("enabled")
+        self.is_enabled = exec_wait_options.enabled or not exec_wait_options.is_set("enabled")
         create_options = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
         self._config = ExecWaitConfig(exec_wait_options, sources, settings=settings, pool=pool, **create_options)
         self._latest_surface: ExecWaitSurface | None = None

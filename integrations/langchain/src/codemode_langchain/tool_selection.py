@@ -460,7 +460,7 @@ class AgentToolSelection(ToolSelection):
         """Return where a tool is called. What no program can call stays with the model."""
         if not self._settings.is_callable_name(tool.name):
             return self.ONLY_DIRECTLY
-        return self.find_places(tool.name, tool.metadata, tool)
+        return self.find_routes(tool.name, tool.metadata, tool)
 
     def is_called_directly(self, name: str, tool: BaseTool | None) -> bool:
         """Tell whether the model calls the tool of this name itself: of one that nobody has, its name alone tells."""

@@ -124,7 +124,7 @@ class _ModelToolsBuilder:
     def _find_availability(self, tool: Tool) -> Any:
         if not isinstance(tool, FunctionTool) or _is_direct_only(tool):
             return ToolSelection.ONLY_DIRECTLY
-        return self._selection.find_places(tool.name, None, tool)
+        return self._selection.find_routes(tool.name, None, tool)
 
     def _require_known(self, known: set[str]) -> None:
         try:

@@ -92,7 +92,7 @@ def to_tool_output(part: MediaContent) -> ToolOutputImage | ToolOutputFileConten
 
 def describe_content(part: MediaContent) -> dict[str, Any]:
     """Return what people and rules read of a part: no bytes."""
-    return part.described
+    return part.description
 
 
 def to_program_value(output: Any, *, parses_json: bool) -> Any:

@@ -184,8 +184,8 @@ class _OutputSchema(FrameworkSchema):
     def __init__(self, schema: Any) -> None:
         self._schema = schema
 
-    def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
-        own = compiled(self._schema)
+    def compile(self, compile_schema: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
+        own = compile_schema(self._schema)
         if own is None or (replaced := with_content_schemas(own.json_schema)) == own.json_schema:
             return own
-        return compiled(replaced)
+        return compile_schema(replaced)

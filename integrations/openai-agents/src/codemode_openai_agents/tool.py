@@ -101,7 +101,7 @@ def make_options(
 ) -> CodeModeOptions:
     """Return the options of programs that agents run: approvals pause the run, and tools take time of their own."""
     agent_options = configure_agent_options(options, pool=pool, listing=listing, store=store)
-    return agent_options if state is None else agent_options.having(state=_no_shared_state)
+    return agent_options if state is None else agent_options.with_parts(state=_no_shared_state)
 
 
 def _no_shared_state(_conversation_id: str | None) -> None:

@@ -72,8 +72,8 @@ class _InputSchema(FrameworkSchema):
     def __init__(self, tool: Tool[Any]) -> None:
         self._tool = tool
 
-    def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
-        compiled_schema = compiled(with_content_schemas(self._tool.tool_def.parameters_json_schema))
+    def compile(self, compile_schema: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
+        compiled_schema = compile_schema(with_content_schemas(self._tool.tool_def.parameters_json_schema))
         return None if compiled_schema is None else _ArgumentsSchema(self._tool, compiled_schema)
 
 

@@ -65,7 +65,9 @@ def make_code_call_options(
     """Return the options of an agent's CodeCall. Raises `ValueError` naming the full path of what is wrong."""
     base = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
-    call_options = CodeCallOptions.of(_with_embed_function(fields)).over(base).with_defaults(names="underscore")
+    call_options = (
+        CodeCallOptions.of(_with_embed_function(fields)).with_fallback(base).with_defaults(names="underscore")
+    )
     reject_approval_callback(call_options.settings)
     return call_options.replaced(settings=make_options(call_options.settings, pool, store=store))
 

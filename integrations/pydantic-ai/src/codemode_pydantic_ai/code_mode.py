@@ -72,7 +72,7 @@ class CodeModeSurface:
         code_mode_options = CodeModeOptions.of(options).with_listing(listing)
         reject_approval_callback(code_mode_options)
         if code_mode_options.state is None:
-            code_mode_options = code_mode_options.having(state=ConversationStates(TOOL_NAME, "js"))
+            code_mode_options = code_mode_options.with_parts(state=ConversationStates(TOOL_NAME, "js"))
         self._states = code_mode_options.state if isinstance(code_mode_options.state, ConversationStates) else None
         self.settings = make_options(code_mode_options, pool, store=store)
         self._pool = pool

@@ -243,7 +243,7 @@ _ARGUMENTS_ADAPTER = TypeAdapter(dict[str, Any])
 def make_exec_wait_options(options: Any) -> ExecWaitOptions:
     """Return the options of a pair that somebody has asked for: it is on unless they say that it is not."""
     options = ExecWaitOptions.from_config(options)
-    return options if options.says("enabled") else dataclasses.replace(options, enabled=True)
+    return options if options.is_set("enabled") else dataclasses.replace(options, enabled=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,7 +356,7 @@ class ExecWaitSurface:
         core_options = CodeModeOptions.of(config.settings)
         self.states = ConversationStates(EXEC_NAME, "code", "command") if core_options.state is None else None
         if self.states is not None:
-            config = dataclasses.replace(config, settings=core_options.having(state=self.states))
+            config = dataclasses.replace(config, settings=core_options.with_parts(state=self.states))
         self.settings = config.create_tools([]).settings
         self._config = config
         self._compiled = CompiledToolCache[ExecWaitTools](self._make_tools)

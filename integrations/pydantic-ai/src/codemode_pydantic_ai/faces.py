@@ -156,7 +156,7 @@ def make_options(
     """Return the options of programs that agents run. A continuation may leave the process: it is sealed."""
     agent_options = configure_agent_options(options, pool=pool, store=store, has_clock=has_clock)
     continuation: ContinuationOptions = dataclasses.replace(agent_options.continuation, seal=True)
-    return agent_options.having(continuation=continuation)
+    return agent_options.with_parts(continuation=continuation)
 
 
 def reject_approval_callback(options: CodeModeOptions) -> None:

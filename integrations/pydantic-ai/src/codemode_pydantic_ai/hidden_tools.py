@@ -128,11 +128,11 @@ class OutputSchema(FrameworkSchema):
         self._declared_schema = declared_schema
         self._return_type = return_type
 
-    def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
-        compiled_schema = compiled(self._declared_schema)
+    def compile(self, compile_schema: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
+        compiled_schema = compile_schema(self._declared_schema)
         if compiled_schema is None or self._return_type is None:
             return compiled_schema
-        typed_schema: Any = compiled(InferredOutput(self._return_type))
+        typed_schema: Any = compile_schema(InferredOutput(self._return_type))
         return (
             _OutputWithoutExcludedFields(compiled_schema, typed_schema)
             if hasattr(typed_schema, "without_excluded")

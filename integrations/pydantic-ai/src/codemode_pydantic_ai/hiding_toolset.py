@@ -210,7 +210,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
             availability = (
                 AgentToolSelection.ONLY_DIRECTLY
                 if is_direct_only
-                else await selection.find_places_async(tool.tool_def.name, tool.tool_def.metadata, ctx, tool.tool_def)
+                else await selection.find_routes_async(tool.tool_def.name, tool.tool_def.metadata, ctx, tool.tool_def)
             )
             if availability.directly:
                 direct_names.add(name)

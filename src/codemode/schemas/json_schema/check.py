@@ -14,7 +14,7 @@ from typing import Any, cast
 from ...cached_property import cached_property
 from ...data.narrowing import is_array, is_mapping, is_object
 from ...host import steps
-from ...host.steps import TooMuchWork
+from ...host.steps import WorkLimitError
 from .checking import Path, Rules, ValidationFailure
 from .dialects import select_dialect
 from .keywords import matches_pattern
@@ -84,7 +84,7 @@ class SchemaDocument:
             return None
         classes: dict[str, tuple[type, ...]] = {}
         for name, schema in rules.get("properties", {}).items():
-            steps.take()
+            steps.count_steps()
             inner_rules = self.root.dialect.rules_of(schema)
             if inner_rules is None:
                 return None
@@ -95,10 +95,13 @@ class SchemaDocument:
         return frozenset(rules.get("required", ())), classes
 
     def failures(self, value: Any, max_count: int) -> list[ValidationFailure]:
-        """Return at most ``max_count`` failures. Raises `TooMuchWork`, `UnknownReferenceError`, `RecursionError`."""
+        """Return at most ``max_count`` failures of a value.
+
+        Raises `WorkLimitError`, `UnknownReferenceError`, `RecursionError`.
+        """
         if self._simple_object is not None and type(value) is dict:
             required, classes = self._simple_object
-            steps.take(1 + (len(classes) >> 3))
+            steps.count_steps(1 + (len(classes) >> 3))
             members = cast("dict[str, Any]", value)
             if required <= members.keys():
                 for name, expected in classes.items():
@@ -127,14 +130,14 @@ class ValueCheck:
         self._is_quiet = False
 
     def take(self, count: int = 1) -> None:
-        """Account for so many steps. Raises `TooMuchWork` when they are out of proportion to the value."""
+        """Account for so many steps. Raises `WorkLimitError` when they are out of proportion to the value."""
         self._steps_left -= count
         if self._steps_left < 0 and not self._is_extended:
             self._is_extended = True
             self._steps_left += STEPS_PER_VALUE * _count_values(self._value)
         if self._steps_left < 0:
-            raise TooMuchWork
-        steps.take(count)
+            raise WorkLimitError
+        steps.count_steps(count)
 
     def failures(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of these rules."""

@@ -162,7 +162,7 @@ class CheckProtocol(Protocol):
     """One check of one value, as a keyword sees it."""
 
     def take(self, count: int = 1) -> None:
-        """Account for so many steps. Raises `TooMuchWork` when they are out of proportion to the value."""
+        """Account for so many steps. Raises `WorkLimitError` when they are out of proportion to the value."""
         ...
 
     def failures(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:

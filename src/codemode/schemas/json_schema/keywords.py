@@ -117,7 +117,7 @@ def pattern(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Pat
 
 
 def matches_pattern(check: CheckProtocol, rule: str, text: str) -> bool:
-    """Tell whether a text holds what a pattern describes. Raises `TooMuchWork` where that may take too long."""
+    """Tell whether a text holds what a pattern describes. Raises `WorkLimitError` where that may take too long."""
     try:
         return find_match(rule, text, check.take)
     except PatternRefusedError:

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...cached_property import cached_property
-from ...data.json_shape import weigh
-from ...data.json_values import WrittenObject, encode_json, utf8_length
+from ...data.json_shape import estimate_json_length
+from ...data.json_values import CachedJsonObject, encode_json, utf8_length
 from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
-from ...host.forks import begin_anew_in_forks, forkable_lock
+from ...host.forks import forkable_lock, reset_in_forks
 from ...options.checked_fields import WrongTypeError
-from ...source.rules import literal_definitions
-from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, asked
+from ...source.rules import find_literal_definitions
+from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, answer_catalog_query
 from ...tools.collecting import collect_plain_tools
-from ...tools.prepared import PreparedTool, compile_all, prepared
+from ...tools.prepared import PreparedTool, compile_all, prepare_tool
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
 from .names import has_confusable_prefix, looks_like_meta_tool, reject_confusable_names
@@ -93,11 +93,11 @@ class CodeCallCatalog:
             )
         if name in self._index:
             return _unavailable_tool_error(f"Tool {shown!r} may not be called here.", shown, "access_denied")
-        from ...data.similar_names import did_you_mean
+        from ...data.similar_names import format_suggestion
 
         similar = [candidate for candidate in self._index.nearest(name) if candidate in self]
         return _unavailable_tool_error(
-            f"There is no tool named {shown!r}.{did_you_mean(similar)}", shown, "unknown_tool"
+            f"There is no tool named {shown!r}.{format_suggestion(similar)}", shown, "unknown_tool"
         )
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
@@ -112,7 +112,7 @@ class CodeCallCatalog:
 
     def ask(self, name: str, argument: Any) -> Any:
         """Return the answer to a program that searches tools or asks about one."""
-        return asked(self, name, argument)
+        return answer_catalog_query(self, name, argument)
 
     def refusal(self, facts: Facts | None) -> None:
         """Return None: the profile checks scripts."""
@@ -120,24 +120,24 @@ class CodeCallCatalog:
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Return None: the index needs no preparation."""
 
-    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for them."""
 
-    def under(self, given: Mapping[str, Any] | None) -> CodeCallCatalog:
+    def for_invocation(self, given: Mapping[str, Any] | None) -> CodeCallCatalog:
         """Return the tools that an invocation with this data can see and call."""
         allowed = mapping_or_empty(given).get("allowedTools")
         if not is_array(allowed):
             return self
         return CodeCallCatalog(self._index, self._definition, frozenset(map(str, allowed)), self._whole)
 
-    def given_for(self, facts: Facts | None) -> dict[str, Any]:
+    def invocation_data_for(self, facts: Facts | None) -> dict[str, Any]:
         """Return the tool definitions for ``getTool`` in a program, and the namespaces that it uses."""
         used = mapping_or_empty(mapping_or_empty(facts).get("names"))
         namespaces = [namespace for namespace in self._whole.namespaces if namespace in used]
         definitions: dict[str, Any] | None = self._all_definitions_if_small if _DEFINITION_READERS & used.keys() else {}
         are_all = definitions is not None
         if definitions is None:
-            definitions = self._get_definitions(literal_definitions(facts))
+            definitions = self._get_definitions(find_literal_definitions(facts))
         return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
 
     def _get_definitions(self, names: list[str]) -> dict[str, Any]:
@@ -156,13 +156,17 @@ class CodeCallCatalog:
         return definitions
 
     @cached_property
-    def _all_definitions_if_small(self) -> WrittenObject | None:
+    def _all_definitions_if_small(self) -> CachedJsonObject | None:
         """All definitions if they are small together, else None."""
-        definitions = WrittenObject()
+        definitions = CachedJsonObject()
         remaining = MAX_DEFINITIONS_BYTES
         for name in self._names:
             tool = self._index.get(name)
-            if tool is None or weigh((tool.input_json_schema, tool.output_json_schema), 2 * remaining) >= 2 * remaining:
+            if (
+                tool is None
+                or estimate_json_length((tool.input_json_schema, tool.output_json_schema), 2 * remaining)
+                >= 2 * remaining
+            ):
                 return None  # too large, known without encoding it
             definitions[name] = self._definition(name)
             remaining -= len(name) + utf8_length(encode_json(definitions[name], what="a definition"))
@@ -189,8 +193,8 @@ def _is_variable(name: str) -> bool:
 def _measure_definition(tool: PreparedTool, max_size: int) -> int:
     """Return the size of a definition, at most ``max_size``; check large ones off the event loop."""
     parts = (tool.description, tool.input_json_schema, tool.output_json_schema)
-    size = weigh(parts, min(max_size, _LARGE_CHARACTERS))
-    return size if size < _LARGE_CHARACTERS else weigh(parts, max_size)
+    size = estimate_json_length(parts, min(max_size, _LARGE_CHARACTERS))
+    return size if size < _LARGE_CHARACTERS else estimate_json_length(parts, max_size)
 
 
 def _unavailable_tool_error(message: str, name: str, reason: str) -> CodeModeToolError:
@@ -209,7 +213,7 @@ class ToolSet:
         self.version = 1 if before is None else before.version + 1
         tools = ((name, tool.tool) for name, tool in registered.items() if tool.is_indexed)
         # Unchanged tools are not indexed or embedded again.
-        self.search: ToolSearch = _create_search(tools, search) if before is None else before.search.updated(tools)
+        self.search: ToolSearch = _create_search(tools, search) if before is None else before.search.with_tools(tools)
         self.registered = dict(registered)
         self.indexed = {name: tool for name, tool in self.registered.items() if tool.is_indexed}
         index = Catalog({name: tool.tool for name, tool in self.indexed.items()})
@@ -222,7 +226,7 @@ class ToolSet:
         """Collect tools. Raises `ValueError` for an invalid tool and for a filter that raises."""
         collected = collect_plain_tools(tools)
         reject_confusable_names(collected)
-        compile_all((name, prepared(tool)) for name, tool in collected.items())
+        compile_all((name, prepare_tool(tool)) for name, tool in collected.items())
         previous = {} if before is None else before.registered
         registered = {
             name: _set_visibility(_reuse_or_register(tool, previous.get(name)), options)
@@ -287,7 +291,7 @@ class ChangeListeners:
         self._listeners: dict[object, Listener] = {}
         self._pending_changes: deque[dict[str, Any]] = deque()
         self._is_notifying = False
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def after_fork(self) -> None:
         """Reset in a forked child, whose parent may have had a thread notifying; pending changes are sent next."""

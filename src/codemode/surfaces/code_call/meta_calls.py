@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...errors import CodeModeError
     from ...execution.program_library import ProgramLibrary
     from ...observe.meta_tools import CatalogQuestion
-    from ...profile import Profile
+    from ...profile import SurfaceSettings
 
 
 async def allows_direct_call(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
@@ -45,7 +45,7 @@ async def _filter_admits(tools: ToolSet, name: str, policy: DirectCalls, pool: W
         return True
     import asyncio
 
-    from ...host.cancellation import FAILURES, is_ended_from_outside
+    from ...host.cancellation import FAILURES, is_cancelled_from_outside
     from ...tools.running import run_hook
 
     task = asyncio.current_task()
@@ -53,7 +53,7 @@ async def _filter_admits(tools: ToolSet, name: str, policy: DirectCalls, pool: W
     try:
         return bool(await run_hook(policy.filter, (info,), InvocationThreads(pool.threads), name, ""))
     except FAILURES as error:
-        if isinstance(error, asyncio.CancelledError | GeneratorExit) and is_ended_from_outside(task):
+        if isinstance(error, asyncio.CancelledError | GeneratorExit) and is_cancelled_from_outside(task):
             raise
         log_tool_failure(f"direct_calls.filter failed for tool {name!r}, which is refused", error)
         return False
@@ -276,7 +276,11 @@ def create_catalog_question(
 
 
 async def report_wrong_input(
-    options: CodeCallOptions, profile: Profile, script: str | None, tool_call_id: str | None, error: CodeModeError
+    options: CodeCallOptions,
+    profile: SurfaceSettings,
+    script: str | None,
+    tool_call_id: str | None,
+    error: CodeModeError,
 ) -> None:
     """Report a run with invalid input, which did not start, to hooks and telemetry.
 
@@ -312,8 +316,8 @@ class MetaCalls(SyncForms):
         check_pool(pool)
         self._pool = pool
         self._profile = create_profile(self.options)
-        self._settings = settings.having(execution_policy=settings.execution_policy.without(*_VM_LIMITS))
-        self._new_run_settings = self._settings.under(self._profile.limits)
+        self._settings = settings.with_parts(execution_policy=settings.execution_policy.without(*_VM_LIMITS))
+        self._new_run_settings = self._settings.with_default_limits(self._profile.limits)
         self._max_model_characters = settings.model_output.max_model_characters
         self._tools = ToolSet.of(tools, self.options)
         self.library = attach_library(library, self._tools.catalog, self._tools.catalog.names())

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias, TypedDict
 
-from ...options.checked_fields import CALLABLE, Check, checked, flag, having, limit, one_of, positive, strings
+from ...options.checked_fields import (
+    CALLABLE,
+    Check,
+    checked_field,
+    flag_field,
+    limit,
+    require_methods,
+    require_one_of,
+    require_positive,
+    require_strings,
+)
 from ...options.part import OptionPart
 from ...options.parts import MAX_SOURCE_BYTES, MIB, CodeModeOptions
 from .names import looks_like_meta_tool
@@ -77,7 +87,7 @@ def _preset_field(check: Check) -> Any:
 
 
 def _at_most(maximum: int) -> Check:
-    return lambda value, path: positive(value, path, maximum)
+    return lambda value, path: require_positive(value, path, maximum)
 
 
 def _check_boolean(value: Any, path: str) -> bool:
@@ -87,7 +97,7 @@ def _check_boolean(value: Any, path: str) -> bool:
 
 
 def _check_identifiers(value: Any, path: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(strings(value, path)))
+    names = tuple(dict.fromkeys(require_strings(value, path)))
     for name in names:
         # They are inserted into the code around the script, so only identifiers are allowed.
         if not name.replace("$", "_").isidentifier() or name in _RESERVED_WORDS:
@@ -96,11 +106,11 @@ def _check_identifiers(value: Any, path: str) -> tuple[str, ...]:
 
 
 def _check_optional_strings(value: Any, path: str) -> tuple[str, ...] | None:
-    return None if value is None else strings(value, path)
+    return None if value is None else require_strings(value, path)
 
 
 def _check_strings(value: Any, path: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(strings(value, path)))
+    return tuple(dict.fromkeys(require_strings(value, path)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -113,8 +123,8 @@ class DirectCalls(OptionPart):
 
     path: ClassVar[str] = "direct_calls"
 
-    enabled: bool = flag(default=False)
-    allowed_tools: tuple[str, ...] | None = checked(None, _check_optional_strings)
+    enabled: bool = flag_field(default=False)
+    allowed_tools: tuple[str, ...] | None = checked_field(None, _check_optional_strings)
     filter: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
 
 
@@ -128,16 +138,18 @@ class Vm(OptionPart):
 
     path: ClassVar[str] = "vm"
 
-    preset: Literal["locked_down", "secure", "balanced", "experimental"] = checked("secure", one_of(*PRESETS))
-    timeout_ms: int = _preset_field(positive)
-    max_steps: int = _preset_field(positive)
+    preset: Literal["locked_down", "secure", "balanced", "experimental"] = checked_field(
+        "secure", require_one_of(*PRESETS)
+    )
+    timeout_ms: int = _preset_field(require_positive)
+    max_steps: int = _preset_field(require_positive)
     allow_loops: bool = _preset_field(_check_boolean)
     allow_console: bool = _preset_field(_check_boolean)
     disabled_builtins: tuple[str, ...] = _preset_field(_check_identifiers)
     disabled_globals: tuple[str, ...] = _preset_field(_check_identifiers)
     max_sanitize_depth: int = _preset_field(_at_most(MAX_SANITIZE_DEPTH))
-    max_sanitize_properties: int = _preset_field(positive)
-    check_tools: bool = flag(default=True)
+    max_sanitize_properties: int = _preset_field(require_positive)
+    check_tools: bool = flag_field(default=True)
 
     def __post_init__(self) -> None:
         """Check every field and fill unset fields from the preset."""
@@ -159,14 +171,14 @@ class Sidecar(OptionPart):
 
     path: ClassVar[str] = "sidecar"
 
-    enabled: bool = flag(default=False)
+    enabled: bool = flag_field(default=False)
     max_total_size: int = limit(10 * MIB)
     max_reference_size: int = limit(MIB)
     extraction_threshold: int = limit(1024)
     max_resolved_size: int = limit(5 * MIB)
-    allow_composites: bool = flag(default=False)
-    max_script_length_when_disabled: int | None = checked(
-        65_536, lambda value, path: None if value is None else positive(value, path, MAX_SOURCE_BYTES)
+    allow_composites: bool = flag_field(default=False)
+    max_script_length_when_disabled: int | None = checked_field(
+        65_536, lambda value, path: None if value is None else require_positive(value, path, MAX_SOURCE_BYTES)
     )
 
 
@@ -177,7 +189,7 @@ class Search(OptionPart):
     path: ClassVar[str] = "search"
 
     embed: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
-    strategy: Any = field(default=None, metadata={"check": having("search")})
+    strategy: Any = field(default=None, metadata={"check": require_methods("search")})
 
 
 def _part_check(kind: type[OptionPart]) -> dict[str, Check]:
@@ -207,20 +219,24 @@ class CodeCallOptions(OptionPart):
     the timeout and the number of calls. Raises `ValueError` with the full path of an invalid option.
     """
 
-    mode: Literal["codecall_only", "codecall_opt_in", "metadata_driven"] = checked("codecall_only", one_of(*MODES))
+    mode: Literal["codecall_only", "codecall_opt_in", "metadata_driven"] = checked_field(
+        "codecall_only", require_one_of(*MODES)
+    )
     top_k: int = limit(8, MAX_LISTED)
     max_definitions: int = limit(8, MAX_LISTED)
     include_tools: Callable[..., bool] | None = field(default=None, metadata=CALLABLE)
-    app_ids: tuple[str, ...] | None = checked(None, _check_optional_strings)
+    app_ids: tuple[str, ...] | None = checked_field(None, _check_optional_strings)
     direct_calls: DirectCalls = field(metadata=_part_check(DirectCalls))
     vm: Vm = field(metadata=_part_check(Vm))
     sidecar: Sidecar = field(metadata=_part_check(Sidecar))
     search: Search = field(metadata=_part_check(Search))
-    names: Literal["dotted", "colon", "underscore"] = checked("dotted", one_of("dotted", "colon", "underscore"))
-    tool_errors: Literal["hidden", "message"] = checked("hidden", one_of("hidden", "message"))
+    names: Literal["dotted", "colon", "underscore"] = checked_field(
+        "dotted", require_one_of("dotted", "colon", "underscore")
+    )
+    tool_errors: Literal["hidden", "message"] = checked_field("hidden", require_one_of("hidden", "message"))
     notify: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
     settings: CodeModeOptions = field(metadata={"check": _check_settings})
-    reserved_prefixes: tuple[str, ...] = checked(RESERVED_PREFIXES, _check_strings)
+    reserved_prefixes: tuple[str, ...] = checked_field(RESERVED_PREFIXES, _check_strings)
 
     @staticmethod
     def is_meta_tool_name(name: str) -> bool:

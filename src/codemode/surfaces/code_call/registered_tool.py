@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeSerializationError
-from ...options.checked_fields import checked, strings, text_or_none
+from ...options.checked_fields import checked_field, require_strings, require_text_or_none
 from ...options.part import OptionPart
 from ...schemas.compiled import JsonSchema
 from ...signatures.examples import iterate_samples
 from ...signatures.literals import MAX_LITERAL_DEPTH, MAX_LITERAL_ITEMS, to_literal, to_string_literal
-from ...tools.prepared import PreparedTool, prepared
+from ...tools.prepared import PreparedTool, prepare_tool
 from ...tools.tool import Tool
 
 _METADATA_KEY = "codecall"
@@ -70,12 +70,12 @@ class ToolMetadata(OptionPart):
 
     path: ClassVar[str] = ""
 
-    visible_in_list_tools: bool | None = checked(None, _check_optional_boolean)
-    enabled_in_code_call: bool | None = checked(None, _check_optional_boolean)
-    app_id: str | None = checked(None, text_or_none)
-    source: str | None = checked(None, text_or_none)
-    tags: tuple[str, ...] = checked((), strings)
-    examples: tuple[UsageExample, ...] = checked((), _parse_examples)
+    visible_in_list_tools: bool | None = checked_field(None, _check_optional_boolean)
+    enabled_in_code_call: bool | None = checked_field(None, _check_optional_boolean)
+    app_id: str | None = checked_field(None, require_text_or_none)
+    source: str | None = checked_field(None, require_text_or_none)
+    tags: tuple[str, ...] = checked_field((), require_strings)
+    examples: tuple[UsageExample, ...] = checked_field((), _parse_examples)
 
 
 def parse_metadata(tool: Tool) -> ToolMetadata:
@@ -256,7 +256,7 @@ class RegisteredTool:
 def build_registered_tool(tool: Tool) -> RegisteredTool:
     """Return a tool with its metadata. Raises `ValueError` for invalid metadata."""
     metadata = parse_metadata(tool)
-    return RegisteredTool(tool, prepared(tool), metadata, build_info(tool, metadata))
+    return RegisteredTool(tool, prepare_tool(tool), metadata, build_info(tool, metadata))
 
 
 def _build_definition(tool: PreparedTool) -> dict[str, Any]:

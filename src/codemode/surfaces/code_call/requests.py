@@ -9,11 +9,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeGuard, TypeVar, cast
 
-from ...data.json_shape import run_bounded, weigh
-from ...data.json_values import NOT_GIVEN, WrittenObject, decode_json, encode_json
+from ...data.json_shape import estimate_json_length, run_bounded
+from ...data.json_values import NOT_GIVEN, CachedJsonObject, decode_json, encode_json
 from ...data.narrowing import is_mapping, is_object, is_sequence
 from ...errors import CodeModeSerializationError, CodeModeToolError
-from ...options.checked_fields import mapping_or_none
+from ...options.checked_fields import require_mapping_or_none
 from ...schemas.compiled import Problem, format_path, json_type_name
 from ...source.program_input import fill_program_field
 from .index import CodeCallCatalog
@@ -136,7 +136,7 @@ def _is_integer(value: Any) -> bool:
 
 
 # The data of most scripts: one shared object, so that a run recognises it.
-_DEFAULT_SCRIPT_DATA = WrittenObject(source="script", context={}, allowedTools=None)
+_DEFAULT_SCRIPT_DATA = CachedJsonObject(source="script", context={}, allowedTools=None)
 MAX_CONTEXT_BYTES = 64 * 1024
 _MAX_CONTEXT_WEIGHT = 16 * MAX_CONTEXT_BYTES
 _MAX_FIELDS = 16
@@ -245,7 +245,7 @@ def _parse_host_context(script_context: Mapping[str, Any] | None) -> Mapping[str
     if script_context is None:
         return {}
     try:
-        return _build_context(mapping_or_none(script_context, "script_context") or {})
+        return _build_context(require_mapping_or_none(script_context, "script_context") or {})
     except CodeModeSerializationError as error:
         raise ValueError(f"script_context {error.message.removeprefix('it ')}") from error
 
@@ -264,7 +264,10 @@ def _merge_context(
 
 def _build_context(*parts: Mapping[str, Any]) -> Mapping[str, Any]:
     # Reject a huge context before copying or encoding it.
-    if sum(map(len, parts)) > MAX_CONTEXT_BYTES or weigh(parts, _MAX_CONTEXT_WEIGHT) >= _MAX_CONTEXT_WEIGHT:
+    if (
+        sum(map(len, parts)) > MAX_CONTEXT_BYTES
+        or estimate_json_length(parts, _MAX_CONTEXT_WEIGHT) >= _MAX_CONTEXT_WEIGHT
+    ):
         raise CodeModeSerializationError(f"it is more than {MAX_CONTEXT_BYTES} bytes of JSON.")
     return _copy_json({key: value for part in parts for key, value in part.items()}, MAX_CONTEXT_BYTES)
 

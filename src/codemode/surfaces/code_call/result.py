@@ -17,7 +17,7 @@ from ...errors import (
     CodeModeSerializationError,
     CodeModeWorkerError,
     Resumable,
-    guest_view,
+    to_guest_view,
 )
 from ...execution.large_results import limit_value
 from ...execution.outcome_texts import (
@@ -29,7 +29,7 @@ from ...execution.outcome_texts import (
     format_message,
 )
 from ...options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
-from ...profile import GuestFace, HostErrors, Profile, SidecarRules, StaticRules
+from ...profile import GuestSettings, HostErrors, SidecarRules, StaticRules, SurfaceSettings
 from ...source.program_input import failed_language_hint
 from ...trace.trace import Trace
 from .names import meta_name
@@ -76,7 +76,7 @@ _SIDECAR_OPTIONS: Mapping[str, str] = {
 _VM_OPTIONS = {*PRESETS["secure"], "check_tools"}
 
 
-def create_profile(options: CodeCallOptions) -> Profile:
+def create_profile(options: CodeCallOptions) -> SurfaceSettings:
     """Return the profile of a tool set with these options."""
     rules = {
         **{name: getattr(options.vm, name) for name in _VM_OPTIONS},
@@ -92,14 +92,14 @@ def _max_source_bytes(options: CodeCallOptions) -> int:
     length = options.sidecar.max_script_length_when_disabled
     if options.sidecar.enabled or length is None:
         return policy.max_source_bytes
-    return min(length, policy.max_source_bytes) if policy.says("max_source_bytes") else length
+    return min(length, policy.max_source_bytes) if policy.is_set("max_source_bytes") else length
 
 
 def _sidecar_parameters(sidecar: Sidecar) -> dict[str, Any] | None:
     return {name: getattr(sidecar, name) for name in _SIDECAR_OPTIONS.values()} if sidecar.enabled else None
 
 
-def _restore_profile(parameters: Mapping[str, Any], names: str) -> Profile:
+def _restore_profile(parameters: Mapping[str, Any], names: str) -> SurfaceSettings:
     unknown = parameters.keys() - _DEFAULT_RULES.keys()
     if unknown:
         raise ValueError(f"unknown parameters: {', '.join(sorted(unknown))}")
@@ -109,16 +109,16 @@ def _restore_profile(parameters: Mapping[str, Any], names: str) -> Profile:
     return _build_profile(rules, names)
 
 
-def _build_profile(rules: Mapping[str, Any], names: str) -> Profile:
+def _build_profile(rules: Mapping[str, Any], names: str) -> SurfaceSettings:
     disabled_builtins, disabled_globals = tuple(rules["disabled_builtins"]), tuple(rules["disabled_globals"])
     has_console = rules["allow_console"] and "console" not in disabled_globals
     if not has_console and "console" not in disabled_globals:
         disabled_globals = (*disabled_globals, "console")
-    return Profile(
+    return SurfaceSettings(
         name=PROFILE_NAME,
         outer_tool=meta_name("execute", names),
         direct_tool=meta_name("invoke", names),
-        guest=GuestFace(
+        guest=GuestSettings(
             wrapper="strict",
             globals=(*_GLOBALS, "console") if has_console else _GLOBALS,
             shadowed=tuple(
@@ -288,7 +288,7 @@ def _location(error: CodeModeError) -> dict[str, Any]:
 def _runtime_error(error: CodeModeError, kind: str, message: str) -> dict[str, Any]:
     if kind == "worker":
         return {"source": "script", "name": type(error).__name__, "message": message}
-    name, shown, _ = guest_view(error)
+    name, shown, _ = to_guest_view(error)
     thrown = string_or_empty(error.details.get("name")) if type(error) in _GUEST_ERRORS else ""
     description = {
         "source": "script",

@@ -12,7 +12,7 @@ from ...execution.call_context import RICH_VALUES_RULE, CallContext
 from ...execution.starting import append_library_description, attach_library
 from ...host.forks import forkable_lock
 from ...host.sync import run_sync
-from ...host.threads import off_loop
+from ...host.threads import run_off_loop
 from ...stores.durability import StoreLike
 from ...tools.context import ToolCallContext
 from ...tools.tool import Tool
@@ -80,9 +80,9 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
         values=f"\n{RICH_VALUES_RULE}" if policy.values == "rich" else "",
         max_steps=vm.max_steps,
         in_flight=policy.max_in_flight_bridge_requests,
-        beyond="; one more throws" if policy.says("in_flight_limit") and policy.in_flight_limit == "fail" else "",
+        beyond="; one more throws" if policy.is_set("in_flight_limit") and policy.in_flight_limit == "fail" else "",
         timeout_ms=vm.timeout_ms,
-        waiting="counted" if policy.says("clock") and policy.clock == "wall" else "not counted",
+        waiting="counted" if policy.is_set("clock") and policy.clock == "wall" else "not counted",
         loops=_LOOPS if vm.allow_loops else _NO_LOOPS,
         console=_CONSOLE if has_console else _NO_CONSOLE,
         banned=_join_names([name for name in banned if name != "console"]),
@@ -241,7 +241,7 @@ class CodeCallToolset(MetaCalls):
 
     async def update_async(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
         """Do what `update` does in a thread, without blocking the event loop. Listeners are called on the loop."""
-        await off_loop(partial(self._replace_tools, tools))
+        await run_off_loop(partial(self._replace_tools, tools))
         self._listeners.notify_all()
 
     def _replace_tools(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:

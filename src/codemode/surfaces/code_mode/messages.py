@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...data.exact_integers import PLACES_KEY, protect_integers
+from ...data.exact_integers import POINTERS_KEY, protect_integers
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...errors import CodeModeProtocolError, Resumable
 from ...execution.pauses import read_own_interrupt
 from ...interrupts.approval import is_decision
 from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, same_json
-from ...options.checked_fields import sequence, text_or_none
+from ...options.checked_fields import require_sequence, require_text_or_none
 from ...options.parts import CodeModeOptions
 
 _RESPONSE_TYPE = "tool-approval-response"
-_ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)
+_ANSWER_KEYS = ("approved", "reason", "input", POINTERS_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def get_approval_response(
     Searches messages of role ``tool``, newest first, for the request ``interrupt_id`` (default: the first pending one).
     A response is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited}``.
     """
-    sequence(messages, "messages")
+    require_sequence(messages, "messages")
     paused = Interrupt.of(interrupt)
     wanted_id = interrupt_id if interrupt_id is not None else paused.interrupt_id
     request = next((item for item in paused.requests if item.interrupt_id == wanted_id), None)
@@ -131,7 +131,7 @@ def get_interrupt(
     program can return it. Use `is_interrupt` to check whether the interrupt can be resumed now.
     """
     settings = CodeModeOptions.of(options)
-    text_or_none(conversation_id, "conversation_id")  # reject wrong types even if there is no interrupt
+    require_text_or_none(conversation_id, "conversation_id")  # reject wrong types even if there is no interrupt
     for candidate in map(_decode_interrupt_text, _iter_candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
@@ -149,7 +149,7 @@ def replace_interrupt_result(
     A string becomes ``{"type": "text"}``, anything else ``{"type": "json"}``, None JSON null. Raises
     `CodeModeProtocolError` unless exactly one tool result of the outer call contains the interrupt.
     """
-    sequence(messages, "messages")
+    require_sequence(messages, "messages")
     paused = Interrupt.of(interrupt)
     kind = "text" if isinstance(final_output, str) else "json"
     output = {"type": kind, "value": final_output}

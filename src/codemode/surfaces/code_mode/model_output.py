@@ -13,7 +13,7 @@ from ...data.json_values import canonical_json, decode_json, encode_json
 from ...data.rich_values import to_plain, to_tagged
 from ...errors import CodeModeProtocolError
 from ...execution.large_results import describe_too_large, format_console, is_longer_than
-from ...host.forks import begin_anew_in_forks, forkable_lock
+from ...host.forks import forkable_lock, reset_in_forks
 from ...options.parts import ModelOutput
 from ...records import record
 from ...trace.failures import log_tool_failure
@@ -62,7 +62,7 @@ class ModelOutputFormatter:
         self._retained_bytes = 0
         self._evicted_results: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results of evicted runs
         self._lock = forkable_lock()
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def after_fork(self) -> None:
         """Recount retained bytes in a forked child: a thread of the parent may have been adding or evicting a run."""
@@ -153,7 +153,7 @@ class ModelOutputFormatter:
         value: dict[str, Any] = {"result": replacement_text if replacement_text and result is not None else result}
         if replacement_text and result is None:
             value["note"] = replacement_text
-        if self._options.summarises:
+        if self._options.includes_calls:
             value |= self._summarise_calls(trace)
         if self._options.include_console:
             lines = () if trace is None else trace.console

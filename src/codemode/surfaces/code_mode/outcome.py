@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...profile import GuestFace, Profile
+from ...profile import GuestSettings, SurfaceSettings
 
 if TYPE_CHECKING:
     from ...execution.outcome import RunOutcome
 
 
-CODE_MODE = Profile(
+CODE_MODE = SurfaceSettings(
     name="codeMode",
     outer_tool="codeMode",
-    guest=GuestFace(wrapper="sloppy", globals=("tools", "console", "content")),
+    guest=GuestSettings(wrapper="sloppy", globals=("tools", "console", "content")),
     request_kinds=frozenset({"tool", "catalog", "fetch", "state"}),
     has_content=True,
     returns_rich_values=True,

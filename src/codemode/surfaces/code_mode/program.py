@@ -174,7 +174,7 @@ async def continue_approval(
     approval = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(call=require_call_context(call))
-    options = settings.having(approval=approval)
+    options = settings.with_parts(approval=approval)
     answers = partial(approval_resolutions, responses=responses)
     return unwrap_outcome(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 

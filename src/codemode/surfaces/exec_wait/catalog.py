@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...cached_property import cached_property
-from ...data.json_values import WrittenObject, encode_json, utf8_length
+from ...data.json_values import CachedJsonObject, encode_json, utf8_length
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
-from ...data.similar_names import did_you_mean, nearest_names
+from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeError, CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeToolError
 from ...execution.call_context import CallContext, OuterCall, make_state_backend
 from ...execution.pauses import make_scope_binding
 from ...execution.starting import with_library
 from ...options.parts import CodeModeOptions
-from ...profile import Profile
+from ...profile import SurfaceSettings
 from ...tools.prepared import PreparedTool
 from ...tools.search.index import ToolIndex
 from .mcp_server import McpServer, describe_api, list_declaration_files, read_declaration_file
@@ -125,12 +125,12 @@ class CatalogView:
         servers = self._catalog.servers if self._included & INCLUDE_SERVERS else ()
         return [*truncation, *(warning for server in servers if (warning := server.warning) is not None)]
 
-    def under(self, given: Mapping[str, Any] | None) -> CatalogView:
+    def for_invocation(self, given: Mapping[str, Any] | None) -> CatalogView:
         """Return the view itself. Raises `CodeModeProtocolError` for a program that started with another catalog."""
         self._catalog.require_same(given)
         return self
 
-    def given_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - as above
+    def invocation_data_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - as above
         """Return the texts that the program can read."""
         data: dict[str, Any] = {}
         if self._included & INCLUDE_ENTRIES:
@@ -180,7 +180,7 @@ class CatalogView:
             return None
         return self._catalog.list_servers(given)
 
-    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for them."""
 
 
@@ -265,7 +265,7 @@ class ExecCatalog:
         name = name.removeprefix("unknown ")  # prefix of the guest runtime for ids that programs cannot call
         quoted, similar = name[:_MAX_QUOTED_CHARACTERS], self.nearest(name)
         message = (
-            f"There is no tool with the id {quoted!r}.{did_you_mean(similar)} Find ids with"
+            f"There is no tool with the id {quoted!r}.{format_suggestion(similar)} Find ids with"
             " `await tools.search(query)`, read one with `await tools.describe(id)`, and"
             " call it with `await tools.call(id, input)`."
         )
@@ -278,10 +278,10 @@ class ExecCatalog:
         by_name = self._ids_by_name.get(name) or self._ids_by_name.get(name.rpartition(":")[2])
         if by_name:
             return by_name[:3]
-        similar_ids = nearest_names(name[:_MAX_QUOTED_CHARACTERS], self._entries)
+        similar_ids = find_nearest_names(name[:_MAX_QUOTED_CHARACTERS], self._entries)
         return [*similar_ids] or [
             ids[0]
-            for candidate in nearest_names(name[-_MAX_QUOTED_CHARACTERS:], self._ids_by_name)
+            for candidate in find_nearest_names(name[-_MAX_QUOTED_CHARACTERS:], self._ids_by_name)
             if (ids := self._ids_by_name[candidate])
         ]
 
@@ -384,10 +384,10 @@ class ExecCatalog:
         )
 
     @cached_property
-    def invocation_data(self) -> WrittenObject:
+    def invocation_data(self) -> CachedJsonObject:
         """The data of each invocation: a digest of the catalog, checked when a program resumes."""
         texts = (" ".join((entry.id, *entry.tool.schema_texts)) for entry in self._entries.values())
-        return WrittenObject({_CATALOG_KEY: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]})
+        return CachedJsonObject({_CATALOG_KEY: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]})
 
     @property
     def servers_text(self) -> str:
@@ -468,7 +468,7 @@ class PairContext:
     catalog: ExecCatalog
     options: ExecWaitOptions
     settings: CodeModeOptions
-    profile: Profile
+    profile: SurfaceSettings
     pool: WorkerPool | None
     counts: UsageCounts
     stored: StoredRuns | None = None

@@ -17,7 +17,7 @@ from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...execution.starting import append_library_description, attach_library
-from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
+from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ...host.sync import has_running_loop, refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
 from ...stores.durability import StoreLike, open_store, with_store
@@ -136,11 +136,11 @@ class BackgroundLoop:
         self._lock = forkable_lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def after_fork(self) -> None:
         """Drop the loop in a forked child, which does not have its thread."""
-        leave_to_the_parent(self._loop)
+        abandon_to_parent(self._loop)
         self._loop, self._thread = None, None
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -243,8 +243,8 @@ class ExecWaitTools:
         if self.options.approvals == "park" and storage.store is None:
             raise InvalidConfigError(f"{CONFIG_PATH}.approvals 'park' needs a store: that is where the questions go")
         approval = self.settings.approval
-        if self.options.approvals == "park" or not (approval.says("mode") or approval.on_approval_required):
-            self.settings = self.settings.having(approval=replace(approval, mode="interrupt"))
+        if self.options.approvals == "park" or not (approval.is_set("mode") or approval.on_approval_required):
+            self.settings = self.settings.with_parts(approval=replace(approval, mode="interrupt"))
         self.store = storage.store
         self._counts = create_counts(self.settings.telemetry, (EXEC, WAIT))
         self.catalog = ExecCatalog(collect_entries(sources), self.options, self._counts, create_servers(sources))
@@ -407,7 +407,7 @@ class RunStorage:
                 " what is in the store"
             )
         journal = continuation.journal or self.store.journal(tenant=self.tenant, app=self.app)
-        return settings.having(continuation=replace(continuation, keys=keys, journal=journal))
+        return settings.with_parts(continuation=replace(continuation, keys=keys, journal=journal))
 
     def create_stored_runs(self, options: ExecWaitOptions, tool: Any) -> StoredRuns | None:
         """Return the stored runs of the tools; None without a store."""
@@ -431,11 +431,11 @@ def _check_settings(options: Any) -> CodeModeOptions:
     except ValueError as error:
         raise InvalidConfigError(f"settings.{error}") from error
     policy = settings.execution_policy
-    if policy.says("clock"):
+    if policy.is_set("clock"):
         raise InvalidConfigError("settings.execution_policy.clock is not for exec and wait: see timeoutMs")
     if settings.fetch_policy is not None:
         raise InvalidConfigError("settings.fetch_policy is not for exec and wait: their programs have no fetch")
-    return settings.having(execution_policy=policy.without(*PAIR_LIMITS))
+    return settings.with_parts(execution_policy=policy.without(*PAIR_LIMITS))
 
 
 def create_exec_wait_tools(

@@ -14,17 +14,24 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from ...data.json_shape import weigh
+from ...data.json_shape import estimate_json_length
 from ...data.narrowing import mapping_or_empty
-from ...data.similar_names import did_you_mean, nearest_names
+from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeToolError
-from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
-from ...host.threads import check_alone
+from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ...host.threads import run_check_alone
 from ...schemas.patterns import foreign_patterns
 from ...signatures.declarations import create_call_types, create_tool_doc, first_sentence, summarize_tool
 from ...signatures.described_tool import RenamedTool, rename_tool
 from ...signatures.typescript import indent, jsdoc
-from ...tools.server_lists import LISTED_AGAIN, LISTED_DIFFERENTLY, MAX_NOTES, LeftOut, entry_label, log_left_out
+from ...tools.server_lists import (
+    CONFLICTING_DUPLICATE_REASON,
+    DUPLICATE_REASON,
+    MAX_NOTES,
+    LeftOut,
+    entry_label,
+    log_left_out,
+)
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
 from .mcp_session import (
@@ -61,11 +68,11 @@ class SingleFlight:
         self._work = work
         self._lock = forkable_lock()
         self._flight: _Flight | None = None
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def after_fork(self) -> None:
         """Reset in a forked child, which does not have the loop of the work."""
-        leave_to_the_parent(self._flight)
+        abandon_to_parent(self._flight)
         self._flight = None
 
     async def run(self, *arguments: Any) -> None:
@@ -365,7 +372,7 @@ class McpServer:
                     left_out.note(f"it has more than {MAX_TOOLS} tools; the first are taken")
                 lookups = await list_lookups(self._session, self._tool_id, self._settings)
             build_listing = partial(self._build_listing, tools, lookups, left_out.notes)
-            listing = await check_alone(build_listing)  # schemas of servers are untrusted
+            listing = await run_check_alone(build_listing)  # schemas of servers are untrusted
         except Exception as error:  # noqa: BLE001 - host code; the next listing may succeed
             self._failure = describe_server_error(error)
             if isinstance(error, TimeoutError):
@@ -396,7 +403,7 @@ class McpServer:
                     )
                 elif name in tools_by_name:
                     left_out.add(
-                        LISTED_AGAIN if definition == definitions[name] else LISTED_DIFFERENTLY,
+                        DUPLICATE_REASON if definition == definitions[name] else CONFLICTING_DUPLICATE_REASON,
                         entry_label(definition, position),
                     )
                 else:
@@ -462,10 +469,10 @@ def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, 
     for server in servers:
         if path == _declaration_path(server):
             return {"content": declare_mcp_server(server, server.tools)}
-    similar = nearest_names(
+    similar = find_nearest_names(
         path[:_MAX_QUOTED_CHARACTERS], [INDEX_PATH, *(_declaration_path(server) for server in servers)]
     )
-    message = f"There is no file {path[:_MAX_QUOTED_CHARACTERS]!r}.{did_you_mean(similar)}"
+    message = f"There is no file {path[:_MAX_QUOTED_CHARACTERS]!r}.{format_suggestion(similar)}"
     raise CodeModeToolError(f"{message} `await API.list()` has all of them.")
 
 
@@ -479,7 +486,7 @@ def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
                 str(tool)[:_MAX_QUOTED_CHARACTERS],
                 [name for server_tool in server.tools for name in server_tool.names],
             )
-            hint = did_you_mean(nearest_names(requested, known))
+            hint = format_suggestion(find_nearest_names(requested, known))
             raise CodeModeToolError(f"MCP.{server.name} has no tool {requested!r}.{hint}")
         tools = (found,)
     wants_schemas = mapping_or_empty(options).get("schema") is True
@@ -510,7 +517,7 @@ def _split_by_size(tools: list[RenamedTool]) -> tuple[list[RenamedTool], list[Re
     for index, tool in enumerate(tools):
         schemas = (tool.input_json_schema, tool.output_json_schema)
         remaining -= len(tool.description) + sum(
-            weigh(schema, remaining + 1) for schema in schemas if schema is not None
+            estimate_json_length(schema, remaining + 1) for schema in schemas if schema is not None
         )
         if remaining < 0 < index:
             return tools[:index], tools[index:]

@@ -16,10 +16,10 @@ from ...host.threads import LARGE_CHARACTERS, run_check
 from ...schemas.compiled import ValidatedInput
 from ...tools.context import ToolCallContext
 from ...tools.prepared import MISSING, PreparedTool
-from ...tools.server_lists import Cursors, LeftOut, plain_annotations, plain_text
+from ...tools.server_lists import LeftOut, PageCursors, to_plain_annotations, to_plain_text
 from ...tools.tool import Tool
-from ...tools.tool_result import ToolResult, is_block, result_of_server
-from ...tools.tool_schemas import foreign_schemas
+from ...tools.tool_result import ToolResult, is_block, parse_server_result
+from ...tools.tool_schemas import compile_foreign_schemas
 from ...trace.visible_text import one_line
 
 # Servers are untrusted: lists are bounded, and answers contain no binary values.
@@ -44,7 +44,7 @@ async def list_pages(
     """
     found: list[Any] = []
     seen_keys: set[Any] = set()
-    cursors = Cursors(LeftOut() if left_out is None else left_out)
+    cursors = PageCursors(LeftOut() if left_out is None else left_out)
     while True:
         try:
             page = await (_request_page(list_page, cursors.cursor) if cursors.cursor is not None else list_page())
@@ -161,7 +161,7 @@ def _build_tool_result(result: Any, content: Any) -> ToolResult:
         content = result
     if is_sequence(content):
         content = [_LazyBlock(block) if is_block(block) else block for block in content]
-    return result_of_server({**raw, "content": content, "isError": read_field(result, "is_error", "isError")})
+    return parse_server_result({**raw, "content": content, "isError": read_field(result, "is_error", "isError")})
 
 
 class _LazyBlock:
@@ -281,7 +281,7 @@ class McpTool(PreparedTool):
         adapted = settings.adapt_tool(tool, tool_id)
         super().__init__(adapted)
         self.id: str = tool_id
-        self._schemas = foreign_schemas(tool_id, adapted.input_schema, adapted.output_schema)
+        self._schemas = compile_foreign_schemas(tool_id, adapted.input_schema, adapted.output_schema)
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Validate an input; no input counts as an empty object."""
@@ -319,7 +319,7 @@ def create_mcp_tool(session: Any, name: str, definition: Any, tool_id: str, sett
     tool = Tool(
         name,
         execute=execute,
-        description=plain_text(read_field(definition, "description"), MAX_DESCRIPTION_CHARACTERS) or "",
+        description=to_plain_text(read_field(definition, "description"), MAX_DESCRIPTION_CHARACTERS) or "",
         annotations=_read_annotations(definition),
         input_schema=read_field(definition, "input_schema", "inputSchema"),
         output_schema=read_field(definition, "output_schema", "outputSchema"),
@@ -331,8 +331,8 @@ def create_mcp_tool(session: Any, name: str, definition: Any, tool_id: str, sett
 
 
 def _read_annotations(definition: Any) -> dict[str, Any]:
-    annotations = plain_annotations(mapping_or_empty(to_plain(read_field(definition, "annotations"))))
-    title = plain_text(read_field(definition, "title"))
+    annotations = to_plain_annotations(mapping_or_empty(to_plain(read_field(definition, "annotations"))))
+    title = to_plain_text(read_field(definition, "title"))
     return {"title": title, **annotations} if title else annotations
 
 

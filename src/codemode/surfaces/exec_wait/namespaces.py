@@ -15,9 +15,9 @@ from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty
 from ...errors import CodeModeError, CodeModeToolError
 from ...host.cancellation import FAILURES
-from ...host.forks import begin_anew_in_forks, forkable_lock
+from ...host.forks import forkable_lock, reset_in_forks
 from ...schemas.compiled import ValidatedInput
-from ...tools.prepared import PreparedTool, tool_failed
+from ...tools.prepared import PreparedTool, create_tool_failure
 from ...trace.failures import log_failure
 from .options import InvalidConfigError
 from .sources import CLIENT, INHERITED_NAMES, CatalogEntry
@@ -136,7 +136,7 @@ class NamespaceRegistry:
         self._registered: dict[str, tuple[str, Namespace]] = {}
         self._lock = forkable_lock()
         self.version = 0
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def after_fork(self) -> None:
         """Raise the version in a forked child: a thread of the parent may have been changing the registry."""
@@ -237,7 +237,7 @@ class ScopedTool(PreparedTool):
         except CodeModeToolError:  # its message is for the program
             raise
         except FAILURES as error:
-            raise tool_failed(self.name, error) from error
+            raise create_tool_failure(self.name, error) from error
 
 
 @dataclass(frozen=True)

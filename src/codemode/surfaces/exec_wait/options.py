@@ -11,7 +11,7 @@ from ...data.narrowing import is_mapping
 from ...options.checked_fields import Check
 from ...options.part import OptionPart
 from ...options.parts import MAX_HEAP_BYTES, MIB, LargeHeapPolicy
-from ...profile import GuestFace, HostErrors, OutputRules, Profile
+from ...profile import GuestSettings, HostErrors, OutputRules, SurfaceSettings
 
 INVALID_CONFIG = "invalid_config"
 LANGUAGES = ("javascript", "typescript")
@@ -126,7 +126,7 @@ class ExecWaitOptions(OptionPart):
         if own is False:
             return replace(_parse_config(base), enabled=False)
         options = _parse_config(base)
-        return options if own is None else _parse_config(own).over(options)
+        return options if own is None else _parse_config(own).with_fallback(options)
 
     @classmethod
     def _convert_errors(cls, make: Callable[[], Self]) -> Self:
@@ -216,7 +216,7 @@ LIMIT_NAMES = {
     "max_in_flight_bridge_requests": "maxPendingToolCalls",
 }
 """The names of limits in messages, where they are options of exec and wait."""
-_GUEST = GuestFace(wrapper="sloppy", globals=GLOBALS, result="texts", limit_names=LIMIT_NAMES)
+_GUEST = GuestSettings(wrapper="sloppy", globals=GLOBALS, result="texts", limit_names=LIMIT_NAMES)
 PAIR_LIMITS = (
     "timeout_ms",
     "memory_limit_bytes",
@@ -230,7 +230,7 @@ PAIR_LIMITS = (
 _MAX_CATALOG_REQUESTS = 256
 
 
-def create_profile(options: ExecWaitOptions) -> Profile:
+def create_profile(options: ExecWaitOptions) -> SurfaceSettings:
     """Return the profile for these options; a suspended program stores its parameters."""
     parameters = {
         "timeout_ms": options.timeout_ms,
@@ -243,10 +243,10 @@ def create_profile(options: ExecWaitOptions) -> Profile:
     return _build_profile(parameters)
 
 
-def _build_profile(parameters: Mapping[str, Any]) -> Profile:
+def _build_profile(parameters: Mapping[str, Any]) -> SurfaceSettings:
     options = ExecWaitOptions(**parameters)
     max_output_bytes = options.max_output_bytes
-    return Profile(
+    return SurfaceSettings(
         name=PROFILE_NAME,
         outer_tool=EXEC,
         guest=_GUEST,

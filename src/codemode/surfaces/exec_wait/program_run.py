@@ -230,7 +230,7 @@ class ProgramRun:
     suspension_count: int = 0
     size_bytes: int = 0
     expires_at_ms: int | None = None
-    ended_at: float | None = None  # `passed_seconds`
+    ended_at: float | None = None  # `monotonic_seconds`
     end_message: str = ""  # message for a later wait if the run was aborted or expired
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
     abort_reason: str | None = None

@@ -64,7 +64,9 @@ class ProgramRunner:
         self._options = setup.options
         self._settings = setup.settings
         self._profile = setup.profile
-        self._new_run_settings = setup.settings.under(setup.profile.limits)  # a paused run keeps its own limits
+        self._new_run_settings = setup.settings.with_default_limits(
+            setup.profile.limits
+        )  # a paused run keeps its own limits
         self._pool = setup.pool
         self._counts = setup.counts
         self._stored = setup.stored

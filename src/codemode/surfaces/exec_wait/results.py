@@ -19,8 +19,8 @@ from ...data.narrowing import is_mapping, is_object
 from ...execution.call_context import CallContext
 from ...execution.large_results import count_characters, describe_too_large
 from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
-from ...host.clock import passed_seconds
-from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
+from ...host.clock import monotonic_seconds
+from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ...options.parts import MAX_SOURCE_BYTES, MIN_MODEL_CHARACTERS
 from ...source.program_input import fill_program_field
 from .options import LANGUAGES, ExecWaitOptions, default_language
@@ -214,11 +214,11 @@ class RecordedResults:
         self._retention_seconds = seconds
         self._calls: OrderedDict[_CallKey, _RecordedCall] = OrderedDict()
         self._lock = forkable_lock()
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def after_fork(self) -> None:
         """Drop all records in a forked child: calls in progress belong to the parent."""
-        leave_to_the_parent(self._calls)
+        abandon_to_parent(self._calls)
         self._calls = OrderedDict()
 
     async def run_once(
@@ -271,7 +271,7 @@ class RecordedResults:
             found = self._calls.get(key)
             if found is not None and found[0] == digest:
                 return found, False
-            record = self._calls[key] = (digest, Future(), passed_seconds())
+            record = self._calls[key] = (digest, Future(), monotonic_seconds())
             self._calls.move_to_end(key)
             return record, True
 
@@ -309,7 +309,7 @@ class RecordedResults:
                 del self._calls[key]
 
     def _remove_expired(self) -> None:
-        oldest_kept = passed_seconds() - self._retention_seconds
+        oldest_kept = monotonic_seconds() - self._retention_seconds
         for key, (_, future, recorded_at) in [*self._calls.items()]:
             if recorded_at >= oldest_kept and len(self._calls) < MAX_RECORDED_RESULTS:
                 break

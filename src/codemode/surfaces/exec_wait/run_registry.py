@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ...host.clock import now_ms, passed_seconds
-from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
+from ...host.clock import monotonic_seconds, now_ms
+from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from .options import ExecWaitOptions
 from .program_run import ABORTED, ACTIVE_STATES, COMPLETED, EXPIRED, RUNNING, WAITING, ProgramRun, RunInfo, UsageCounts
 
@@ -44,7 +44,7 @@ class RunRegistry:
         self._on_expired = on_expired
         self._lock = forkable_lock()
         self._reset()
-        begin_anew_in_forks(self)
+        reset_in_forks(self)
 
     def _reset(self) -> None:
         self._runs: dict[str, ProgramRun] = {}
@@ -57,7 +57,7 @@ class RunRegistry:
 
     def after_fork(self) -> None:
         """Forget all runs in a forked child: they belong to the parent."""
-        leave_to_the_parent(self._runs, self._warm, self._stopping)
+        abandon_to_parent(self._runs, self._warm, self._stopping)
         self._reset()
 
     def reserve(self, scope: str, code: str) -> ProgramRun:
@@ -259,7 +259,7 @@ class RunRegistry:
         if run.suspension_count == 0:  # its id was never returned
             self._unregister(run)
         elif self._runs.get(run.run_id) is run:
-            run.ended_at = passed_seconds()
+            run.ended_at = monotonic_seconds()
             self._runs[run.run_id] = ended_run = run.to_ended_run()
             self._ended_runs.append(ended_run)
             self._forget_expired()
@@ -293,7 +293,7 @@ class RunRegistry:
         self.stop_in_background(self._on_expired(run, None))
 
     def _end_parked(self, run: ProgramRun, state: str) -> None:
-        run.state, run.ended_at, run.expires_at_ms = state, passed_seconds(), None
+        run.state, run.ended_at, run.expires_at_ms = state, monotonic_seconds(), None
         self._parked.pop(run.run_id, None)
         self._ended_runs.append(run)
         self._forget_expired()
@@ -328,7 +328,7 @@ class RunRegistry:
 
     def _forget_expired(self) -> None:
         """Forget runs that ended longer ago than a run may wait."""
-        oldest_kept = passed_seconds() - self._options.snapshot_ttl_seconds
+        oldest_kept = monotonic_seconds() - self._options.snapshot_ttl_seconds
         ended_runs = self._ended_runs
         while ended_runs and ((ended_runs[0].ended_at or 0.0) < oldest_kept or len(ended_runs) > MAX_ENDED_RUNS):
             self._unregister(ended_runs.popleft())

@@ -25,7 +25,7 @@ from ...execution.outcome_texts import (
     describe_store_unavailable,
     may_have_changed_something,
 )
-from ...host.cancellation import kept_from_cancelling
+from ...host.cancellation import wait_despite_cancellation
 from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure
 from .catalog import PairContext
@@ -76,7 +76,7 @@ class RunSettler:
             result = await settling  # without a task, which would cost every program time
         else:
             on_undelivered = on_cancelled or partial(self._runs.keep_undelivered, run.run_id)
-            result = await kept_from_cancelling(asyncio.ensure_future(settling), on_undelivered)
+            result = await wait_despite_cancellation(asyncio.ensure_future(settling), on_undelivered)
         log_result(run, result)
         return restore_content(result, outcome)
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.declarations import first_sentence, summarize_tool
 from ...tools.collecting import collect_plain_tools
-from ...tools.prepared import PreparedTool, compile_all, prepared
-from ...tools.tool import ImpossibleNameError, Tool, check_is_name
+from ...tools.prepared import PreparedTool, compile_all, prepare_tool
+from ...tools.tool import ImpossibleNameError, Tool, require_name
 from .options import EXEC_KIND, TOOL_KIND, WAIT_KIND, InvalidConfigError
 
 HOST = "host"
@@ -147,7 +147,7 @@ def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
                 continue
             tool_id = f"{source.source}:{owner}:{tool.name}"
             original = tool if source.adapt is None else source.adapt(tool, tool_id)
-            entry = CatalogEntry(tool_id, source.source, owner, original, prepared(original))
+            entry = CatalogEntry(tool_id, source.source, owner, original, prepare_tool(original))
             if entry.id in found:
                 raise InvalidConfigError(f"sources: two tools have the id {entry.id!r}")
             found[entry.id] = entry
@@ -189,7 +189,7 @@ def _bare_session_error(session: Any) -> InvalidConfigError:
 
 def check_source_name(name: Any) -> str:
     """Return a valid tool name. Raises `ImpossibleNameError`."""
-    name = check_is_name(name)
+    name = require_name(name)
     if len(name) > _MAX_NAME_CHARACTERS or not name.isprintable():
         raise ImpossibleNameError(f"{name[:32]!r} is too long for a tool's name, or has a control character in it")
     return name

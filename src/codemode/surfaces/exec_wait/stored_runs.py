@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_mapping, mapping_or_empty, string_or_empty
 from ...execution.outcome_texts import ABORTED, INTERNAL_ERROR, SNAPSHOT_EXPIRED, SNAPSHOT_RESTORE_FAILED
-from ...host.clock import now_ms, passed_seconds
+from ...host.clock import monotonic_seconds, now_ms
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import (
     RecordExpiredError,
@@ -154,7 +154,7 @@ class StoredRuns:
         Raises `InvalidInputError` for a run of another scope or one that no longer exists.
         """
         record = await self._find_record(run_id, scope)
-        deadline = passed_seconds() + waits_ms / 1000
+        deadline = monotonic_seconds() + waits_ms / 1000
         with self._store.watch() as watch:
             while True:
                 try:
@@ -171,7 +171,7 @@ class StoredRuns:
                     return await self._require_unexpired(lease)
                 current, remaining = (
                     await self._store.record(record.id, tenant=self._tenant),
-                    deadline - passed_seconds(),
+                    deadline - monotonic_seconds(),
                 )
                 if remaining <= 0 or _is_undecided(current):
                     return current

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from ...data.json_values import WrittenObject
-from ...data.narrowing import ENDS, is_array, list_or_empty, mapping_or_empty, two_counts
+from ...data.json_values import CachedJsonObject
+from ...data.narrowing import ENDS, is_array, list_or_empty, mapping_or_empty, two_counts_or_none
 from ...data.program_facts import ProgramProblem
-from ...data.similar_names import nearest_names
+from ...data.similar_names import find_nearest_names
 from ...errors import CodeModeError, CodeModeSyntaxError, CodeModeToolError
 from ...execution.outcome_texts import (
     CLASSES,
@@ -22,7 +22,7 @@ from ...execution.outcome_texts import (
 from ...host.forks import forkable_lock
 from ...protocol.ending_errors import syntax_error
 from ...schemas.compiled import json_type_name
-from ...source.checks import MAX_UNDEFINED_NAMES, placed_items, problem_at
+from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, located_items
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clip_text
 from .discovery import USAGE, build_search_index, call_discovery, unknown_server_error
@@ -117,7 +117,7 @@ def read_module_facts(facts: Any) -> ModuleFacts:
         calls=_read_calls(list_or_empty(raw.get("namespace_calls"))),
         paths=tuple(paths),
         wants_all=wants_all or DISCOVERY_MODULE in specifiers,
-        last=tuple(two_counts(raw.get("last")) or ()),
+        last=tuple(two_counts_or_none(raw.get("last")) or ()),
         ends=ends if ends in ENDS else "",
     )
 
@@ -289,7 +289,7 @@ class _SuggestionBudget:
     def hint(self, name: str, known: Collection[str], near_hint: str, else_hint: str) -> str:
         """Return ``near_hint`` with similar names, or ``else_hint`` without any."""
         self._remaining -= 1
-        similar = nearest_names(name[:_MAX_QUOTED_CHARACTERS], sorted(known)) if self._remaining >= 0 else []
+        similar = find_nearest_names(name[:_MAX_QUOTED_CHARACTERS], sorted(known)) if self._remaining >= 0 else []
         return near_hint.replace("{}", " or ".join(similar)) if similar else else_hint
 
 
@@ -311,7 +311,7 @@ def check_absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeS
 
 def _find_absent_names(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
     paths: dict[str, str] | None = None
-    for use in placed_items(facts, "free"):
+    for use in located_items(facts, "free"):
         name = use.get("name")
         if not isinstance(name, str) or name in GLOBALS:
             continue
@@ -322,7 +322,7 @@ def _find_absent_names(facts: Any, servers: Iterable[ListedServer]) -> Iterator[
         if path is not None:
             hint = f'Import it: import {{ {name} }} from "@codemode/servers/{path}";'
         if hint is not None:
-            yield {**problem_at(use, f"{name} is not defined"), "hint": hint}
+            yield {**create_problem(use, f"{name} is not defined"), "hint": hint}
 
 
 IMPORT_SERVER = "importServer"
@@ -352,7 +352,7 @@ class ModuleCatalog:
         """True if a call of some tool can wait for a person."""
         self.index: ToolIndex = build_search_index(servers, None if before is None else before.index)
         self._meta_by_path: dict[str, dict[str, Any]] = {}
-        self._imports_cache: dict[Any, WrittenObject] = {}
+        self._imports_cache: dict[Any, CachedJsonObject] = {}
         self._lock = forkable_lock()
 
     def __len__(self) -> int:
@@ -411,11 +411,11 @@ class ModuleCatalog:
                 raise self._unavailable_error(path) from None
             raise
 
-    def under(self, given: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
+    def for_invocation(self, given: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
         """Return the catalog itself: a program can import any server."""
         return self
 
-    def given_for(self, facts: Facts | None, module: ModuleFacts | None = None) -> Mapping[str, Any]:
+    def invocation_data_for(self, facts: Facts | None, module: ModuleFacts | None = None) -> Mapping[str, Any]:
         """Return the modules that a program imports, for the guest. ``module``: the parsed ``facts``."""
         module = module or read_module_facts(facts)
         paths = [path for path in module.paths if path in self._by_path]
@@ -423,7 +423,7 @@ class ModuleCatalog:
         key = (module.prefix, module.take, *imports, None, *paths, module.wants_all, module.last, module.ends)
         import_data = self._imports_cache.get(key)
         if import_data is None:
-            import_data = WrittenObject(
+            import_data = CachedJsonObject(
                 prefix=module.prefix,
                 take=module.take,
                 imports=imports,
@@ -445,7 +445,7 @@ class ModuleCatalog:
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Return None: the catalog does not change."""
 
-    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for servers that never change."""
 
     def _import_server(self, path: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...data.json_shape import weigh
+from ...data.json_shape import estimate_json_length
 from ...data.narrowing import is_mapping, is_object
 from ...data.rich_values import is_rich
 from ...schemas.json_schemas import is_empty_schema
@@ -216,7 +216,7 @@ def _weighs_more_than(server: ListedServer, characters: int) -> bool:
     """Return True if the schemas of a server are too large to be worth reading."""
     for tool in server.tools:
         schemas = tool.tool.input_json_schema, tool.tool.output_json_schema
-        weight = weigh(schemas, characters + 1)
+        weight = estimate_json_length(schemas, characters + 1)
         characters -= weight
         if characters < 0:
             return True

@@ -41,7 +41,7 @@ from ...execution.outcome_texts import (
     may_have_changed_something,
 )
 from ...observe.call_events import CallRecord, to_guest_error_fields
-from ...profile import Words
+from ...profile import ErrorFields
 from ...protocol.ledger import Rejected
 from ...source.program_input import failed_language_hint
 from ...trace.failures import read_message
@@ -72,7 +72,7 @@ _MAX_REDACTED_CHARACTERS = 1 << 20
 _MAX_CODE_CHARACTERS = 100
 
 
-def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> Words:
+def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> ErrorFields:
     """Return a function that describes call errors for programs. ``find`` returns a tool by its qualified name."""
 
     def format_error(error: CodeModeError, kind: str, name: str, is_raised: bool) -> Mapping[str, Any]:

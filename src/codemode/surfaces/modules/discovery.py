@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NoReturn
 
-from ...data.json_shape import weigh
+from ...data.json_shape import estimate_json_length
 from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty
-from ...data.similar_names import nearest_names
+from ...data.similar_names import find_nearest_names
 from ...errors import CodeModeSerializationError, CodeModeToolError
 from ...schemas.compiled import json_type_name
-from ...tools.search.index import Found, ToolIndex
+from ...tools.search.index import ScoredTool, ToolIndex
 from .declarations import declare_server_within, declare_tool
 from .module_tools import SERVERS_PREFIX, ListedServer, ModuleTool
 
@@ -134,7 +134,7 @@ _Candidates = Sequence[_Candidate]
 def build_search_index(servers: _Servers, before: ToolIndex | None = None) -> ToolIndex:
     """Return the search index of these servers, reusing unchanged parts of ``before``."""
     named = ((tool.tool.name, tool.tool) for server in servers for tool in server.tools)
-    return ToolIndex(named) if before is None else before.updated(named)
+    return ToolIndex(named) if before is None else before.with_tools(named)
 
 
 def call_discovery(servers: _Servers, index: ToolIndex, name: str, argument: Any) -> Any:
@@ -164,7 +164,7 @@ def find_server(servers: _Servers, server_id: str) -> ListedServer:
 def unknown_server_error(servers: _Servers, server_id: str) -> CodeModeToolError:
     """Return the error for an unknown server id, with similar ones."""
     quoted_id = server_id.removeprefix(SERVERS_PREFIX)[:_MAX_NAME_CHARACTERS]
-    similar = nearest_names(quoted_id.lower(), [server.path for server in servers])
+    similar = find_nearest_names(quoted_id.lower(), [server.path for server in servers])
     suggestion = (
         f" Did you mean {_join_alternatives(similar)}?" if similar else "" if servers else " There are no servers here."
     )
@@ -195,7 +195,7 @@ def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
 def unknown_tool_error(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
     """Return the error for an unknown tool name, with similar names or another server that has it."""
     shown = name[:_MAX_NAME_CHARACTERS]
-    similar = nearest_names(
+    similar = find_nearest_names(
         shown, dict.fromkeys(known for other in server.tools for known in (other.tool_name, other.export_name))
     )
     other_server_path = next(
@@ -244,7 +244,7 @@ def _get_tool(servers: _Servers, _index: ToolIndex, arguments: Arguments) -> Any
     definition_fields = build_definition(tool, detail)
     if detail == "full":
         definition_fields["declaration"] = declare_tool(server, tool)
-    if weigh(definition_fields, MAX_ANSWER_CHARACTERS + 1) > MAX_ANSWER_CHARACTERS:
+    if estimate_json_length(definition_fields, MAX_ANSWER_CHARACTERS + 1) > MAX_ANSWER_CHARACTERS:
         _raise_too_large("getTool")
     return definition_fields
 
@@ -287,7 +287,7 @@ def _find_exact_positions(servers: _Servers, name: str) -> Iterator[int]:
 
 
 def _search_distinct(
-    candidates: _Candidates, exact_matches: Sequence[int], search: Callable[[int], Sequence[Found]], limit: int
+    candidates: _Candidates, exact_matches: Sequence[int], search: Callable[[int], Sequence[ScoredTool]], limit: int
 ) -> list[_Candidate]:
     """Return the exact matches, then the search results, with a tool of several servers only once.
 
@@ -333,7 +333,7 @@ def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query
     return result
 
 
-def _rank_by_server_fit(candidates: _Candidates, found: Sequence[Found]) -> list[int]:
+def _rank_by_server_fit(candidates: _Candidates, found: Sequence[ScoredTool]) -> list[int]:
     """Return search results, best first; a tool scores higher if other tools of its server match too."""
     squares: dict[str, float] = {}
     for at, score in found:
@@ -421,7 +421,7 @@ def _build_definitions(
     for _, tool in tools:
         fields = build_definition(tool, detail)
         if detail != "name":
-            weight = weigh(fields, remaining + 1)
+            weight = estimate_json_length(fields, remaining + 1)
             remaining -= weight
             if remaining < 0:
                 _raise_too_large(function)

@@ -213,14 +213,14 @@ class RunCatalog:
         """Return the answer to a program's question about its tools."""
         return self._current.ask(name, argument)
 
-    def under(self, given: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
+    def for_invocation(self, given: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
         """Return the catalog itself: it belongs to one run."""
         return self
 
-    def given_for(self, facts: Facts | None) -> Mapping[str, Any]:
+    def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any]:
         """Return the modules that a program imports, and the notes and identities that its pauses store."""
         module = self._read_facts(facts)
-        data = dict(self._current.given_for(facts, module))
+        data = dict(self._current.invocation_data_for(facts, module))
         if self.notes:
             data[NOTES_KEY] = list(self.notes)
         if identities := self._identities.get_all() if module.wants_all else self._identities.get_for(module.paths):
@@ -248,7 +248,7 @@ class RunCatalog:
             self._module = (facts, read_module_facts(facts))
         return self._module[1]
 
-    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Check that the servers of a resumed program are the same, and note those with changed tools.
 
         Raises `CodeModeProtocolError` for a different server.
@@ -375,11 +375,11 @@ class ModuleExecutor:
         self._pool = pool
         # Limits that a request can set come from it or from the run options.
         policy = settings.execution_policy.without(*HOST_NAMES.values())
-        self._settings = settings.having(execution_policy=policy)
+        self._settings = settings.with_parts(execution_policy=policy)
         self._format_error = create_error_formatter(self._find, options.secrets)
         self._profile = create_profile(options.limits, self._format_error)
         # For requests without limits; built once.
-        self._default_settings = self._settings.under(self._profile.limits)
+        self._default_settings = self._settings.with_default_limits(self._profile.limits)
 
     async def execute(self, value: Any, call: CallContext | None) -> Any:
         """Return the response to a request, or an `Interrupt`."""
@@ -510,7 +510,7 @@ class ModuleExecutor:
         return await run_check(0 if is_little else LARGE_CHARACTERS, declare_unread)
 
     def _policy(self, limits: RunLimits) -> ExecutionPolicy:
-        return self._settings.under(limits.to_policy()).execution_policy
+        return self._settings.with_default_limits(limits.to_policy()).execution_policy
 
     def _find(self, name: str) -> ModuleTool | None:
         return self._servers.catalog().find(name)

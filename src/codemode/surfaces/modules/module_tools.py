@@ -22,9 +22,9 @@ from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import create_sample_value
 from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import MISSING, PreparedTool
-from ...tools.server_lists import MAX_DESCRIPTION_CHARACTERS, LeftOut, entry_label, plain_annotations, plain_text
-from ...tools.tool import Tool, check_is_name
-from ...tools.tool_schemas import foreign_schemas
+from ...tools.server_lists import MAX_DESCRIPTION_CHARACTERS, LeftOut, entry_label, to_plain_annotations, to_plain_text
+from ...tools.tool import Tool, require_name
+from ...tools.tool_schemas import compile_foreign_schemas
 from ...trace.unseen import is_visible
 from ...trace.visible_text import clip_text
 
@@ -319,7 +319,7 @@ def collect_server_tools(tools: Mapping[str, Any] | Iterable[Any], left_out: Lef
     if left_out is None and is_mapping(tools) and "" in tools:
         _log.warning("a tool is left out, for it has no name")
         tools = {name: tool for name, tool in tools.items() if name != ""}
-    return collect_plain_tools(tools, check_is_name, left_out)
+    return collect_plain_tools(tools, require_name, left_out)
 
 
 def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: LeftOut) -> tuple[ModuleTool, ...]:
@@ -338,9 +338,9 @@ class ServerTool(PreparedTool):
     def __init__(self, tool: Tool, name: str) -> None:
         super().__init__(tool)
         self.name = name
-        self.description = plain_text(tool.description, MAX_DESCRIPTION_CHARACTERS) or ""
-        self.annotations = plain_annotations(tool.annotations)
-        self._schemas = foreign_schemas(name, tool.input_schema, tool.output_schema)
+        self.description = to_plain_text(tool.description, MAX_DESCRIPTION_CHARACTERS) or ""
+        self.annotations = to_plain_annotations(tool.annotations)
+        self._schemas = compile_foreign_schemas(name, tool.input_schema, tool.output_schema)
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Validate an input; errors include what was received.

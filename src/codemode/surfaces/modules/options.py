@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 from ...options.checked_fields import limit
 from ...options.part import OptionPart
 from ...options.parts import MAX_MEMORY_LIMIT_BYTES, MIB, ExecutionPolicy
-from ...profile import GuestFace, HostErrors, Profile, StaticRules, Words
+from ...profile import ErrorFields, GuestSettings, HostErrors, StaticRules, SurfaceSettings
 
 WIRE_NAMES: Mapping[str, str] = {
     "timeout_ms": "timeoutMs",
@@ -88,9 +88,9 @@ def reconcile_limits(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimit
     maximums: dict[str, int] = {}
     for option in WIRE_NAMES:
         default, ceiling = getattr(limits, option), getattr(ceilings, option)
-        if limits.says(option) and ceilings.says(option) and default > ceiling:
+        if limits.is_set(option) and ceilings.is_set(option) and default > ceiling:
             raise ValueError(f"limits.{option} must be at most ceilings.{option} ({ceiling}), got {default}")
-        sets_ceiling = limits.says(option) and not ceilings.says(option)
+        sets_ceiling = limits.is_set(option) and not ceilings.is_set(option)
         maximums[option] = default if sets_ceiling else ceiling
         defaults[option] = min(default, maximums[option])
     return RunLimits(**defaults), RunCeilings(**maximums)
@@ -202,13 +202,13 @@ def _object_schema(required: tuple[str, ...] | None = None, **properties: Mappin
 PROFILE_NAME = "modules"
 _ANALYSIS_MS = 1000
 GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
-_GUEST = GuestFace(wrapper="module", globals=GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
+_GUEST = GuestSettings(wrapper="module", globals=GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
 _RULES = StaticRules(checks_tools=False, analysis_ms=_ANALYSIS_MS)
 
 
-def create_profile(limits: RunLimits, format_error: Words) -> Profile:
+def create_profile(limits: RunLimits, format_error: ErrorFields) -> SurfaceSettings:
     """Return the profile of a run with these limits; its pauses store them."""
-    return Profile(
+    return SurfaceSettings(
         name=PROFILE_NAME,
         outer_tool=OUTER_TOOL,
         guest=_GUEST,
@@ -223,5 +223,5 @@ def create_profile(limits: RunLimits, format_error: Words) -> Profile:
     )
 
 
-def _restore_profile(parameters: Mapping[str, Any], format_error: Words) -> Profile:
+def _restore_profile(parameters: Mapping[str, Any], format_error: ErrorFields) -> SurfaceSettings:
     return create_profile(RunLimits.of(parameters), format_error)

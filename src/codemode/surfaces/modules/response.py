@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
-from ...data.json_values import well_formed
+from ...data.json_values import replace_lone_surrogates
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...trace.late_values import LazyValue
 from ...trace.visible_text import clip_text
@@ -79,7 +79,7 @@ def _clip_diagnostic(item: Diagnostic) -> Diagnostic:
 
 def _clip_text(text: str, max_characters: int) -> str:
     # Text of a request can contain lone surrogates, which cannot be encoded.
-    return well_formed(clip_text(text, max_characters))
+    return replace_lone_surrogates(clip_text(text, max_characters))
 
 
 def format_position(details: Any) -> str | None:

@@ -14,7 +14,7 @@ from ...execution.optional_parts import require_optional_parts
 from ...execution.sync_forms import SyncForms
 from ...host.imports import importing
 from ...host.sync import refuse_in_workflow, run_sync
-from ...host.threads import off_loop
+from ...host.threads import run_off_loop
 from ...options.parts import CodeModeOptions
 from ...tools.tool_schemas import load_schema_kind
 from ...trace.failures import log_failure
@@ -205,7 +205,7 @@ class RunTool(SyncForms):
 
     async def _load(self) -> ModuleExecutor:
         refuse_in_workflow()
-        runs = self._executor or await off_loop(self._create_executor)
+        runs = self._executor or await run_off_loop(self._create_executor)
         await self._servers.build_catalog()
         return runs
 

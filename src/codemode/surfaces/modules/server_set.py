@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
 from ...continuations.keys import get_process_keys
-from ...data.similar_names import nearest_names
+from ...data.similar_names import find_nearest_names
 from ...errors import CodeModeProtocolError
 from ...host.forks import forkable_lock
 from ...host.imports import importing
-from ...host.threads import off_loop
+from ...host.threads import run_off_loop
 from ...options.parts import ContinuationOptions
 from .module_tools import ListedServer, assign_module_paths
 from .servers import ServerSource, create_sources
@@ -151,7 +151,7 @@ class ServerSet:
 
     def nearest(self, server_id: str) -> list[str]:
         """Return at most three similar paths."""
-        return nearest_names(assign_module_paths([server_id[:_MAX_NAME_CHARACTERS]])[0], self._by_path)
+        return find_nearest_names(assign_module_paths([server_id[:_MAX_NAME_CHARACTERS]])[0], self._by_path)
 
     async def refresh(self) -> None:
         """List all servers with changeable tools again, concurrently."""
@@ -166,7 +166,7 @@ class ServerSet:
     async def build_catalog(self) -> None:
         """Build the catalog in a thread if it is not cached: thousands of tools take time."""
         if not self.has_catalog:
-            await off_loop(self.catalog)
+            await run_off_loop(self.catalog)
 
 
 def _available_servers(listing: Iterable[tuple[ListedServer | None, str | None]]) -> list[ListedServer]:

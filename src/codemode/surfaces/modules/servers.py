@@ -12,20 +12,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
-from ...data.narrowing import is_listing, is_mapping, is_sequence
+from ...data.narrowing import is_iterable, is_mapping, is_sequence
 from ...errors import CodeModeAuthenticationError, CodeModeError, CodeModeToolError
-from ...host.cancellation import is_ended_from_outside
-from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
-from ...host.threads import check_alone
-from ...options.checked_fields import WrongTypeError, string_or_none, strings
+from ...host.cancellation import is_cancelled_from_outside
+from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ...host.threads import run_check_alone
+from ...options.checked_fields import WrongTypeError, require_string_or_none, require_strings
 from ...schemas.patterns import foreign_patterns
 from ...tools.server_lists import (
     MAX_DESCRIPTION_CHARACTERS,
     MAX_NAME_CHARACTERS,
     LeftOut,
     log_left_out,
-    plain_text,
-    plain_texts,
+    to_plain_text,
+    to_plain_texts,
 )
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
@@ -70,10 +70,12 @@ class ModuleServer:
         capabilities: Iterable[str] = (),
     ) -> None:
         self.server_id = _check_server_id(server_id)
-        self.name = string_or_none(name, "name") or self.server_id
-        self.version = string_or_none(version, "version")
-        self.description = string_or_none(description, "description")
-        self.capabilities = strings(list(capabilities) if is_listing(capabilities) else capabilities, "capabilities")
+        self.name = require_string_or_none(name, "name") or self.server_id
+        self.version = require_string_or_none(version, "version")
+        self.description = require_string_or_none(description, "description")
+        self.capabilities = require_strings(
+            list(capabilities) if is_iterable(capabilities) else capabilities, "capabilities"
+        )
         self.live: Any = tools if _has_live_tools(tools) else None
         self.tools: Mapping[str, Tool] = {} if self.live is not None else collect_server_tools(cast("Any", tools))
 
@@ -104,11 +106,11 @@ class ServerSource:
         if self.is_static:
             self.listed = self._build_listing(server.tools)
         else:
-            begin_anew_in_forks(self)
+            reset_in_forks(self)
 
     def after_fork(self) -> None:
         """Reset in a forked child, which does not have the loop of the listing."""
-        leave_to_the_parent(self._current_listing, self._tasks)
+        abandon_to_parent(self._current_listing, self._tasks)
         self._current_listing, self._tasks = None, set()
 
     @property
@@ -174,7 +176,7 @@ class ServerSource:
         try:
             revision, learned, listed = await asyncio.wait_for(self._request_tools(), self._timeout_seconds())
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) or is_ended_from_outside(asyncio.current_task()):
+            if isinstance(error, KeyboardInterrupt) or is_cancelled_from_outside(asyncio.current_task()):
                 self._clear_current_listing()
                 done.cancel()
                 raise
@@ -214,7 +216,7 @@ class ServerSource:
         if isinstance(error, CodeModeAuthenticationError):
             return _SIGN_IN
         if isinstance(error, CodeModeToolError):
-            return plain_text(error.message, _MAX_FAILURE_CHARACTERS) or _UNREACHABLE
+            return to_plain_text(error.message, _MAX_FAILURE_CHARACTERS) or _UNREACHABLE
         if isinstance(error, TimeoutError):
             return f"it did not list its tools within {self._timeout_seconds():g} seconds"
         return _UNREACHABLE
@@ -222,7 +224,7 @@ class ServerSource:
     def _read_reported_failure(self) -> str | None:
         """Return the server's own reason for a failure, or None."""
         try:
-            return plain_text(getattr(self._live, "failure", None), _MAX_FAILURE_CHARACTERS)
+            return to_plain_text(getattr(self._live, "failure", None), _MAX_FAILURE_CHARACTERS)
         except Exception:  # noqa: BLE001 - host code
             return None
 
@@ -235,7 +237,7 @@ class ServerSource:
                 listed_tools = await tools if inspect.isawaitable(tools) else tools
         except SystemExit as error:  # would end the event loop
             raise RuntimeError("the server raised SystemExit") from error
-        return revision, learned, await check_alone(partial(self._build_listing, listed_tools))
+        return revision, learned, await run_check_alone(partial(self._build_listing, listed_tools))
 
     def _build_listing(self, tools: Any) -> ListedServer:
         server, left_out = self._server, LeftOut()
@@ -250,7 +252,7 @@ class ServerSource:
             name=self._read_text("name") or self.server_id,
             version=self._read_text("version"),
             description=self._read_text("description", MAX_DESCRIPTION_CHARACTERS),
-            capabilities=plain_texts(capabilities) if is_sequence(capabilities) else (),
+            capabilities=to_plain_texts(capabilities) if is_sequence(capabilities) else (),
             tools=module_tools_of_server,
             left_out=(*self._read_notes("left_out", MAX_LEFT_OUT), *left_out.notes)[:MAX_LEFT_OUT],
         )
@@ -267,18 +269,18 @@ class ServerSource:
             return ()
         if not value or not is_sequence(value):
             return ()
-        texts = (plain_text(text, MAX_NOTE_CHARACTERS) for text in value[:max_texts])
+        texts = (to_plain_text(text, MAX_NOTE_CHARACTERS) for text in value[:max_texts])
         return tuple(text for text in texts if text)
 
     def _read_text(self, name: str, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
         """Return a text attribute, which a server may know only once it is connected."""
-        server_text = plain_text(getattr(self._server, name, None), max_characters)
-        return plain_text(getattr(self._live, name, None), max_characters) if server_text is None else server_text
+        server_text = to_plain_text(getattr(self._server, name, None), max_characters)
+        return to_plain_text(getattr(self._live, name, None), max_characters) if server_text is None else server_text
 
 
 def _limit_tools(tools: Any) -> Any:
     """Return tools up to the maximum number; reject endless lists."""
-    if is_mapping(tools) or not is_listing(tools):
+    if is_mapping(tools) or not is_iterable(tools):
         if is_mapping(tools) and len(tools) > MAX_TOOLS:
             raise ValueError(f"the server has {len(tools)} tools; at most {MAX_TOOLS} are allowed")
         return tools
@@ -292,7 +294,7 @@ def _limit_tools(tools: Any) -> Any:
 
 def create_sources(servers: Iterable[Any]) -> tuple[ServerSource, ...]:
     """Return the servers with their paths, in order. Raises `ValueError` for an invalid server."""
-    if not is_listing(servers) or is_mapping(servers):
+    if not is_iterable(servers) or is_mapping(servers):
         raise WrongTypeError("servers must be a list of ModuleServers")
     server_list: list[Any] = list(servers)
     ids = [_check_server(server) for server in server_list]

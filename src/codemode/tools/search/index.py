@@ -7,25 +7,25 @@ from typing import NamedTuple
 
 from ...host.forks import forkable_lock
 from ...signatures.described_tool import DescribedTool
-from .postings import NamedTools, Postings, named_tools
-from .query import Query, read_query
-from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, doubt_of, is_foreign
+from .postings import NamedTools, Postings, to_named_tools
+from .query import Query, parse_query
+from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, describe_weak_match, is_foreign
 
-_PLACES = 6  # of a score: what differs less is equal
-_LEAST_DIFFERENCE = 1e-6
+_SCORE_DIGITS = 6  # of a score: what differs less is equal
+_MIN_SCORE_DIFFERENCE = 1e-6
 
 
-class Found(NamedTuple):
+class ScoredTool(NamedTuple):
     """A tool that was found: its place in the order of registration, and how well it fits, 0 to 1."""
 
     position: int
     score: float
 
 
-class Answer(NamedTuple):
+class SearchAnswer(NamedTuple):
     """What a search found, best first, and what whoever asked should know about it."""
 
-    found: list[Found]
+    found: list[ScoredTool]
     warnings: tuple[str, ...]
 
 
@@ -37,12 +37,12 @@ class ToolIndex:
     """
 
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]], base: Postings | None = None) -> None:
-        self._tools = named_tools(tools)
+        self._tools = to_named_tools(tools)
         self._base = base  # what an earlier index has done already
         self._lock = forkable_lock()
         self._index: TextIndex | None = None
 
-    def updated(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolIndex:
+    def with_tools(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolIndex:
         """Return an index of these tools, in this order; this one goes on answering for its own.
 
         It indexes only those that are not in this one with the same name and texts. The very tool object of this one is
@@ -53,59 +53,69 @@ class ToolIndex:
 
     def prepare(self) -> None:
         """Make the index now, unless it is made: work for a thread."""
-        self._made()
+        self._get_index()
 
-    def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> Answer:
+    def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchAnswer:
         """Return what `search` finds, and warnings: why it is nothing, or why it may not be what was meant."""
-        read = read_query(query)
-        if not (read.words or read.forms):
-            return Answer([], (NO_WORD,))
-        found = self._search(read, limit, among)
-        index = self._made()
-        doubt = doubt_of(read, index, index.postings.slots[found[0].position] if found else None)
-        if not found and is_foreign(read):
-            found, doubt = self._first(limit, among), f"{doubt} {FIRST_TOOLS}"
-        return Answer(found, (doubt,) if doubt and limit > 0 else ())
+        parsed = parse_query(query)
+        if not (parsed.words or parsed.forms):
+            return SearchAnswer([], (NO_WORD,))
+        found = self._search(parsed, limit, among)
+        index = self._get_index()
+        warning = describe_weak_match(parsed, index, index.postings.slots[found[0].position] if found else None)
+        if not found and is_foreign(parsed):
+            found, warning = self._first_tools(limit, among), f"{warning} {FIRST_TOOLS}"
+        return SearchAnswer(found, (warning,) if warning and limit > 0 else ())
 
-    def _first(self, limit: int, among: Collection[int] | None) -> list[Found]:
+    def _first_tools(self, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
         # No word leads from one script to another: whoever asks is shown what there is.
-        positions = range(len(self._tools)) if among is None else sorted(at for at in among if at < len(self._tools))
-        return [Found(position, 0.0) for position in positions[: max(limit, 0)]]
+        positions = (
+            range(len(self._tools)) if among is None else sorted(index for index in among if index < len(self._tools))
+        )
+        return [ScoredTool(position, 0.0) for position in positions[: max(limit, 0)]]
 
-    def search(self, query: str, limit: int, among: Collection[int] | None = None) -> list[Found]:
+    def search(self, query: str, limit: int, among: Collection[int] | None = None) -> list[ScoredTool]:
         """Return at most ``limit`` tools that fit any word of ``query``, best first, equal ones in their order.
 
         ``among`` are the positions to choose from: a set, where there are many.
         """
-        return self._search(read_query(query), limit, among)
+        return self._search(parse_query(query), limit, among)
 
-    def _search(self, read: Query, limit: int, among: Collection[int] | None) -> list[Found]:
-        if not (read.words or read.forms) or limit <= 0:
+    def _search(self, parsed: Query, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
+        if not (parsed.words or parsed.forms) or limit <= 0:
             return []
-        index = self._made()
+        index = self._get_index()
         slots, positions = index.postings.slots, index.postings.positions
-        chosen = None if among is None else {slots[at] for at in among if 0 <= at < len(slots)}
-        scores = index.scores(read, limit, chosen)
-        least = 0.0
+        candidate_slots = (
+            None if among is None else {slots[position] for position in among if 0 <= position < len(slots)}
+        )
+        scores = index.scores(parsed, limit, candidate_slots)
+        min_score = 0.0
         if len(scores) > limit:
-            least = sorted(scores.values(), reverse=True)[limit - 1] - _LEAST_DIFFERENCE
-        found = [Found(positions[slot], round(score, _PLACES)) for slot, score in scores.items() if score >= least]
-        return sorted(found, key=lambda one: (-one.score, one.position))[:limit]
+            min_score = sorted(scores.values(), reverse=True)[limit - 1] - _MIN_SCORE_DIFFERENCE
+        found = [
+            ScoredTool(positions[slot], round(score, _SCORE_DIGITS))
+            for slot, score in scores.items()
+            if score >= min_score
+        ]
+        return sorted(found, key=lambda tool: (-tool.score, tool.position))[:limit]
 
-    def _made(self) -> TextIndex:
+    def _get_index(self) -> TextIndex:
         index = self._index
         if index is None:
             with self._lock:
                 if self._index is None:
-                    self._index = _built(self._tools) if self._base is None else _changed(self._tools, self._base)
+                    self._index = (
+                        _build_index(self._tools) if self._base is None else _update_index(self._tools, self._base)
+                    )
                     self._base = None
                 index = self._index
         return index
 
 
-def _built(tools: NamedTools) -> TextIndex:
+def _build_index(tools: NamedTools) -> TextIndex:
     return TextIndex(Postings(tools))
 
 
-def _changed(tools: NamedTools, base: Postings) -> TextIndex:
+def _update_index(tools: NamedTools, base: Postings) -> TextIndex:
     return TextIndex(Postings(tools, base))

@@ -21,7 +21,7 @@ specifically various wanted wonder wondering
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words that say nothing of what a tool does. A query of nothing else keeps them."""
 
-GENERAL = frozenset(
+GENERIC_VERBS = frozenset(
     """
     add append build call change check close copy create delete describe do edit execute export fetch find generate get
     give go import insert inspect list load look make manage modify move new open perform print process put query read
@@ -171,7 +171,7 @@ current now present
 recent latest last
 """
 
-_SPELLINGS = """
+_ABBREVIATIONS = """
 acc=account acct=account addr=address amt=amount api=interface app=application appt=appointment args=argument
 attach=attachment attr=attribute auth=authentication avg=average bk=book bkmk=bookmark brk=break btn=button
 btns=button cal=calendar calc=calculate cfg=configuration char=character chars=character chg=change chgs=change
@@ -205,7 +205,9 @@ ws=workspace xfer=transfer xls=excel yday=yesterday yr=year
 folder=directory folders=directory mail=email mails=email photo=image photos=image subfolder=directory
 subfolders=directory webpage=page webpages=page website=site websites=site
 """
-SPELLINGS = {word: meant.replace("+", " ") for word, _, meant in (one.partition("=") for one in _SPELLINGS.split())}
+ABBREVIATIONS = {
+    word: meant.replace("+", " ") for word, _, meant in (one.partition("=") for one in _ABBREVIATIONS.split())
+}
 """What is often written for a word, or for two, and is not merely how it begins."""
 
 

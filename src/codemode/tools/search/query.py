@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .words import MAX_QUERY_CHARACTERS, asked_words, words_of
+from .words import MAX_QUERY_CHARACTERS, query_words, split_words
 
-_MARK = "="  # no word has one: what is indexed of a form is never found by a word
+_FORM_PREFIX = "="  # no word has one: what is indexed of a form is never found by a word
 _SCHEMA_FORMATS = {
     "uri": "url",
     "url": "url",
@@ -25,7 +25,7 @@ _SCHEMA_FORMATS = {
     "ipv6": "host",
     "hostname": "host",
 }
-_NAMES = {
+_PARAMETER_NAMES = {
     "url": "url urls uri uris link href website webpage domain site",
     "email": "email emails mail recipient recipients sender cc bcc",
     "place": "latitude longitude lat lng lon coordinate coordinates geo location",
@@ -35,8 +35,8 @@ _NAMES = {
     "date": "date dates day since until deadline due datetime timestamp",
     "time": "time hour clock",
 }
-_FORM_OF_NAME = {name: form for form, names in _NAMES.items() for name in names.split()}
-_VALUES = (
+_FORM_OF_NAME = {name: form for form, names in _PARAMETER_NAMES.items() for name in names.split()}
+_VALUE_PATTERNS = (
     ("url", re.compile(r"\b(?:[a-z][a-z0-9+]{1,9}://|www\.)\S+", re.IGNORECASE)),
     ("email", re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")),
     ("place", re.compile(r"(?<![\d.])-?\d{1,3}\.\d+\s?°?\s?[NS]?\s?[,;]\s?-?\d{1,3}\.\d+\s?°?\s?[EW]?(?![\d.])")),
@@ -49,36 +49,38 @@ _VALUES = (
     ("date", re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b")),
     ("time", re.compile(r"\b\d{1,2}:\d{2}\b")),
 )  # fmt: skip
-_SIGN = re.compile(r"[\d./\\@-]")  # no value is without one
+_VALUE_CHARACTERS = re.compile(r"[\d./\\@-]")  # no value is without one
 
 
 def forms_of_parameter(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
     """Return the marks of the forms of values that a parameter takes."""
     form = schema.get("format")
     marks = _forms_of_name(name)
-    return (*marks, _MARK + _SCHEMA_FORMATS[form]) if isinstance(form, str) and form in _SCHEMA_FORMATS else marks
+    return (
+        (*marks, _FORM_PREFIX + _SCHEMA_FORMATS[form]) if isinstance(form, str) and form in _SCHEMA_FORMATS else marks
+    )
 
 
 @lru_cache(1 << 12)
 def _forms_of_name(name: str) -> tuple[str, ...]:
-    return tuple({_MARK + _FORM_OF_NAME[word] for word in words_of(name) if word in _FORM_OF_NAME})
+    return tuple({_FORM_PREFIX + _FORM_OF_NAME[word] for word in split_words(name) if word in _FORM_OF_NAME})
 
 
-def taken_apart(query: str) -> tuple[str, list[str], str]:
+def split_values(query: str) -> tuple[str, list[str], str]:
     """Return what a query says beside its values, the marks of their forms, and the values."""
     marks: dict[str, None] = {}
     values: list[str] = []
-    if not _SIGN.search(query):
+    if not _VALUE_CHARACTERS.search(query):
         return query, [], ""
-    for form, pattern in _VALUES:
+    for form, pattern in _VALUE_PATTERNS:
         for value in pattern.findall(query):
-            marks[_MARK + form] = None
+            marks[_FORM_PREFIX + form] = None
             values.append(value)
         query = pattern.sub(" ", query)
     return query, list(marks), " ".join(values)
 
 
-_OF_ADDRESSES = frozenset({"http", "https", "www", "com", "org", "net", "html", "example"})
+_URL_WORDS = frozenset({"http", "https", "www", "com", "org", "net", "html", "example"})
 
 
 class Query(NamedTuple):
@@ -86,13 +88,13 @@ class Query(NamedTuple):
 
     words: list[str]
     forms: list[str]
-    in_values: list[str]
+    value_words: list[str]
     plain: str
 
 
-def read_query(query: str) -> Query:
+def parse_query(query: str) -> Query:
     """Return what is looked for when somebody asks this."""
     query = query[:MAX_QUERY_CHARACTERS]
-    rest, forms, values = taken_apart(query)
-    in_values = [word for word in asked_words(values) if len(word) > 2 and word not in _OF_ADDRESSES] if forms else []
-    return Query(asked_words(rest), forms, in_values, "".join(words_of(query)))
+    rest, forms, values = split_values(query)
+    value_words = [word for word in query_words(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []
+    return Query(query_words(rest), forms, value_words, "".join(split_words(query)))

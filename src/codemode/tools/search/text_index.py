@@ -12,17 +12,17 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ...cached_property import cached_property
-from .meanings import GENERAL, SPELLINGS, STOP_WORDS, synonyms
+from .meanings import ABBREVIATIONS, GENERIC_VERBS, STOP_WORDS, synonyms
 from .postings import KnownWords, Postings
 from .query import Query
-from .words import is_unspaced, pairs_of, runs_of, stem_of, words_of
+from .words import character_pairs, get_stem, is_unspaced, split_runs, split_words
 
-GIVEN = 1.0
-SPELLING = 0.7
-BEGINNING = 0.4
-FORM = 0.6
-SYNONYM = 0.35
-MEANT = 0.6  # a synonym of what no tool has: nothing else says what was asked for
+EXACT_WEIGHT = 1.0
+SPELLING_WEIGHT = 0.7
+PREFIX_WEIGHT = 0.4
+FORM_WEIGHT = 0.6
+SYNONYM_WEIGHT = 0.35
+ONLY_SYNONYM_WEIGHT = 0.6  # a synonym of what no tool has: nothing else says what was asked for
 _MIN_PREFIX_CHARACTERS = 3  # of less than that nearly everything is found
 
 
@@ -33,48 +33,53 @@ class Reading(NamedTuple):
     weight: float
 
 
-def readings_of(word: str, joined: Sequence[str], known: KnownWords) -> Iterator[Reading]:
+def find_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Iterator[Reading]:
     """Yield how a word of a query can be read where these words are known, itself first and its synonyms last.
 
     ``joined`` are known words that it makes with one beside it: "screen shot".
     """
-    yield Reading([_stems(word)], GIVEN)
-    spelt = SPELLINGS.get(word)
-    others = [*joined, spelt] if spelt else joined
-    if others:
-        yield Reading([_stems(other) for other in others], SPELLING)
+    yield Reading([_stems(word)], EXACT_WEIGHT)
+    expansion = ABBREVIATIONS.get(word)
+    alternatives = [*compounds, expansion] if expansion else compounds
+    if alternatives:
+        yield Reading([_stems(other) for other in alternatives], SPELLING_WEIGHT)
     if len(word) >= _MIN_PREFIX_CHARACTERS and not is_unspaced(word):
-        own = stem_of(word)
-        longer = dict.fromkeys(stem_of(other) for other in known.beginning_with(word))
-        if found := [(stem,) for stem in longer if stem != own]:
-            yield Reading(found, BEGINNING)
-    meant = dict.fromkeys(other for one in (word, *(spelt or "").split()) for other in synonyms_of(one))
-    if meant:
-        yield Reading([_stems(other) for other in meant], SYNONYM)
+        own_stem = get_stem(word)
+        longer_stems = dict.fromkeys(get_stem(other) for other in known.find_by_prefix(word))
+        if other_stems := [(stem,) for stem in longer_stems if stem != own_stem]:
+            yield Reading(other_stems, PREFIX_WEIGHT)
+    synonyms_found = dict.fromkeys(
+        other for part in (word, *(expansion or "").split()) for other in find_synonyms(part)
+    )
+    if synonyms_found:
+        yield Reading([_stems(other) for other in synonyms_found], SYNONYM_WEIGHT)
 
 
-def synonyms_of(word: str) -> tuple[str, ...]:
+def find_synonyms(word: str) -> tuple[str, ...]:
     """Return the words that mean about the same, whatever form of it this is."""
     known = synonyms()
-    return known.get(word) or known.get(word.removesuffix("s")) or _synonyms_by_stem().get(stem_of(word), ())
+    return known.get(word) or known.get(word.removesuffix("s")) or _synonyms_by_stem().get(get_stem(word), ())
 
 
 @cache
 def _synonyms_by_stem() -> dict[str, tuple[str, ...]]:
-    return {stem_of(word): others for word, others in reversed(synonyms().items())}
+    return {get_stem(word): others for word, others in reversed(synonyms().items())}
 
 
-def corrected(word: str, known: KnownWords) -> list[Reading]:
+def find_corrected_readings(word: str, known: KnownWords) -> list[Reading]:
     """Return how a word can be read that no tool has; none when it means something as it stands."""
-    if synonyms_of(word) or word in SPELLINGS:
+    if find_synonyms(word) or word in ABBREVIATIONS:
         return []
-    return [Reading([_stems(other)], SPELLING / (at + 1)) for at, other in enumerate(known.corrections(word))]
+    return [
+        Reading([_stems(other)], SPELLING_WEIGHT / (index + 1))
+        for index, other in enumerate(known.suggest_corrections(word))
+    ]
 
 
 @lru_cache(1 << 12)
 def _stems(words: str) -> tuple[str, ...]:
-    parts = (pair for word in words.split() for run in runs_of(word) for pair in pairs_of(run))
-    return tuple(dict.fromkeys(map(stem_of, parts)))
+    parts = (pair for word in words.split() for run in split_runs(word) for pair in character_pairs(run))
+    return tuple(dict.fromkeys(map(get_stem, parts)))
 
 
 # A tool's score is the sum over the words, each counted by how rare it is among the tools, times the part of the words
@@ -82,11 +87,11 @@ def _stems(words: str) -> tuple[str, ...]:
 # word gives is BM25's: the more often and the more prominently a tool has it, the more, and never over 1.
 
 _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
-_LEAST_SURE = 0.3  # that a word of which a tool has but a synonym is meant by it
-_DIFFERENCE = 1e-6  # of scores: what differs less is equal
-_KEPT = 200_000  # numbers, some megabytes: words are asked for again
-_COMMON = 60
-_WORTH_A_LOOK = 8  # so many tools, to find out whether they are
+_MIN_CERTAINTY = 0.3  # that a word of which a tool has but a synonym is meant by it
+_MIN_SCORE_DIFFERENCE = 1e-6  # of scores: what differs less is equal
+_MAX_CACHED_COUNTS = 200_000  # numbers, some megabytes: words are asked for again
+_MAX_COMMON_WORDS = 60
+_MIN_TOOLS_TO_PRUNE = 8  # so many tools, to find out whether they are
 
 
 class _Tier(NamedTuple):
@@ -97,7 +102,7 @@ class _Tier(NamedTuple):
     is_synonym: bool = False
 
 
-class _Word(NamedTuple):
+class _QueryWord(NamedTuple):
     """What a word of a query finds, the surest reading first, and how rare that is."""
 
     tiers: list[_Tier]
@@ -109,134 +114,156 @@ class TextIndex:
 
     def __init__(self, postings: Postings) -> None:
         self.postings = postings
-        self._words: dict[tuple[str, ...], _Word] = {}
-        self._room = _KEPT
+        self._words: dict[tuple[str, ...], _QueryWord] = {}
+        self._cache_room = _MAX_CACHED_COUNTS
 
     def scores(self, query: Query, limit: int, among: Collection[int] | None) -> dict[int, float]:
         """Return how well tools fit, above 0 and up to 1, by slot: at least the ``limit`` best of those ``among``."""
         # What no tool has of a value is its own, and nothing that was asked for.
-        in_values = [word for word in query.in_values if word in self.postings.known]
-        asked = [*self._asked(query.words + in_values), *map(self._form, query.forms)]
-        scores = self._best(asked, limit, among)
-        named = (slot for slot in self.postings.named(query.plain) if among is None or slot in among)
-        return scores | dict.fromkeys(named, 1.0)
+        value_words = [word for word in query.value_words if word in self.postings.known_words]
+        query_words = [*self._look_up_words(query.words + value_words), *map(self._get_form, query.forms)]
+        scores = self._best_scores(query_words, limit, among)
+        named_slots = (slot for slot in self.postings.find_by_plain_name(query.plain) if among is None or slot in among)
+        return scores | dict.fromkeys(named_slots, 1.0)
 
-    def share(self, words: list[str], slot: int) -> float:
+    def covered_share(self, words: list[str], slot: int) -> float:
         """Return the part of these words that a tool has, each counted by how rare it is, a synonym as a half."""
-        asked = self._asked(words)
-        had = (
-            one.rarity * max((_had(tier) for tier in one.tiers if slot in tier.counts), default=0.0) for one in asked
+        query_words = self._look_up_words(words)
+        shares = (
+            query_word.rarity
+            * max((_tier_share(tier) for tier in query_word.tiers if slot in tier.counts), default=0.0)
+            for query_word in query_words
         )
-        return sum(had) / (sum(one.rarity for one in asked) or 1.0)
+        return sum(shares) / (sum(query_word.rarity for query_word in query_words) or 1.0)
 
-    def missing(self, words: list[str]) -> list[str]:
+    def find_missing(self, words: list[str]) -> list[str]:
         """Return those of these words that no tool has in any spelling."""
-        asked = zip(words, self._asked(words), strict=True)
-        return [word for word, one in asked if all(tier.is_synonym for tier in one.tiers)]
+        pairs = zip(words, self._look_up_words(words), strict=True)
+        return [word for word, query_word in pairs if all(tier.is_synonym for tier in query_word.tiers)]
 
-    def commonest(self) -> list[str]:
+    def commonest_words(self) -> list[str]:
         """Return the words that most names of tools have, the most common first."""
         return self._commonest
 
     @cached_property
     def _commonest(self) -> list[str]:
-        counted = Counter(word for name in self.postings.names() for word in set(words_of(name)) if word.isalpha())
-        return [word for word, _ in sorted(counted.items(), key=lambda one: (-one[1], one[0]))[:_COMMON]]
+        counts = Counter(word for name in self.postings.names() for word in set(split_words(name)) if word.isalpha())
+        return [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_COMMON_WORDS]]
 
-    def _asked(self, words: list[str]) -> list[_Word]:
-        known = self.postings.known
+    def _look_up_words(self, words: list[str]) -> list[_QueryWord]:
+        known_words = self.postings.known_words
         # Two words beside each other may be one to the author of a tool: "screen shot".
-        joined = [one if (one := before + word) in known else None for before, word in pairwise(words)]
-        both = zip(words, [None, *joined], [*joined, None], strict=False)  # of no words there is one None
-        return [self._word(word, [one for one in beside if one]) for word, *beside in both]
+        compounds = [
+            compound if (compound := previous + word) in known_words else None for previous, word in pairwise(words)
+        ]
+        neighbors = zip(words, [None, *compounds], [*compounds, None], strict=False)  # of no words there is one None
+        return [self._get_word(word, [compound for compound in adjacent if compound]) for word, *adjacent in neighbors]
 
-    def _best(self, asked: list[_Word], limit: int, among: Collection[int] | None) -> dict[int, float]:
+    def _best_scores(
+        self, query_words: list[_QueryWord], limit: int, among: Collection[int] | None
+    ) -> dict[int, float]:
         """Look at what the rarest words find first, until nothing that is left can be among the best."""
         scores: dict[int, float] = {}
-        possible = sum(word.rarity for word in asked)
-        left = [[tier.weight for tier in word.tiers] for word in asked]
+        possible = sum(word.rarity for word in query_words)
+        remaining_weights = [[tier.weight for tier in word.tiers] for word in query_words]
         order = sorted(
-            ((word.rarity * tier.weight, -at, tier) for at, word in enumerate(asked) for tier in word.tiers),
-            key=lambda one: one[:2],
+            (
+                (word.rarity * tier.weight, -index, tier)
+                for index, word in enumerate(query_words)
+                for tier in word.tiers
+            ),
+            key=lambda item: item[:2],
             reverse=True,
         )
-        for _, at, tier in order:
-            if len(scores) >= limit and len(tier.counts) > _WORTH_A_LOOK:
-                most = [max(weights, default=0.0) for weights in left]
-                gain = sum(word.rarity * weight for word, weight in zip(asked, most, strict=True))
-                sure = sum(max(weight, _LEAST_SURE) for weight in most if weight) / len(asked)
-                if sorted(scores.values())[-limit] > gain / possible * sure + _DIFFERENCE:
+        for _, index, tier in order:
+            if len(scores) >= limit and len(tier.counts) > _MIN_TOOLS_TO_PRUNE:
+                best_weights = [max(weights, default=0.0) for weights in remaining_weights]
+                gain = sum(word.rarity * weight for word, weight in zip(query_words, best_weights, strict=True))
+                certainty = sum(max(weight, _MIN_CERTAINTY) for weight in best_weights if weight) / len(query_words)
+                if sorted(scores.values())[-limit] > gain / possible * certainty + _MIN_SCORE_DIFFERENCE:
                     break
-            left[-at].remove(tier.weight)
-            new = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
-            scores.update(zip(new, self._scored(new, asked, possible * len(asked)), strict=True))
+            remaining_weights[-index].remove(tier.weight)
+            new_slots = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
+            scores.update(
+                zip(new_slots, self._iter_scores(new_slots, query_words, possible * len(query_words)), strict=True)
+            )
         return scores
 
-    def _scored(self, slots: list[int], asked: list[_Word], most: float) -> Iterator[float]:
+    def _iter_scores(self, slots: list[int], query_words: list[_QueryWord], max_score: float) -> Iterator[float]:
         norms = [self.postings.norms[slot] for slot in slots]
         gains = [0.0] * len(slots)
-        sures = gains.copy()
-        for tiers, rarity in asked:
+        certainties = gains.copy()
+        for tiers, rarity in query_words:
             best = [0.0] * len(slots)
             for weight, counts, _ in tiers:
-                sure = max(weight, _LEAST_SURE)
-                for at, counted in enumerate(map(counts.get, slots)):
-                    if counted is not None:
-                        given = weight * counted / (counted + norms[at])
-                        if given > best[at]:
-                            if not best[at]:
-                                sures[at] += sure
-                            best[at] = given
-            gains = [gain + rarity * given for gain, given in zip(gains, best, strict=True)]
-        return (min(gain * sure / most, _ALMOST_ONE) for gain, sure in zip(gains, sures, strict=True))
+                certainty = max(weight, _MIN_CERTAINTY)
+                for index, count in enumerate(map(counts.get, slots)):
+                    if count is not None:
+                        word_gain = weight * count / (count + norms[index])
+                        if word_gain > best[index]:
+                            if not best[index]:
+                                certainties[index] += certainty
+                            best[index] = word_gain
+            gains = [gain + rarity * word_gain for gain, word_gain in zip(gains, best, strict=True)]
+        return (
+            min(gain * certainty / max_score, _ALMOST_ONE) for gain, certainty in zip(gains, certainties, strict=True)
+        )
 
-    def _word(self, word: str, joined: list[str]) -> _Word:
-        key = (word, *joined)
-        kept = self._words.get(key)
-        if kept is None:
-            tiers = self._tiers(readings_of(word, joined, self.postings.known))
+    def _get_word(self, word: str, compounds: list[str]) -> _QueryWord:
+        key = (word, *compounds)
+        query_word = self._words.get(key)
+        if query_word is None:
+            tiers = self._find_tiers(find_readings(word, compounds, self.postings.known_words))
             if not any(tier.counts for tier in tiers if not tier.is_synonym):
-                meant = [tier._replace(weight=SYNONYM if word in GENERAL else MEANT) for tier in tiers]
-                tiers = self._tiers(corrected(word, self.postings.known)) + meant
-            kept = self._keep(key, tiers)
-        return kept
+                synonym_tiers = [
+                    tier._replace(weight=SYNONYM_WEIGHT if word in GENERIC_VERBS else ONLY_SYNONYM_WEIGHT)
+                    for tier in tiers
+                ]
+                tiers = self._find_tiers(find_corrected_readings(word, self.postings.known_words)) + synonym_tiers
+            query_word = self._cache_word(key, tiers)
+        return query_word
 
-    def _form(self, mark: str) -> _Word:
-        return self._words.get((mark,)) or self._keep((mark,), self._tiers([Reading([(mark,)], FORM)]))
+    def _get_form(self, mark: str) -> _QueryWord:
+        return self._words.get((mark,)) or self._cache_word(
+            (mark,), self._find_tiers([Reading([(mark,)], FORM_WEIGHT)])
+        )
 
-    def _keep(self, key: tuple[str, ...], tiers: list[_Tier]) -> _Word:
+    def _cache_word(self, key: tuple[str, ...], tiers: list[_Tier]) -> _QueryWord:
         tiers = [tier for tier in tiers if tier.counts]
         tiers.sort(key=_weight_of, reverse=True)
-        word = _Word(tiers, self._rarity(max([len(tier.counts) for tier in tiers], default=1)))
+        word = _QueryWord(tiers, self._compute_rarity(max([len(tier.counts) for tier in tiers], default=1)))
         # That of a stem is kept anyway.
-        self._room -= 1 + sum([len(tier.counts) for tier in tiers if tier.weight < GIVEN])
-        if self._room < 0:
+        self._cache_room -= 1 + sum([len(tier.counts) for tier in tiers if tier.weight < EXACT_WEIGHT])
+        if self._cache_room < 0:
             self._words = {}
-            self._room = _KEPT
+            self._cache_room = _MAX_CACHED_COUNTS
         self._words[key] = word
         return word
 
-    def _tiers(self, readings: Iterable[Reading]) -> list[_Tier]:
-        return [_Tier(one.weight, self._any(one.any_of), one.weight == SYNONYM) for one in readings]
+    def _find_tiers(self, readings: Iterable[Reading]) -> list[_Tier]:
+        return [
+            _Tier(reading.weight, self._counts_of_any(reading.any_of), reading.weight == SYNONYM_WEIGHT)
+            for reading in readings
+        ]
 
-    def _any(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
-        counted = self.postings.counted
-        found = [counted.get(stems[0]) if len(stems) == 1 else self._all(stems) for stems in any_of]
+    def _counts_of_any(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
+        counts_by_stem = self.postings.counts_by_stem
+        found = [counts_by_stem.get(stems[0]) if len(stems) == 1 else self._counts_of_all(stems) for stems in any_of]
         found = [counts for counts in found if counts]
         if len(found) <= 1:
             return found[0] if found else {}
-        together: dict[int, float] = {}
+        merged: dict[int, float] = {}
         for counts in reversed(found):  # of a tool with several of them the first counts
-            together |= counts
-        return together
+            merged |= counts
+        return merged
 
-    def _all(self, stems: tuple[str, ...]) -> dict[int, float]:
+    def _counts_of_all(self, stems: tuple[str, ...]) -> dict[int, float]:
         first, *others = sorted((self.postings.counts(stem) for stem in stems), key=len)
         for other in others:
             first = {slot: min(counted, other[slot]) for slot, counted in first.items() if slot in other}
         return first
 
-    def _rarity(self, tools: int) -> float:
+    def _compute_rarity(self, tools: int) -> float:
         """Tell words apart by how many tools have them; above 0 even when all do."""
         return math.log(1 + (len(self.postings) - tools + 0.5) / (tools + 0.5))
 
@@ -244,34 +271,40 @@ class TextIndex:
 _weight_of = attrgetter("weight")
 
 
-def _had(tier: _Tier) -> float:
+def _tier_share(tier: _Tier) -> float:
     return 0.5 if tier.is_synonym else 1.0
 
 
 NO_WORD = "The query has no word in it: say in words what is to be done."
 FIRST_TOOLS = "These are the first tools only. Ask in the language in which tools are described."
-_LEAST_SHARE = 0.4
+_MIN_COVERED_SHARE = 0.4
 _MAX_SHOWN = 4
 _MAX_SUGGESTED = 8
 _MAX_CHARACTERS = 40
 
 
-def doubt_of(query: Query, index: TextIndex, best: int | None) -> str | None:
+def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str | None:
     """Return a warning where the best tool has too little of the query, or there is none; ``best`` is its slot."""
-    words = [word for word in query.words if word not in GENERAL] or query.words
+    content_words = [word for word in query.words if word not in GENERIC_VERBS] or query.words
     if best is not None and (
-        not words or index.share(words, best) >= _LEAST_SHARE or index.postings.named(query.plain)
+        not content_words
+        or index.covered_share(content_words, best) >= _MIN_COVERED_SHARE
+        or index.postings.find_by_plain_name(query.plain)
     ):
         return None
-    missing = index.missing(words)
-    shown = " or ".join(f"{word[:_MAX_CHARACTERS]!r}" for word in (missing or words)[:_MAX_SHOWN])
+    missing = index.find_missing(content_words)
+    quoted = " or ".join(f"{word[:_MAX_CHARACTERS]!r}" for word in (missing or content_words)[:_MAX_SHOWN])
     if best is None:
-        begun = f"No tool has {shown}."
+        problem = f"No tool has {quoted}."
     elif missing:
-        begun = f"No tool has {shown}: these fit other, common words of the query and may have nothing to do with it."
+        problem = (
+            f"No tool has {quoted}: these fit other, common words of the query and may have nothing to do with it."
+        )
     else:
-        begun = f"No tool has most of {shown}: these fit single words of the query and may have nothing to do with it."
-    return f"{begun} Try other words{_suggestion(missing or words, index)}."
+        problem = (
+            f"No tool has most of {quoted}: these fit single words of the query and may have nothing to do with it."
+        )
+    return f"{problem} Try other words{_suggest_words(missing or content_words, index)}."
 
 
 def is_foreign(query: Query) -> bool:
@@ -279,11 +312,13 @@ def is_foreign(query: Query) -> bool:
     return any(not word.isascii() and "LATIN" not in unicodedata.name(word[0], "") for word in query.words)
 
 
-def _suggestion(words: list[str], index: TextIndex) -> str:
+def _suggest_words(missing_words: list[str], index: TextIndex) -> str:
     """Return words that tools here do have: those that mean about the same, or else the commonest of their names."""
-    meant = (other for word in words for other in (word, *synonyms_of(word)))
-    near = [word for word in dict.fromkeys(meant) if word in index.postings.known and word not in words]
-    if near:
-        return f", such as {', '.join(near[:_MAX_SUGGESTED])}"
-    common = [word for word in index.commonest() if word not in GENERAL and word not in STOP_WORDS]
-    return f"; tools here are about {', '.join(common[:_MAX_SUGGESTED])}" if common else ""
+    related = (other for word in missing_words for other in (word, *find_synonyms(word)))
+    known = [
+        word for word in dict.fromkeys(related) if word in index.postings.known_words and word not in missing_words
+    ]
+    if known:
+        return f", such as {', '.join(known[:_MAX_SUGGESTED])}"
+    common_words = [word for word in index.commonest_words() if word not in GENERIC_VERBS and word not in STOP_WORDS]
+    return f"; tools here are about {', '.join(common_words[:_MAX_SUGGESTED])}" if common_words else ""

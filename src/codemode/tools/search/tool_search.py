@@ -11,49 +11,58 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from ...data.narrowing import mapping_or_empty
-from ...host.threads import LARGE_CHARACTERS, Errands, run_check
+from ...host.threads import LARGE_CHARACTERS, BackgroundThreads, run_check
 from ...signatures.described_tool import DescribedTool
-from .embeddings import Embed, Embeddings, Unusable, Vector, bounded, is_async, nearest
-from .index import Answer, Found, ToolIndex
-from .postings import named_tools
-from .query import read_query
-from .words import MAX_QUERY_CHARACTERS, words_of
+from .embeddings import Embed, EmbeddingError, Embeddings, Vector, call_with_timeout, find_nearest, is_async
+from .index import ScoredTool, SearchAnswer, ToolIndex
+from .postings import to_named_tools
+from .query import parse_query
+from .words import MAX_QUERY_CHARACTERS, split_words
 
-_MEANING = 0.7
-_RANK = 0.5  # what being early in both lists counts beside the scores
+_EMBEDDING_WEIGHT = 0.7
+_RANK_WEIGHT = 0.5  # what being early in both lists counts beside the scores
 _RANK_HALVES_AT = 10
-_PLACES = 6
+_SCORE_DIGITS = 6
 _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
 
 
-def fused(worded: Sequence[Found], meant: Sequence[tuple[int, float]], limit: int) -> list[Found]:
+def fuse_results(
+    by_words: Sequence[ScoredTool], by_embedding: Sequence[tuple[int, float]], limit: int
+) -> list[ScoredTool]:
     """Return at most ``limit`` tools of both lists, each in order: positions with scores up to 1.
 
     Scores of words and cosines are of different scales: each counts as a part of the best of its list.
     """
-    most_worded = max((one.score for one in worded if one.score < 1), default=0.0) or 1.0
-    most_meant = max((cosine for _, cosine in meant), default=0.0)
-    if most_meant <= 0:
-        return list(worded[:limit])
+    best_word_score = max((tool.score for tool in by_words if tool.score < 1), default=0.0) or 1.0
+    best_cosine = max((cosine for _, cosine in by_embedding), default=0.0)
+    if best_cosine <= 0:
+        return list(by_words[:limit])
     sums: dict[int, float] = {}
-    for rank, (position, score) in enumerate(worded):
-        sums[position] = score / most_worded + _of_rank(rank)
-    for rank, (position, cosine) in enumerate(meant):
-        sums[position] = sums.get(position, 0.0) + _MEANING * (max(cosine, 0.0) / most_meant + _of_rank(rank))
-    most = min(max(most_meant, most_worded if worded else 0.0), _ALMOST_ONE)
-    scale = most / ((1 + _MEANING) * (1 + _RANK))
-    named = {one.position for one in worded if one.score == 1}
-    found = [Found(at, 1.0 if at in named else round(min(total * scale, most), _PLACES)) for at, total in sums.items()]
-    return sorted(found, key=lambda one: (-one.score, one.position))[:limit]
+    for rank, (position, score) in enumerate(by_words):
+        sums[position] = score / best_word_score + _rank_score(rank)
+    for rank, (position, cosine) in enumerate(by_embedding):
+        sums[position] = sums.get(position, 0.0) + _EMBEDDING_WEIGHT * (
+            max(cosine, 0.0) / best_cosine + _rank_score(rank)
+        )
+    best_score = min(max(best_cosine, best_word_score if by_words else 0.0), _ALMOST_ONE)
+    scale = best_score / ((1 + _EMBEDDING_WEIGHT) * (1 + _RANK_WEIGHT))
+    exact_positions = {tool.position for tool in by_words if tool.score == 1}
+    found = [
+        ScoredTool(
+            position, 1.0 if position in exact_positions else round(min(total * scale, best_score), _SCORE_DIGITS)
+        )
+        for position, total in sums.items()
+    ]
+    return sorted(found, key=lambda tool: (-tool.score, tool.position))[:limit]
 
 
-def _of_rank(rank: int) -> float:
-    return _RANK * _RANK_HALVES_AT / (_RANK_HALVES_AT + rank)
+def _rank_score(rank: int) -> float:
+    return _RANK_WEIGHT * _RANK_HALVES_AT / (_RANK_HALVES_AT + rank)
 
 
 STRATEGY_SECONDS = 10.0
 _TEXT_CHARACTERS = 500
-_LOOKED_AT = 50  # of each list, before they are made one
+_CANDIDATES_PER_LIST = 50  # of each list, before they are made one
 _log = logging.getLogger("codemode.search")
 
 ResultT = TypeVar("ResultT")
@@ -82,127 +91,151 @@ class ToolSearch:
         embed: Embed | None = None,
         strategy: SearchStrategy | None = None,
     ) -> None:
-        self._tools = named_tools(tools)
+        self._tools = to_named_tools(tools)
         self.index = ToolIndex(self._tools)
-        self._meanings = Embeddings(embed) if embed else None
+        self._embeddings = Embeddings(embed) if embed else None
         self._strategy = strategy
-        self._told: set[str] = set()
+        self._logged_reasons: set[str] = set()
         self._texts: dict[bytes, str] | None = None
         self._digests: list[bytes] = []
         self._vectors: list[Vector] | None = None
 
-    def updated(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolSearch:
+    def with_tools(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolSearch:
         """Return a search of these tools; this one goes on for its own. What has not changed is not done again."""
         new = ToolSearch(tools, strategy=self._strategy)
-        new.index = self.index.updated(new._tools)
-        new._meanings = self._meanings
-        new._told = self._told
+        new.index = self.index.with_tools(new._tools)
+        new._embeddings = self._embeddings
+        new._logged_reasons = self._logged_reasons
         return new
 
     @property
     def is_ready(self) -> bool:
         """True once a search has used the vectors of all tools, or where there are none to wait for."""
-        return self._meanings is None or self._vectors is not None
+        return self._embeddings is None or self._vectors is not None
 
     async def prepare(self) -> None:
         """Make the index now, in a thread, unless it is made. The first search would."""
-        await _in_thread(self.index.prepare)
+        await _run_in_thread(self.index.prepare)
 
-    async def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> Answer:
+    async def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchAnswer:
         """Return at most ``limit`` tools that fit, best first, of the positions ``among``; and warnings."""
         if self._strategy is not None:
             try:
-                return Answer(await self._by_strategy(self._strategy, query, limit, among), ())
-            except Unusable as unusable:
-                return await self._by_words(query, limit, among, self._warning(unusable))
-        if self._meanings is None or not read_query(query).words:
-            return await self._by_words(query, limit, among)
-        return await self._by_both(self._meanings, query, limit, among)
+                return SearchAnswer(await self._search_with_strategy(self._strategy, query, limit, among), ())
+            except EmbeddingError as error:
+                return await self._search_words(query, limit, among, self._log_fallback(error))
+        if self._embeddings is None or not parse_query(query).words:
+            return await self._search_words(query, limit, among)
+        return await self._search_words_and_embeddings(self._embeddings, query, limit, among)
 
-    async def _by_words(self, query: str, limit: int, among: Collection[int] | None, *warnings: str) -> Answer:
-        found, own = await _in_thread(lambda: self.index.answer(query, limit, among))
-        return Answer(found, (*warnings, *own))
+    async def _search_words(
+        self, query: str, limit: int, among: Collection[int] | None, *warnings: str
+    ) -> SearchAnswer:
+        found, index_warnings = await _run_in_thread(lambda: self.index.answer(query, limit, among))
+        return SearchAnswer(found, (*warnings, *index_warnings))
 
-    async def _by_both(self, meanings: Embeddings, query: str, limit: int, among: Collection[int] | None) -> Answer:
-        asking = asyncio.ensure_future(meanings.of_query(query[:MAX_QUERY_CHARACTERS]))
+    async def _search_words_and_embeddings(
+        self, embeddings: Embeddings, query: str, limit: int, among: Collection[int] | None
+    ) -> SearchAnswer:
+        query_task = asyncio.ensure_future(embeddings.embed_query(query[:MAX_QUERY_CHARACTERS]))
         try:
             if self._texts is None:
-                self._digests, self._texts = await _in_thread(self._read_texts)
-            problem = meanings.prepare(self._texts) if self._vectors is None else None
-            worded = await _in_thread(lambda: self.index.search(query, max(limit, _LOOKED_AT), among))
-            vector = await asking
-        except Unusable as unusable:
-            return await self._by_words(query, limit, among, self._warning(unusable))
+                self._digests, self._texts = await _run_in_thread(self._read_texts)
+            problem = embeddings.prepare(self._texts) if self._vectors is None else None
+            by_words = await _run_in_thread(lambda: self.index.search(query, max(limit, _CANDIDATES_PER_LIST), among))
+            vector = await query_task
+        except EmbeddingError as error:
+            return await self._search_words(query, limit, among, self._log_fallback(error))
         finally:
-            asking.cancel()
-        vectors = self._vectors = self._vectors or meanings.of_texts(self._digests)
+            query_task.cancel()
+        vectors = self._vectors = self._vectors or embeddings.get_vectors(self._digests)
         if vectors is None:
-            return await self._by_words(query, limit, among, *([self._warning(Unusable(problem))] if problem else []))
-        places = range(len(vectors)) if among is None else [at for at in among if 0 <= at < len(vectors)]
-        meant = await _in_thread(lambda: nearest(vector, vectors, places, max(limit, _LOOKED_AT)))
-        return Answer(fused(worded, meant, limit), ())
+            return await self._search_words(
+                query, limit, among, *([self._log_fallback(EmbeddingError(problem))] if problem else [])
+            )
+        positions = (
+            range(len(vectors)) if among is None else [position for position in among if 0 <= position < len(vectors)]
+        )
+        by_embedding = await _run_in_thread(
+            lambda: find_nearest(vector, vectors, positions, max(limit, _CANDIDATES_PER_LIST))
+        )
+        return SearchAnswer(fuse_results(by_words, by_embedding, limit), ())
 
-    async def _by_strategy(
+    async def _search_with_strategy(
         self, strategy: SearchStrategy, query: str, limit: int, among: Collection[int] | None
-    ) -> list[Found]:
-        infos = await _in_thread(lambda: self._infos(among))
-        positions = {name: at for at, (name, _) in enumerate(self._tools) if among is None or at in among}
+    ) -> list[ScoredTool]:
+        infos = await _run_in_thread(lambda: self._describe_tools(among))
+        positions = {
+            name: position for position, (name, _) in enumerate(self._tools) if among is None or position in among
+        }
         if is_async(strategy.search):
-            asked = strategy.search(query, infos, limit)
+            search = strategy.search(query, infos, limit)
         else:
-            asked = Errands("codemode-strategy", 1).run(lambda: strategy.search(query, infos, limit))
-        given = await bounded(asked, "the search strategy", STRATEGY_SECONDS)
-        if inspect.isawaitable(given):
-            given = await bounded(given, "the search strategy", STRATEGY_SECONDS)
-        return _named(given, positions, limit)
+            search = BackgroundThreads("codemode-strategy", 1).run(lambda: strategy.search(query, infos, limit))
+        result = await call_with_timeout(search, "the search strategy", STRATEGY_SECONDS)
+        if inspect.isawaitable(result):
+            result = await call_with_timeout(result, "the search strategy", STRATEGY_SECONDS)
+        return _parse_strategy_result(result, positions, limit)
 
-    def _infos(self, among: Collection[int] | None) -> list[dict[str, Any]]:
-        return [_info(name, tool) for at, (name, tool) in enumerate(self._tools) if among is None or at in among]
+    def _describe_tools(self, among: Collection[int] | None) -> list[dict[str, Any]]:
+        return [
+            _describe_tool(name, tool)
+            for position, (name, tool) in enumerate(self._tools)
+            if among is None or position in among
+        ]
 
     def _read_texts(self) -> tuple[list[bytes], dict[bytes, str]]:
-        texts = [_text_of(name, tool) for name, tool in self._tools]
+        texts = [_embedding_text(name, tool) for name, tool in self._tools]
         digests = [hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest() for text in texts]
         return digests, dict(zip(digests, texts, strict=True))
 
-    def _warning(self, unusable: Unusable) -> str:
-        reason = str(unusable)
-        if reason not in self._told:
-            self._told.add(reason)
-            _log.warning("tools are searched by words alone: %s", reason, exc_info=unusable.__cause__)
+    def _log_fallback(self, error: EmbeddingError) -> str:
+        reason = str(error)
+        if reason not in self._logged_reasons:
+            self._logged_reasons.add(reason)
+            _log.warning("tools are searched by words alone: %s", reason, exc_info=error.__cause__)
         return f"These tools were found by words alone: {reason}."
 
 
-async def _in_thread(work: Callable[[], ResultT]) -> ResultT:
+async def _run_in_thread(work: Callable[[], ResultT]) -> ResultT:
     return await run_check(LARGE_CHARACTERS, work)
 
 
-def _text_of(name: str, tool: DescribedTool) -> str:
+def _embedding_text(name: str, tool: DescribedTool) -> str:
     from ...signatures.declarations import summarize_tool
 
-    return f"{' '.join(words_of(name[:_TEXT_CHARACTERS]))}: {summarize_tool(tool)[:_TEXT_CHARACTERS]}"
+    return f"{' '.join(split_words(name[:_TEXT_CHARACTERS]))}: {summarize_tool(tool)[:_TEXT_CHARACTERS]}"
 
 
-def _info(name: str, tool: DescribedTool) -> dict[str, Any]:
+def _describe_tool(name: str, tool: DescribedTool) -> dict[str, Any]:
     from ...signatures.declarations import summarize_tool
 
-    about = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))
-    more = {"app_id": about.get("appId"), "source": about.get("source"), "tags": about.get("tags")}
-    return {"name": name, "description": summarize_tool(tool), **{key: value for key, value in more.items() if value}}
+    codecall_metadata = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))
+    optional = {
+        "app_id": codecall_metadata.get("appId"),
+        "source": codecall_metadata.get("source"),
+        "tags": codecall_metadata.get("tags"),
+    }
+    return {
+        "name": name,
+        "description": summarize_tool(tool),
+        **{key: value for key, value in optional.items() if value},
+    }
 
 
-def _named(given: Any, positions: Mapping[str, int], limit: int) -> list[Found]:
-    """Return the tools that a strategy named. Raises `Unusable` for what is neither names nor pairs."""
-    if not isinstance(given, list | tuple):
-        raise Unusable(f"the search strategy gave a {type(given).__name__}, not a list")
-    listed = cast("Sequence[Any]", given)
-    found: dict[int, Found] = {}
-    for rank, one in enumerate(listed):
-        pair = cast("tuple[Any, ...]", one) if isinstance(one, tuple | list) else (one, 1 - rank / len(listed))
+def _parse_strategy_result(result: Any, positions: Mapping[str, int], limit: int) -> list[ScoredTool]:
+    """Return the tools that a strategy named. Raises `EmbeddingError` for what is neither names nor pairs."""
+    if not isinstance(result, list | tuple):
+        raise EmbeddingError(f"the search strategy gave a {type(result).__name__}, not a list")
+    items = cast("Sequence[Any]", result)
+    found: dict[int, ScoredTool] = {}
+    for rank, item in enumerate(items):
+        pair = cast("tuple[Any, ...]", item) if isinstance(item, tuple | list) else (item, 1 - rank / len(items))
         if len(pair) != 2 or not isinstance(pair[0], str) or not _is_score(pair[1]):
-            raise Unusable("the search strategy gave something else than names, or names with scores")
+            raise EmbeddingError("the search strategy gave something else than names, or names with scores")
         position = positions.get(pair[0])
         if position is not None:
-            found.setdefault(position, Found(position, min(max(float(pair[1]), 0.0), 1.0)))
+            found.setdefault(position, ScoredTool(position, min(max(float(pair[1]), 0.0), 1.0)))
     return list(found.values())[:limit]
 
 

@@ -16,7 +16,7 @@ _MAX_CHARACTERS = 64
 _CACHED_WORDS = 1 << 15
 
 
-def stem_of(word: str) -> str:
+def get_stem(word: str) -> str:
     """Return what a word in small letters has in common with its other forms; what is not English stays as it is."""
     # Nothing is kept for longer ones: a stranger writes them.
     return _stem(word) if _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS else word
@@ -51,10 +51,10 @@ _UNSPACED = re.compile(
 )
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return words without case and accents, with ``readFile``, ``read_file`` and ``HTTPServer`` taken apart."""
     if not text.isascii():
-        return _WORD.findall(_folded(_CAMEL.sub(" ", text)))
+        return _WORD.findall(_fold(_CAMEL.sub(" ", text)))
     if text.islower():
         return _LOWER_WORD.findall(text)
     parts: list[str] = _ASCII_WORD.findall(text)
@@ -63,44 +63,53 @@ def words_of(text: str) -> list[str]:
 
 def indexed_words(text: str) -> list[str]:
     """Return the words of a text, what is written without spaces in pairs of characters."""
-    words = words_of(text) if text else []
-    return words if text.isascii() else [part for word in words for run in runs_of(word) for part in pairs_of(run)]
+    words = split_words(text) if text else []
+    return (
+        words
+        if text.isascii()
+        else [part for word in words for run in split_runs(word) for part in character_pairs(run)]
+    )
 
 
-def asked_words(query: str) -> list[str]:
+def query_words(query: str) -> list[str]:
     """Return the words of a query that say something, each once; all of them when none does."""
-    parts = (part for word in words_of(query[:MAX_QUERY_CHARACTERS]) for run in runs_of(word) for part in pairs_of(run))
-    words = list(dict.fromkeys(parts))
-    return ([word for word in words if word not in STOP_WORDS] or words)[:MAX_QUERY_WORDS]
+    parts = (
+        part
+        for word in split_words(query[:MAX_QUERY_CHARACTERS])
+        for run in split_runs(word)
+        for part in character_pairs(run)
+    )
+    distinct_words = list(dict.fromkeys(parts))
+    return ([word for word in distinct_words if word not in STOP_WORDS] or distinct_words)[:MAX_QUERY_WORDS]
 
 
-def runs_of(word: str) -> Iterator[str]:
+def split_runs(word: str) -> Iterator[str]:
     """Yield the parts of a word that are written with spaces and those that are not, each alone."""
     if word.isascii():
         yield word
         return
-    at = 0
-    for found in _UNSPACED.finditer(word):
-        if found.start() > at:
-            yield word[at : found.start()]
-        yield found[0]
-        at = found.end()
-    if at < len(word):
-        yield word[at:]
+    position = 0
+    for match in _UNSPACED.finditer(word):
+        if match.start() > position:
+            yield word[position : match.start()]
+        yield match[0]
+        position = match.end()
+    if position < len(word):
+        yield word[position:]
 
 
 def is_unspaced(run: str) -> bool:
-    """Whether this part of a word, given by `runs_of`, is of a script without spaces."""
+    """Whether this part of a word, given by `split_runs`, is of a script without spaces."""
     return _UNSPACED.match(run) is not None
 
 
-def pairs_of(run: str) -> list[str]:
+def character_pairs(run: str) -> list[str]:
     """Return the run itself, or the pairs of neighbours in one that is written without spaces."""
     if len(run) < 3 or not is_unspaced(run):
         return [run]
-    return [run[at : at + 2] for at in range(len(run) - 1)]
+    return [run[index : index + 2] for index in range(len(run) - 1)]
 
 
-def _folded(text: str) -> str:
-    plain = _LATIN_MARKS.sub("", unicodedata.normalize("NFKD", text))
-    return unicodedata.normalize("NFKC", plain).casefold()
+def _fold(text: str) -> str:
+    without_marks = _LATIN_MARKS.sub("", unicodedata.normalize("NFKD", text))
+    return unicodedata.normalize("NFKC", without_marks).casefold()

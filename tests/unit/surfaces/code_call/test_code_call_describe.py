@@ -12,7 +12,7 @@ from sample_tools import sample_tools
 from suite import each_row
 
 from codemode import Tool, create_code_call_tools
-from codemode.tools.prepared import prepared
+from codemode.tools.prepared import prepare_tool
 
 USERS = {
     "type": "object",
@@ -189,7 +189,7 @@ def test_every_generated_input_of_the_sample_fits_its_schema():
         for one in answer["tools"]:
             assert len(one["usageExamples"]) <= 5
             for text in inputs(one["usageExamples"]):
-                prepared(by_name[one["name"]]).validate_input(_read(text))
+                prepare_tool(by_name[one["name"]]).validate_input(_read(text))
                 shown += 1
     assert shown > len(sample)
 

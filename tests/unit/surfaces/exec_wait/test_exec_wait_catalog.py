@@ -125,4 +125,4 @@ def test_all_tools_is_cut_at_its_most_bytes_and_the_program_is_told():
     ],
 )
 def test_a_program_is_given_what_it_may_look_at(code: str, given: frozenset[str]):
-    assert set(catalog(tool("send")).view(code).given_for(None)) == given
+    assert set(catalog(tool("send")).view(code).invocation_data_for(None)) == given

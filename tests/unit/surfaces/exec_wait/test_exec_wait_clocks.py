@@ -42,7 +42,7 @@ class Clocks:
 
     def run_in(self, patch: pytest.MonkeyPatch, *modules: Any) -> Clocks:
         for module in modules:
-            for name in {"now_ms", "passed_seconds"} & vars(module).keys():
+            for name in {"now_ms", "monotonic_seconds"} & vars(module).keys():
                 patch.setattr(module, name, getattr(self, name))
         return self
 

@@ -58,7 +58,7 @@ async def view_of(servers: ServerSet, facts: Any, given: Any = None) -> RunCatal
     if doing is not None:
         await doing
     if facts is None:
-        view.going_on(given, ())
+        view.check_resumed(given, ())
     return view
 
 
@@ -335,7 +335,7 @@ def test_a_listing_that_nobody_waits_for_any_more_ends(monkeypatch: pytest.Monke
         begun.set()
         for one in endless():
             try:
-                steps.take(steps.STEPS_BETWEEN_LOOKS + 1)
+                steps.count_steps(steps.TURN_STEPS + 1)
             except steps.WorkStopped:
                 ended.set()
                 raise
@@ -359,7 +359,7 @@ def test_static_servers_have_one_catalog_for_all_runs():
     assert servers.is_static
     assert servers.catalog() is servers.catalog()
     assert servers.catalog().preparation(imports("one"), None) is None
-    assert servers.catalog().under({}) is servers.catalog()
+    assert servers.catalog().for_invocation({}) is servers.catalog()
 
 
 def test_refresh_lists_anew():
@@ -407,7 +407,7 @@ def test_a_resume_has_the_tools_of_now_and_says_so():
         one, two = Live("one", "a"), Live("two", "b")
         servers = ServerSet([one, two])
         began = await view_of(servers, imports("one"))
-        given = {**began.given_for(imports("one")), "limits": {"timeout_ms": 5}, "capabilities": ["one"]}
+        given = {**began.invocation_data_for(imports("one")), "limits": {"timeout_ms": 5}, "capabilities": ["one"]}
         same = await view_of(ServerSet([Live("one", "a")]), None, given)
         assert (same.notes, same.capabilities) == ([], ["one"])
         assert same.limits is not None

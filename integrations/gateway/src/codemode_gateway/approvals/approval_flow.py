@@ -15,7 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
 from codemode.execution.call_context import CallContext
-from codemode.host.cancellation import to_its_end
+from codemode.host.cancellation import shield_to_end
 from codemode.interrupts.interrupt import Interrupt
 from codemode.observe.request_telemetry import count_requested_approvals, count_waiting_approvals
 from codemode.stores.errors import AnswerRefusedError, StoreError, StoreUnavailableError
@@ -389,7 +389,7 @@ class ApprovalFlow:
                     "a client disconnected, and its program cannot be stored: no decision on %s", displayed_names
                 )
 
-        await to_its_end(save())
+        await shield_to_end(save())
 
     async def _wait_for_decision(self, client_call: ClientCall, record_id: str, servers: set[str]) -> ToolReply:
         """Wait for the servers' approval wait time, then return the state of the run. The client may show the page."""

@@ -16,11 +16,11 @@ import mcp_types as types
 from pydantic import ValidationError
 
 from codemode.continuations.sealing import pack, unpack
-from codemode.data.json_shape import weigh
+from codemode.data.json_shape import estimate_json_length
 from codemode.data.json_values import canonical_json, decode_json
 from codemode.data.narrowing import is_object, mapping_or_empty, string_or_empty
 from codemode.errors import CodeModeProtocolError, CodeModeToolError
-from codemode.host.cancellation import alongside, is_ended_from_outside
+from codemode.host.cancellation import is_cancelled_from_outside, run_alongside
 from codemode.host.clock import now_ms
 from codemode.host.threads import run_check
 from codemode.interrupts.interrupt import Interrupt, PendingRequest, same_json
@@ -147,7 +147,7 @@ class SealedState:
             packed = pack([json.dumps(state)], self._options, now_ms(), self._binding(arguments))
             return _to_text(packed)
 
-        return await run_check(weigh(state, _MAX_WEIGHT), pack_state)
+        return await run_check(estimate_json_length(state, _MAX_WEIGHT), pack_state)
 
     async def unseal(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the state in a sealed text.
@@ -233,7 +233,7 @@ async def show_page_in_session(client_call: ClientCall, url: str | None, record_
     ):
         yield
         return
-    async with alongside(
+    async with run_alongside(
         _send_elicitation(client_call, create_page_elicitation(url, record_id), _PAGE_TIMEOUT_SECONDS)
     ):
         yield
@@ -257,10 +257,10 @@ async def _ask_one(client_call: ClientCall, question: Question, seconds: float) 
     if client_left is None:
         return await request_task
     try:
-        async with alongside(_cancel_task_on(client_left, request_task)):
+        async with run_alongside(_cancel_task_on(client_left, request_task)):
             return await request_task
     except asyncio.CancelledError:
-        if is_ended_from_outside(asyncio.current_task()):
+        if is_cancelled_from_outside(asyncio.current_task()):
             raise
         return None
 
@@ -454,7 +454,7 @@ class ApprovalQuestions:
             if response is None:
                 continue
             parse = partial(parse_answer, question, response, partial(self._find_input_problem, question))
-            answer = await run_check(weigh(getattr(response, "content", None), _MAX_WEIGHT), parse)
+            answer = await run_check(estimate_json_length(getattr(response, "content", None), _MAX_WEIGHT), parse)
             if answer is None:
                 answers.has_unanswered_outcome = True
             elif isinstance(answer, AskAgain):

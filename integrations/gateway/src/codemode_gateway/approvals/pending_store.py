@@ -11,11 +11,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
-from codemode.data.json_values import canonical_json, well_formed
+from codemode.data.json_values import canonical_json, replace_lone_surrogates
 from codemode.data.narrowing import is_object, mapping_or_empty
 from codemode.errors import CodeModeError, CodeModeProtocolError, Resumable
 from codemode.execution.call_context import CallContext
-from codemode.host.threads import off_loop
+from codemode.host.threads import run_off_loop
 from codemode.interrupts.interrupt import APPROVAL_KIND, Interrupt
 from codemode.observe.request_telemetry import detach_trace
 from codemode.stores.errors import RecordExpiredError, StoreError, StoreUnavailableError, UnknownRequestError
@@ -389,7 +389,7 @@ class StandingApproval:
                 details=details,
                 record_id=record.id,
             )
-            await off_loop(
+            await run_off_loop(
                 partial(remembered.record_outside_answer, record.tenant, self.session, tool, scope=self.scope)
             )
 
@@ -401,4 +401,4 @@ async def note_forgotten(answer: RememberedAnswer, store: InterruptStore, *, act
 
 
 def _short_name(text: str) -> str:
-    return well_formed(one_line(text, _MAX_NAME_CHARACTERS))
+    return replace_lone_surrogates(one_line(text, _MAX_NAME_CHARACTERS))

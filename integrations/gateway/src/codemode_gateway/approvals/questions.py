@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from codemode.data.json_values import well_formed
+from codemode.data.json_values import replace_lone_surrogates
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.surfaces.modules.response import RunResponse, diagnostic, refusal_response
@@ -277,4 +277,4 @@ def _full_tool_name(question: Question) -> str:
 
 
 def _short_name(text: str) -> str:
-    return well_formed(one_line(text, _MAX_NAME_CHARACTERS))
+    return replace_lone_surrogates(one_line(text, _MAX_NAME_CHARACTERS))

@@ -20,7 +20,7 @@ import mcp_types as types
 
 from codemode.data.json_values import canonical_json
 from codemode.host.clock import now_ms
-from codemode.host.threads import off_loop
+from codemode.host.threads import run_off_loop
 
 from ..config.model import ServerConfig
 from ..config.patterns import needs_approval
@@ -91,7 +91,7 @@ class RememberedAnswers:
             return True
         if self._file is None:
             return False
-        return tool.definition_digest in await off_loop(partial(self._read_definition_digests, principal, tool))
+        return tool.definition_digest in await run_off_loop(partial(self._read_definition_digests, principal, tool))
 
     def compute_session_digest(self, principal: Principal) -> str:
         """Return a digest that identifies a session outside the gateway without revealing its id."""
@@ -121,7 +121,7 @@ class RememberedAnswers:
         """Forget the answers about one tool. Raises `OSError`."""
         self._session_answers.pop((principal, tool), None)
         if self._file is not None:
-            await off_loop(partial(self.revoke, principal.id, tool.server, tool.tool))
+            await run_off_loop(partial(self.revoke, principal.id, tool.server, tool.tool))
 
     async def end_session(self, principal: Principal) -> None:
         """Forget the answers of an ended session."""
@@ -130,7 +130,7 @@ class RememberedAnswers:
         if self._file is not None:
             forget_rows = partial(self._query, _FORGET_SESSION, self.compute_session_digest(principal))
             with suppress(OSError):  # a leftover answer is harmless: the session has ended
-                await off_loop(forget_rows)
+                await run_off_loop(forget_rows)
 
     def list_always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
         """Return the answers that always hold, of one principal or of all. Raises `OSError` if unreadable."""
@@ -178,7 +178,7 @@ class RememberedAnswers:
             return False
         try:
             values = principal.id, tool.server, tool.tool, tool.definition_digest, now_ms()
-            await off_loop(partial(self._write, _REMEMBER, *values))
+            await run_off_loop(partial(self._write, _REMEMBER, *values))
         except OSError:
             _log.warning("an answer for all sessions cannot be saved; it holds for this session", exc_info=True)
             return False
@@ -224,7 +224,7 @@ def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfi
         async def check_call(_input: Any, context: Any) -> bool:
             nonlocal identity
             if identity is None:  # computed at the first call: few tools are called, and schemas may be large
-                digest = await off_loop(partial(compute_definition_digest, tool, config))
+                digest = await run_off_loop(partial(compute_definition_digest, tool, config))
                 identity = ToolIdentity(config.name, tool.name, digest)
             origin = origin_of(context)
             if origin is not None and await remembered.allows(origin.principal, identity):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from codemode.options.checked_fields import HOW_TO_MAKE, is_of_our_documents, is_placeholder
+from codemode.options.checked_fields import KEY_COMMAND, is_example_key, is_placeholder
 
 from . import secret_detection
 from .config_file import SURROGATE_PATTERN, ConfigFieldError, format_choices, join_path, suggest_name
@@ -206,11 +206,11 @@ def _check_keys(value: Any, path: str) -> tuple[str, ...]:
         # Security: the message has neither the key nor its length; it may be in use.
         key_path = path if isinstance(value, str) else f"{path}[{index}]"
         if len(key) < _MIN_KEY_CHARACTERS:
-            message = f"a key has at least {_MIN_KEY_CHARACTERS} characters; make one with {HOW_TO_MAKE}"
+            message = f"a key has at least {_MIN_KEY_CHARACTERS} characters; make one with {KEY_COMMAND}"
             raise ConfigFieldError(key_path, message)
         key_bytes = key.encode("utf-8", "surrogatepass")
-        if is_placeholder(key_bytes) or is_of_our_documents(key_bytes):
-            message = f"this is a placeholder that can be guessed; make a key with {HOW_TO_MAKE}"
+        if is_placeholder(key_bytes) or is_example_key(key_bytes):
+            message = f"this is a placeholder that can be guessed; make a key with {KEY_COMMAND}"
             raise ConfigFieldError(key_path, message)
     return keys
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from codemode.data.similar_names import nearest_names
+from codemode.data.similar_names import find_nearest_names
 from codemode.trace.unseen import is_visible
 
 from .model import ConfigError
@@ -55,7 +55,7 @@ def quote_name(name: str) -> str:
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean ...?" for an unknown ``name``, or nothing if no known name resembles it."""
     known = list(known)
-    matches = [candidate for candidate in known if candidate.lower() == name.lower()] or nearest_names(
+    matches = [candidate for candidate in known if candidate.lower() == name.lower()] or find_nearest_names(
         name[:100], known
     )
     return f"; did you mean {matches[0]}?" if matches else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import mcp_types as types
 
-from codemode.data.similar_names import nearest_names
+from codemode.data.similar_names import find_nearest_names
 
 from .config_file import format_choices, quote_name
 from .model import ApprovalPolicy, ServerConfig
@@ -68,7 +68,7 @@ def describe_unmatched_patterns(
                 omitted_count += 1
                 continue
             literal_text = pattern.replace("*", "")[:_MAX_COMPARED_CHARACTERS]
-            near = [name for name in names if name.lower() == literal_text.lower()] or nearest_names(
+            near = [name for name in names if name.lower() == literal_text.lower()] or find_nearest_names(
                 literal_text, names
             )
             suggestion = f"; did you mean {format_choices(near)}?" if near else ""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from codemode.data.json_shape import run_bounded
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.host.forks import forkable_rlock
-from codemode.host.threads import Errands
+from codemode.host.threads import BackgroundThreads
 
 # One escaped character of a URL (as UTF-8 bytes), of JSON or a Python literal, or of HTML.
 _CONTINUATION_BYTE = "%[89ABab][0-9A-Fa-f]"
@@ -293,7 +293,7 @@ class SecretIndex:
         self._update_search_set()
         if len(self._older_searches) > 1 and not self._is_merging:
             self._is_merging = True
-            Errands("codemode-secrets", 1, idle_seconds=0).send(self._merge)
+            BackgroundThreads("codemode-secrets", 1, idle_seconds=0).submit(self._merge)
 
     def _update_search_set(self) -> None:
         searches = tuple(search for search in (*self._older_searches, self._recent_search) if search.min_length)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from codemode.cached_property import cached_property
 from codemode.errors import CodeModeError
-from codemode.host.threads import off_loop
+from codemode.host.threads import run_off_loop
 
 from ..config.locations import state_folder
 from ..config.model import GatewayConfig, ServerConfig
@@ -161,7 +161,7 @@ class Gateway:
 
     async def replace_config(self, config: GatewayConfig) -> None:
         """Have another configuration: from its next run on, every seat has the servers of that one."""
-        await off_loop(lambda: self._container.secrets.add(*config.secrets))
+        await run_off_loop(lambda: self._container.secrets.add(*config.secrets))
         self.config = self._with_custom_servers(config)
         await self.workspaces.apply_config(self.config)
 

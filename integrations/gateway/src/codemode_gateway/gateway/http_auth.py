@@ -22,7 +22,7 @@ from starlette.types import Scope
 
 from codemode.data.json_values import decode_json
 from codemode.data.narrowing import is_array, is_mapping, is_object
-from codemode.host.threads import off_loop
+from codemode.host.threads import run_off_loop
 
 from ..outgoing_http import tls_context
 from .http_limits import HttpError, RequestReservation
@@ -226,7 +226,7 @@ class _KeyCache:
             _log.error("%s", error)
             return
         keys: Any = document.get("keys")
-        self._keys = await off_loop(lambda: _parse_public_keys(keys[:_MAX_KEYS] if is_array(keys) else ()))
+        self._keys = await run_off_loop(lambda: _parse_public_keys(keys[:_MAX_KEYS] if is_array(keys) else ()))
         self._fetched_at = time.monotonic()
 
 

@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from codemode.data.narrowing import is_object
-from codemode.host.http_timeouts import body_within
-from codemode.host.threads import off_loop
+from codemode.host.http_timeouts import limit_body_seconds
+from codemode.host.threads import run_off_loop
 
 from .http_settings import HttpLimits
 from .principals import RESERVATION_KEY
@@ -198,7 +198,7 @@ class BoundedReceive:
     """
 
     def __init__(self, receive: Receive, reservation: RequestReservation, limits: HttpLimits) -> None:
-        self._receive = body_within(receive, limits.body_seconds, lambda: _timeout_error(limits))
+        self._receive = limit_body_seconds(receive, limits.body_seconds, lambda: _timeout_error(limits))
         self._reservation, self._max_bytes = reservation, limits.body_bytes
         self._is_complete, self._bytes = False, 0
         self._buffered: deque[Message | HttpError] = deque()
@@ -272,7 +272,7 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
     reservation.reserve_bytes(len(body), values)
     if len(body) <= _MAX_INLINE_PARSE_BYTES:
         return _replay_body(body, receive), _parse_head(body)
-    return _replay_body(body, receive), await off_loop(lambda: _parse_head(body))
+    return _replay_body(body, receive), await run_off_loop(lambda: _parse_head(body))
 
 
 def _timeout_error(limits: HttpLimits) -> HttpError:

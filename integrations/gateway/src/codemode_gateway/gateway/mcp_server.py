@@ -21,7 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from codemode.data.json_shape import weigh
+from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, is_object
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.observe.request_telemetry import record_call_end, record_failure, request_span
@@ -362,7 +362,7 @@ class ActiveCalls:
             _log_call(outer_id, workspace, ctx, started_at, "input_required", None)
             return response
         _log_call(outer_id, workspace, ctx, started_at, "answered", response)
-        size = weigh(response, LARGE_CHARACTERS)
+        size = estimate_json_length(response, LARGE_CHARACTERS)
         return await run_check(size, partial(to_call_tool_result, response, environment.config.settings.output))
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import mcp_types as types
 
-from codemode.host.cancellation import to_its_end
-from codemode.host.threads import off_loop
+from codemode.host.cancellation import shield_to_end
+from codemode.host.threads import run_off_loop
 
 from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
@@ -132,7 +132,7 @@ class ConnectionPool:
         unused = [connection for connection in connected.connections if not connection.users]
         self._open = [connection for connection in self._open if connection not in unused]
         if unused:
-            await to_its_end(_close_all(unused))
+            await shield_to_end(_close_all(unused))
 
     def _find_or_create(self, server: ServerConfig, scope: SharingScope) -> SharedConnection:
         matches = (connection for connection in self._open if connection.scope == scope and connection.server == server)
@@ -240,7 +240,7 @@ async def create_client_tool(environment: RunEnvironment, profile: ClientProfile
     """Return the tool for one client, of the servers as they were last listed."""
     run_tool = environment.run_tool
     # Putting thousands of declarations together takes some time.
-    description = await off_loop(partial(run_tool.describe, profile.description_characters))
+    description = await run_off_loop(partial(run_tool.describe, profile.description_characters))
     upstreams = environment.connected.upstreams
     annotations = merge_annotations(
         (tool for upstream in upstreams for tool in upstream.listed),
@@ -380,7 +380,7 @@ class Workspace:
         if previous is not None:
             self._start_cleanup(self._release(previous))
         if self._cleanup_tasks:
-            await to_its_end(asyncio.wait([*self._cleanup_tasks]))
+            await shield_to_end(asyncio.wait([*self._cleanup_tasks]))
 
     async def _wait_for_listing(self, environment: RunEnvironment) -> None:
         now = asyncio.get_running_loop().time()

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from codemode.data.narrowing import is_object
-from codemode.host.job_threads import in_own_thread
+from codemode.host.job_threads import run_in_own_thread
 
 from .principals import track_pipe_disconnect
 
@@ -160,7 +160,7 @@ class StdioPipes:
             try:
                 remainder = self._write_nonblocking(data)
                 if remainder:
-                    await in_own_thread(lambda: self._write_blocking(remainder), "codemode-stdout")
+                    await run_in_own_thread(lambda: self._write_blocking(remainder), "codemode-stdout")
             except OSError:
                 self.end()
 

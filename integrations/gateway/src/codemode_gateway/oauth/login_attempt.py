@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from mcp.shared.auth import AuthorizationCodeResult
 
 from codemode.data.narrowing import is_object
-from codemode.host.threads import off_loop
+from codemode.host.threads import run_off_loop
 
 from .bearer_auth import ServerAuth
 from .browser import (
@@ -355,7 +355,7 @@ class Attempt:
         open_browser, page = self._open_browser, sign_in.start_url or url
         if open_browser is not None:
             with suppress(Exception):  # no browser: the URL is shown as well
-                await off_loop(lambda: open_browser(page))
+                await run_off_loop(lambda: open_browser(page))
 
     @asynccontextmanager
     async def _redirects(self, record: TokenRecord | None) -> AsyncGenerator[str]:

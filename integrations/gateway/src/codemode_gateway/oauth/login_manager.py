@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from codemode.data.narrowing import mapping_or_empty
-from codemode.host.threads import off_loop
+from codemode.host.threads import run_off_loop
 from codemode.trace.visible_text import one_line
 
 from ..config.locations import GATEWAY_COMMAND, state_folder
@@ -222,7 +222,7 @@ class SignIns:
         if scope["method"] == "GET":
             own = (attempt.sign_in_of(ticket) for attempt in list(self._attempts.values()))
             sign_in = next((one for one in own if one is not None), None)
-            sign_in = sign_in or await off_loop(lambda: find_ticket(self.folder, ticket))
+            sign_in = sign_in or await run_off_loop(lambda: find_ticket(self.folder, ticket))
         if sign_in is None:
             await _send_page(send, 404, page(UNKNOWN))
         else:
@@ -240,7 +240,7 @@ class SignIns:
         if told is not None:
             return told
         try:
-            return await off_loop(lambda: hand_over(self.folder, query, cookies))
+            return await run_off_loop(lambda: hand_over(self.folder, query, cookies))
         except OSError:
             return None
 
@@ -319,7 +319,7 @@ async def _pasted(attempt: Attempt, read_line: Callable[[], str], out: TextIO) -
     waiting = asyncio.ensure_future(attempt.wait())
     try:
         for _ in range(_TRIES):
-            reading = asyncio.ensure_future(off_loop(read_line))
+            reading = asyncio.ensure_future(run_off_loop(read_line))
             await asyncio.wait([waiting, reading], return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 reading.cancel()

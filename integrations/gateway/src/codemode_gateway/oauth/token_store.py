@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from codemode.host.threads import Errands
+from codemode.host.threads import BackgroundThreads
 
 from ..state_files import is_unused, note_use, schedule_cleanup
 from .settings import Storage, TokenRecord
@@ -267,7 +267,7 @@ class TokenStore:
 
     def __init__(self, place: Keeping) -> None:
         self._place = place
-        self._threads = Errands("codemode-tokens", 1)
+        self._threads = BackgroundThreads("codemode-tokens", 1)
 
     async def read(self, key: str) -> TokenRecord | None:
         """Return the record, None where there is none that can be used."""

@@ -18,7 +18,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from codemode.data.json_shape import weigh
+from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, mapping_or_empty
 from codemode.trace.visible_text import clip_text, visible
 
@@ -90,7 +90,7 @@ def _elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitRequestP
         said = f"{message}\n[{visible(server)}] opens {host}"
         return types.ElicitRequestURLParams(message=said, url=url, elicitation_id=params.get("elicitationId"))
     schema = params.get("requestedSchema")
-    if not is_mapping(schema) or weigh(schema, MAX_FORM_CHARACTERS) >= MAX_FORM_CHARACTERS:
+    if not is_mapping(schema) or estimate_json_length(schema, MAX_FORM_CHARACTERS) >= MAX_FORM_CHARACTERS:
         raise Declined(f"a form needs a requestedSchema of at most {MAX_FORM_CHARACTERS:,} characters")
     if len(mapping_or_empty(schema.get("properties"))) > MAX_FIELDS:
         raise Declined(f"a form has at most {MAX_FIELDS} fields")
@@ -98,7 +98,7 @@ def _elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitRequestP
 
 
 def _sampling(server: str, params: Mapping[str, Any]) -> types.CreateMessageRequestParams:
-    if weigh(params, MAX_SAMPLING_CHARACTERS) >= MAX_SAMPLING_CHARACTERS:
+    if estimate_json_length(params, MAX_SAMPLING_CHARACTERS) >= MAX_SAMPLING_CHARACTERS:
         raise Declined(f"a request to sample has at most {MAX_SAMPLING_CHARACTERS:,} characters")
     kept = {key: value for key, value in params.items() if key not in ("_meta", "task")}
     asked = types.CreateMessageRequestParams.model_validate(kept)
@@ -312,7 +312,7 @@ class Questions:
             raise Declined(f"the client behind this gateway {why}")
         self._count(origin, method)
         self._hide_in(request)
-        with self._room(weigh(params, MAX_OPEN_CHARACTERS)):
+        with self._room(estimate_json_length(params, MAX_OPEN_CHARACTERS)):
             held = HELD.get(origin)
             if held is not None:
                 return await held.ask(self._named(request, server, session))

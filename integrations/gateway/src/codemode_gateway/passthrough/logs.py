@@ -13,7 +13,7 @@ from typing import Any
 
 import mcp_types as types
 
-from codemode.data.json_shape import weigh
+from codemode.data.json_shape import estimate_json_length
 from codemode.data.json_values import nests_deeper_than
 from codemode.trace.visible_text import clip_text, format_count, one_line
 
@@ -223,7 +223,9 @@ def _bounded(data: Any) -> Any:
     if isinstance(data, str):
         return data[:_MAX_READ_CHARACTERS]
     try:
-        fits = weigh(data, MAX_CHARACTERS) < MAX_CHARACTERS and not nests_deeper_than(json.dumps(data), _MAX_DEPTH)
+        fits = estimate_json_length(data, MAX_CHARACTERS) < MAX_CHARACTERS and not nests_deeper_than(
+            json.dumps(data), _MAX_DEPTH
+        )
     except (TypeError, ValueError, RecursionError):
         fits = False
     return data if fits else f"[left out: more than {MAX_CHARACTERS:,} characters, or {_MAX_DEPTH} levels]"

@@ -18,7 +18,7 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from codemode.data.json_shape import weigh
+from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.trace.visible_text import clip_text, one_line
@@ -188,7 +188,7 @@ async def _read_pages(upstream: Any, kind: Kind, session: Any) -> tuple[Listed, 
 def _items_of(kind: Kind, page: Any) -> list[Listed]:
     listed: list[Listed] = []
     for item in kind.items(page)[:MAX_ITEMS]:
-        characters = weigh(item, MAX_ITEM_CHARACTERS)
+        characters = estimate_json_length(item, MAX_ITEM_CHARACTERS)
         if characters < MAX_ITEM_CHARACTERS:
             listed.append(Listed(kind.key(item), characters, item))
     return listed

@@ -14,11 +14,11 @@ from typing import Any
 
 import mcp_types as types
 
-from codemode.data.json_shape import weigh
+from codemode.data.json_shape import estimate_json_length
 from codemode.data.json_values import decode_json
 from codemode.data.narrowing import is_array, is_object
-from codemode.host.cancellation import to_its_end
-from codemode.host.threads import off_loop
+from codemode.host.cancellation import shield_to_end
+from codemode.host.threads import run_off_loop
 
 from .. import state_files
 from ..config.model import ServerConfig
@@ -73,7 +73,7 @@ class Shapes:
     async def load(self) -> None:
         """Take what is kept; what is none of ours is left out."""
         try:
-            kept = await off_loop(self._read)
+            kept = await run_off_loop(self._read)
         except OSError as error:
             _log.warning("what was learned of tools cannot be read: %s", error)
             return
@@ -121,7 +121,7 @@ class Shapes:
     # --- parts ---
 
     def _look(self, key: tuple[str, str], seen: _Seen, value: Any) -> None:
-        if weigh(value, _MAX_SAME_CHARACTERS) < _MAX_SAME_CHARACTERS:
+        if estimate_json_length(value, _MAX_SAME_CHARACTERS) < _MAX_SAME_CHARACTERS:
             same = hash(repr(value))
             if same == seen.same:
                 return  # the same again says nothing of what varies
@@ -149,7 +149,7 @@ class Shapes:
         rows = [row for row in rows if len(row[-1]) <= MAX_SHAPE_CHARACTERS]
         if rows:
             try:  # whoever closes this meanwhile ends the process next, and with it the thread
-                await to_its_end(off_loop(lambda: self._write(rows)))
+                await shield_to_end(run_off_loop(lambda: self._write(rows)))
             except OSError as error:
                 _log.warning("what was learned of tools cannot be kept: %s", error)
 

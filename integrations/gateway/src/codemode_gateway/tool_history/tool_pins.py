@@ -16,7 +16,7 @@ import mcp_types as types
 
 from codemode.data.json_values import canonical_json
 from codemode.data.narrowing import is_object
-from codemode.host.threads import LARGE_CHARACTERS, off_loop, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check, run_off_loop
 from codemode.trace.visible_text import clip_text, visible
 
 from .. import state_files
@@ -152,7 +152,7 @@ class Pins:
             different: Mapping[str, bool] = {}
             if not await self._is_as_it_was(config.name, whole):
                 said = await run_check(LARGE_CHARACTERS, lambda: _said(tools))
-                different = await off_loop(lambda: self._compared(config.name, said, whole))
+                different = await run_off_loop(lambda: self._compared(config.name, said, whole))
         except OSError as error:
             if config.pin == "block":
                 raise
@@ -229,7 +229,7 @@ class Pins:
         """Tell whether a server lists just what it did when nothing differed, without looking at each tool."""
         stamp = self._tables.stamp
         if stamp != self._wholes_stamp:
-            self._wholes = await off_loop(self._read_wholes)
+            self._wholes = await run_off_loop(self._read_wholes)
             self._wholes_stamp = stamp
         return stamp is not None and self._wholes.get(server) == whole
 
@@ -239,7 +239,7 @@ class Pins:
             return
         self._noted_day = today
         try:
-            await off_loop(self._write_use)
+            await run_off_loop(self._write_use)
         except OSError as error:
             _log.info("pins of users who are gone are not removed: %s", error)
 

@@ -28,12 +28,12 @@ from mcp.shared.inbound import (
 )
 from pydantic import TypeAdapter
 
-from codemode.data.json_shape import run_bounded, weigh
+from codemode.data.json_shape import estimate_json_length, run_bounded
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.observe.request_telemetry import measure_inner_call, propagation_headers
-from codemode.tools.tool_result import ToolResult, result_of_server, unwrapped
+from codemode.tools.tool_result import ToolResult, parse_server_result, unwrap_result
 from codemode.trace.visible_text import visible
 
 from ..config.model import ServerConfig
@@ -466,8 +466,8 @@ class Calls:
         self._link.answered()
         self._last_logged = None
         schema = None if tool is None else tool.output_schema
-        size = weigh(raw, LARGE_CHARACTERS)
-        return await run_check(size, lambda: result_of_server(self._secrets.redact(raw), schema))
+        size = estimate_json_length(raw, LARGE_CHARACTERS)
+        return await run_check(size, lambda: parse_server_result(self._secrets.redact(raw), schema))
 
     async def given(self, name: str, result: ToolResult) -> Any:
         """Return what a program gets, once whoever wants to has seen it."""
@@ -475,7 +475,7 @@ class Calls:
             return result
         value = result.structured_content
         if not result.has_structured_content:
-            value = await run_bounded(result.content, partial(unwrapped, result))
+            value = await run_bounded(result.content, partial(unwrap_result, result))
         self._returned(self._config, name, value)
         return value
 

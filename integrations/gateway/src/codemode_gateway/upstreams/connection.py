@@ -19,7 +19,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from codemode.data.json_shape import holds_more_values_than
+from codemode.data.json_shape import has_more_values_than
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError
 from codemode.trace.failures import group_members
@@ -225,7 +225,7 @@ class Requests(JSONRPCDispatcher):
             given = await self._send(method, with_level(params, self.log_level), opts, **more)
             if method.startswith("tools/"):
                 return given
-            if holds_more_values_than(given, MAX_ANSWER_VALUES):
+            if has_more_values_than(given, MAX_ANSWER_VALUES):
                 raise LostRequestError(Lost(f"its answer to {method} holds more than {MAX_ANSWER_VALUES} values"))
             given = given if self.hide is None else await self.hide(given)
             return self._read_handshake(method, given) if method in HANDSHAKES else given

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
-from codemode.data.json_values import check_values, decode_json
+from codemode.data.json_values import decode_json, require_max_values
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.trace.visible_text import clip_text
 
@@ -59,7 +59,7 @@ def read_line(line: bytes) -> Reading:
         if len(line) > _LONG:
             most = MAX_ASKED_VALUES if _is_asked(line[:_LOOKED_AT]) else MAX_VALUES
             text = line.decode("utf-8", "replace")
-            check_values(text, most, "a message")
+            require_max_values(text, most, "a message")
             return _read(text)  # in a fifth of the time in which nothing else can run
         try:
             return Reading(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -93,7 +93,7 @@ def read_event(data: bytes) -> Reading:
 
 def _read_on_the_loop(text: bytes, *, is_answer: bool = False) -> Reading:
     decoded = text.decode("utf-8", "replace")
-    check_values(decoded, MAX_VALUES_ON_THE_LOOP, "an answer")
+    require_max_values(decoded, MAX_VALUES_ON_THE_LOOP, "an answer")
     try:
         return Reading(jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValueError:

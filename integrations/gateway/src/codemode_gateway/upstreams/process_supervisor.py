@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from codemode.host.cancellation import to_its_end
-from codemode.host.threads import off_loop
+from codemode.host.cancellation import shield_to_end
+from codemode.host.threads import run_off_loop
 
 # One such process serves all servers of one event loop. It ends with the last of its users, and whenever this process
 # does, however that ends.
@@ -112,14 +112,14 @@ class Guard:
             if self._control is not None:
                 return
             if self._process is not None:  # somebody has ended it
-                await off_loop(partial(_wait, self._process))
+                await run_off_loop(partial(_wait, self._process))
             # Late: lists of tools need nothing that runs programs.
             from codemode.workers.process import read_loader_variables
 
             ours, theirs = socket.socketpair()
             command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("process_supervisor_main.py"))]
             starting = asyncio.ensure_future(
-                off_loop(
+                run_off_loop(
                     partial(
                         subprocess.Popen[bytes],
                         [*command, str(theirs.fileno()), str(os.getpid())],
@@ -134,7 +134,7 @@ class Guard:
                 )
             )
             try:
-                self._process = await to_its_end(starting)
+                self._process = await shield_to_end(starting)
             except BaseException:
                 ours.close()
                 if starting.done() and not starting.cancelled() and starting.exception() is None:
@@ -216,7 +216,7 @@ class Guard:
         self._close()
         process, self._process = self._process, None
         if process is not None:
-            await off_loop(partial(_wait, process))
+            await run_off_loop(partial(_wait, process))
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

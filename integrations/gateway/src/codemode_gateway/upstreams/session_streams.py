@@ -18,7 +18,7 @@ import anyio
 import mcp_types as types
 from mcp_types import JSONRPCError, JSONRPCResponse
 
-from codemode.data.json_shape import holds_more_values_than
+from codemode.data.json_shape import has_more_values_than
 
 from .jsonrpc_lines import MAX_ASKED_VALUES
 
@@ -307,7 +307,7 @@ def in_bounds(item: Any) -> Any:
         return replace(item, message=message.model_copy(update={"error": refusal}))
     if not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
         return item
-    if not holds_more_values_than(message.params, MAX_ASKED_VALUES):
+    if not has_more_values_than(message.params, MAX_ASKED_VALUES):
         return item
     return replace(item, message=message.model_copy(update={"params": {}}))
 

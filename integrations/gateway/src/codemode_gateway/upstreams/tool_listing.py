@@ -21,16 +21,16 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 
 from codemode.data.json_values import canonical_json, decode_json, encode_json
 from codemode.data.narrowing import is_array, is_mapping, list_or_empty
-from codemode.host.threads import off_loop, run_check
+from codemode.host.threads import run_check, run_off_loop
 from codemode.tools.server_lists import (
-    LISTED_AGAIN,
-    LISTED_DIFFERENTLY,
+    CONFLICTING_DUPLICATE_REASON,
+    DUPLICATE_REASON,
     MAX_NOTE_CHARACTERS,
     MAX_NOTES,
-    Cursors,
     LeftOut,
+    PageCursors,
+    describe_json_type,
     entry_label,
-    kind_of,
 )
 from codemode.trace.visible_text import one_line
 
@@ -114,7 +114,7 @@ async def listed_tools(
     tools: list[types.Tool] = []
     texts: dict[str, str] = {}
     left_out = LeftOut()
-    cursors = Cursors(left_out)
+    cursors = PageCursors(left_out)
     room, ttl, entries = Room(), None, 0
     while True:
         try:
@@ -146,7 +146,7 @@ def _entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
         return [*tools]
     if is_mapping(tools):
         return [{"name": name, **tool} if is_mapping(tool) else tool for name, tool in tools.items()]
-    left_out.note(f"a page of the list has no array of tools: tools is {kind_of(tools)}")
+    left_out.note(f"a page of the list has no array of tools: tools is {describe_json_type(tools)}")
     return []
 
 
@@ -205,13 +205,13 @@ class _Reading:
             before = texts.get(tool.name) or self.known.get(tool.name)
             if before is not None:
                 if before != text or not self.repeats:
-                    why = LISTED_AGAIN if before == text else LISTED_DIFFERENTLY
+                    why = DUPLICATE_REASON if before == text else CONFLICTING_DUPLICATE_REASON
                     page.left_out.add(why, entry_label(shown, place))
             elif self.mirrors and _wants_what_cannot_be(tool):
                 page.left_out.add(_HEADERS, entry_label(shown, place))
             else:
                 if (schema := shown.get("inputSchema")) is not None and not is_mapping(schema):
-                    what = f"its inputSchema is {kind_of(schema)}, not an object: it takes any object"
+                    what = f"its inputSchema is {describe_json_type(schema)}, not an object: it takes any object"
                     page.left_out.note(f"{entry_label(shown, place)}: {what}")
                 texts[tool.name] = text
                 page.tools.append(tool)
@@ -221,7 +221,7 @@ class _Reading:
     def _read_entry(self, entry: Any) -> tuple[Any, str, str | None]:
         """Return an entry without secrets, its text, and why it can be no tool."""
         if not is_mapping(entry):
-            return entry, "", f"{kind_of(entry)}, not an object"
+            return entry, "", f"{describe_json_type(entry)}, not an object"
         try:
             shown = entry if self.hide is None else self.hide(entry)
             text = encode_json(shown, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
@@ -258,7 +258,7 @@ def _impossible_name(entry: Mapping[str, Any]) -> str:
     name = entry.get("name")
     if name is None or isinstance(name, str):
         return "it has no name" if name is None or not name.strip() else "it cannot be read as a tool"
-    return f"its name is {kind_of(name)}, not a string"
+    return f"its name is {describe_json_type(name)}, not a string"
 
 
 def _wants_what_cannot_be(tool: types.Tool) -> bool:
@@ -383,7 +383,7 @@ class ListCache:
 
 async def _quietly(work: Callable[[], Any], name: str) -> Any:
     try:
-        return await off_loop(work)
+        return await run_off_loop(work)
     except Exception as error:  # noqa: BLE001 - a cache that fails is none
         _log.warning("the kept list of server %r cannot be used: %s", name, type(error).__name__)
         return None
