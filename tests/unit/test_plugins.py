@@ -105,7 +105,7 @@ def test_every_name_is_found_where_type_checkers_are_told(module: Any):
         for alias in node.names
         if alias.asname == alias.name
     }
-    table = {name: place for place, names in module._LATE.items() for name in names.split()}
+    table = {name: place for place, names in module._LAZY_NAMES.items() for name in names.split()}
     assert {name: "." * level + str(place) for name, (level, place) in told.items()} == {
         name: f".{place}" for name, place in table.items()
     }
