@@ -14,7 +14,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from codemode_pydantic_ai import CodeMode, outer_calls
+from codemode_pydantic_ai import CodeMode, outer_call
 
 from codemode.plugins import add_event_listener
 
@@ -40,13 +40,13 @@ async def _ratio(agent: OneCall, calls: int, runs: int) -> tuple[float, float]:
     try:
         for number in range(runs + 10):
             for way, seconds in took.items():
-                setattr(outer_calls, "add_event_listener", way)  # noqa: B010 - not the name's own type
+                setattr(outer_call, "add_event_listener", way)  # noqa: B010 - not the name's own type
                 started = perf_counter()
                 assert await agent("codeMode", {"js": js}) == calls * (calls - 1) // 2
                 if number >= 10:
                     seconds.append(perf_counter() - started)
     finally:
-        setattr(outer_calls, "add_event_listener", heard)  # noqa: B010 - as above
+        setattr(outer_call, "add_event_listener", heard)  # noqa: B010 - as above
     return median(took[heard]) * 1000, median(took[_unheard]) * 1000
 
 

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 import pytest
-from codemode_langchain import CodeModeMiddleware, pregel
-from codemode_langchain.pregel import NodeContext, UnknownVersionError, get_node_context
+from codemode_langchain import CodeModeMiddleware, langgraph_internals
+from codemode_langchain.langgraph_internals import NodeContext, UnknownVersionError, get_node_context
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
@@ -174,7 +174,9 @@ def test_an_agent_that_looks_different_runs_nothing(monkeypatch: pytest.MonkeyPa
     assert done == []
 
 
-@pytest.mark.parametrize("missing", [pregel.READ, pregel.SEND, pregel.SCRATCHPAD])
+@pytest.mark.parametrize(
+    "missing", [langgraph_internals.READ, langgraph_internals.SEND, langgraph_internals.SCRATCHPAD]
+)
 def test_a_node_that_looks_different_is_an_error(missing: str):
     configs: list[Any] = []
 
@@ -196,19 +198,19 @@ def test_a_node_that_looks_different_is_an_error(missing: str):
 def test_a_version_that_nobody_has_tried_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setitem(pregel.TESTED_VERSIONS, "langgraph", ((0, 1), (0, 2)))
-    pregel.warn_about_untested_versions.cache_clear()
+    monkeypatch.setitem(langgraph_internals.TESTED_VERSIONS, "langgraph", ((0, 1), (0, 2)))
+    langgraph_internals.warn_about_untested_versions.cache_clear()
     try:
         with caplog.at_level(logging.WARNING, "codemode.tools"):
             for _ in range(2):
                 assert content(Session(agent([NOTE], [note], CodeModeMiddleware())).start()) == "1"
     finally:
-        pregel.warn_about_untested_versions.cache_clear()
+        langgraph_internals.warn_about_untested_versions.cache_clear()
     (told,) = [one.getMessage() for one in caplog.records if "is not tried" in one.getMessage()]
     assert "langgraph>=0.1,<0.2" in told
 
 
 def test_the_installed_versions_are_known(caplog: pytest.LogCaptureFixture):
-    pregel.warn_about_untested_versions.cache_clear()
-    pregel.warn_about_untested_versions()
+    langgraph_internals.warn_about_untested_versions.cache_clear()
+    langgraph_internals.warn_about_untested_versions()
     assert not caplog.records

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from census import left_by_each
-from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, ExecWaitMiddleware, faces
+from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, ExecWaitMiddleware, surfaces
 from exec_wait_agent import runs
 from langchain.agents.middleware import ToolCallLimitMiddleware
 from langchain_core.messages import AIMessage
@@ -107,7 +107,7 @@ def test_no_agent_leaves_anything_behind(
     end: str,
 ) -> None:
     caplog.set_level(logging.CRITICAL, "codemode.tools")  # what is logged is kept for the report, with its traceback
-    monkeypatch.setattr(faces, "_MAX_SURFACES", 1)  # which are kept on purpose, with the tools that they are over
+    monkeypatch.setattr(surfaces, "_MAX_SURFACES", 1)  # which are kept on purpose, with the tools that they are over
     shared = [made(), *([] if made is ExecWaitMiddleware else [ToolCallLimitMiddleware(run_limit=50)])]
     program = PROGRAMS.get(end, 'return await tools.refund({ order: "a" });')
     left = left_by_each(
@@ -118,9 +118,9 @@ def test_no_agent_leaves_anything_behind(
 
 @pytest.mark.parametrize(("most_tools", "kept"), [(8, 4), (5, 2), (1, 1)])
 def test_surfaces_are_kept_up_to_a_number_of_tools(monkeypatch: pytest.MonkeyPatch, most_tools: int, kept: int) -> None:
-    monkeypatch.setattr(faces, "_MAX_SURFACES", 4)
-    monkeypatch.setattr(faces, "_MAX_TOOLS", most_tools)
-    known = faces.SurfaceCache(lambda tools: SimpleNamespace(all_tools=tools))
+    monkeypatch.setattr(surfaces, "_MAX_SURFACES", 4)
+    monkeypatch.setattr(surfaces, "_MAX_TOOLS", most_tools)
+    known = surfaces.SurfaceCache(lambda tools: SimpleNamespace(all_tools=tools))
     keys = [(number,) for number in range(6)]
     for key in keys:
         known.get(key, ["one", "two"])

@@ -8,7 +8,7 @@ from typing import Annotated, Any, final
 
 import pytest
 from codemode_pydantic_ai import CodeMode
-from codemode_pydantic_ai.hidden_tools import close_output_schema
+from codemode_pydantic_ai.conversion import close_output_schema
 from pydantic import (
     BaseModel,
     ConfigDict,

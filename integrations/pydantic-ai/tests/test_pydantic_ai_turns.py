@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from codemode_pydantic_ai.call_scheduling import CallBudget, CallScheduler
 from codemode_pydantic_ai.pauses import Pause, PauseCache
-from codemode_pydantic_ai.turns import CallBudget, CallScheduler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai import RunContext, UsageLimits

@@ -6,7 +6,7 @@ from .approvals import ApprovalConfig, ApprovalRule, ApprovalRules, InterruptMod
 from .code_call import CodeCallTool, ScriptContext, create_code_call_tools
 from .durable import durable_continuation
 from .exec_wait import ExecWaitTool, create_exec_wait_tools
-from .pregel import UnknownVersionError
+from .langgraph_internals import UnknownVersionError
 from .stored_pauses import StoredPauses, StoredRun, stored_pauses
 from .tool import CodeModeTool, create_code_mode_tool
 

@@ -18,8 +18,7 @@ from langchain_core.runnables.config import ensure_config
 
 from codemode.plugins import forkable_lock
 
-from .graph import find_node_binding, start_task
-from .pregel import (
+from .langgraph_internals import (
     CHECKPOINTER,
     CHECKPOINTS,
     INTERRUPT,
@@ -30,6 +29,7 @@ from .pregel import (
     TASK_ID,
     get_node_context,
 )
+from .node_tasks import find_node_binding, start_task
 
 _log = logging.getLogger("codemode.approvals")
 

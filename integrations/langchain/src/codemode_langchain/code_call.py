@@ -25,8 +25,8 @@ from codemode.stores import StoreLike
 
 from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
 from .conversion import get_annotations
-from .faces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
 from .segments import Outcome, make_failure_fields, to_text
+from .surfaces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
 """Makes what scripts read as ``codecallContext`` of a tool's configuration, or of an agent's ``ToolRuntime``."""

@@ -168,7 +168,7 @@ def convert_tool(tool: BaseTool, execute: Callable[..., Any], needs_approval: Ne
 def _get_surface_metadata(tool: BaseTool) -> dict[str, Any]:
     """Return what a tool says to CodeCall, in its metadata and with its tags, and of what kind it is."""
     code_call_metadata: Any = (tool.metadata or {}).get(_CODE_CALL_KEY)
-    tags = [one for one in tool.tags or () if one]
+    tags = [tag for tag in tool.tags or () if tag]
     if tags and (code_call_metadata is None or isinstance(code_call_metadata, Mapping)):
         code_call_fields = cast("Mapping[str, Any]", code_call_metadata or {})
         own_tags: Any = code_call_fields.get("tags", ())

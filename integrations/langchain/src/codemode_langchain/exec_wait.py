@@ -32,11 +32,11 @@ from codemode.stores import StoreLike, open_store
 
 from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
 from .conversion import FrameworkTool, convert_tool
-from .faces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
-from .graph import compute_digest
+from .langgraph_internals import NAMESPACE, is_in_node
 from .nested import NestedCalls
-from .pregel import NAMESPACE, is_in_node
-from .running_programs import ExecProgram, WaitingPrograms, find_scope, get_graph_run, get_program
+from .node_tasks import compute_digest
+from .surfaces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
+from .waiting_programs import ExecProgram, WaitingPrograms, find_scope, get_graph_run, get_program
 
 if TYPE_CHECKING:
     from codemode import ExecWaitTools, MediaContent, NamespaceRegistry, ProgramLibrary

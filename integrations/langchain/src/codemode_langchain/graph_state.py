@@ -14,7 +14,16 @@ from langchain_core.runnables import RunnableConfig
 
 from codemode.plugins import LatePlace
 
-from .pregel import INTERNAL_CHANNEL_PREFIXES, OVERWRITE, READ, RESUME, SEND, TASKS, NodeContext, get_node_context
+from .langgraph_internals import (
+    INTERNAL_CHANNEL_PREFIXES,
+    OVERWRITE,
+    READ,
+    RESUME,
+    SEND,
+    TASKS,
+    NodeContext,
+    get_node_context,
+)
 
 # The graph takes updates when a node has ended: until then a program reads its own writes, and what a pause interrupts
 # is written again from its ledger.

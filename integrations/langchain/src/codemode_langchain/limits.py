@@ -18,7 +18,7 @@ from langgraph.types import Command
 from codemode import CodeModeToolError, Interrupt, request_interrupt
 from codemode.plugins import forkable_lock
 
-from .pregel import NodeContext
+from .langgraph_internals import NodeContext
 
 CALLS_CHANNEL = "code_mode_calls"
 END_CHANNEL = "code_mode_end"

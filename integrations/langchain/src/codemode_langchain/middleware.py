@@ -19,9 +19,9 @@ from codemode.types import InvalidConfigError
 from .approvals import ApprovalRules, Caller, InterruptMode
 from .code_call import CodeCallSurface, ScriptContext, create_empty_toolset
 from .exec_wait import EXEC_NAME, TOOL_NAMES, ExecWaitConfig, ExecWaitSurface, ExecWaitTool
-from .faces import Surface, make_options, to_tools
 from .graph_state import get_graph_state, make_state_backend, use_graph_state
-from .hiding_middleware import Handler, InstanceOnlyProperty, Result, SurfaceMiddleware
+from .surface_middleware import Handler, InstanceOnlyProperty, Result, SurfaceMiddleware
+from .surfaces import Surface, make_options, to_tools
 from .tool import TOOL_NAME, CodeModeSurface, CodeModeTool
 from .tool_selection import (
     AllowedTools,

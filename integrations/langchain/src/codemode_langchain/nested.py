@@ -20,12 +20,11 @@ from langchain_core.tools import BaseTool, ToolException
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
 from codemode.plugins import forkable_lock, protect_integers
 
-from .answers import NestedAnswers, compute_interrupt_id
+from .answer_matching import NestedAnswers, compute_interrupt_id
 from .approvals import Caller
 from .arguments import Arguments
 from .checkpoints import CallOutput, StartMarker
 from .conversion import ASYNC_ONLY_MESSAGE, CapturingTool, format_error, is_async_only, to_program_value, tool_call
-from .graph import compute_task_number, number_tasks
 from .graph_state import (
     ChannelWrites,
     NestedWrites,
@@ -34,7 +33,7 @@ from .graph_state import (
     readdress_answer,
     readdress_commands,
 )
-from .pregel import (
+from .langgraph_internals import (
     NAMESPACE,
     RESUME_MAP,
     SCRATCHPAD,
@@ -44,6 +43,7 @@ from .pregel import (
     is_invalid_resume,
     take_interrupts,
 )
+from .node_tasks import compute_task_number, number_tasks
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, create_model
 from codemode import CallContext, Interrupt, MediaContent, PendingRequest
 from codemode.plugins import PreparedTool, protect_integers, restore_integers
 
-from .answers import compute_display_digest
+from .answer_matching import compute_display_digest
 from .approvals import ApprovalPolicy, Caller, DecisionType, Question, make_decision_type, to_resolution
-from .graph import compute_digest
 from .nested import STARTED_EARLIER_KIND, Answer
+from .node_tasks import compute_digest
 
 
 class OuterCall(Protocol):

@@ -23,7 +23,7 @@ from codemode import (
 from codemode.errors import CodeModeConcurrencyError, CodeModeToolApprovalRequiredError
 from codemode.plugins import split_content
 
-from .answers import NodeCall, ask_person, ask_person_async, may_ask_now
+from .answer_matching import NodeCall, ask_person, ask_person_async, may_ask_now
 from .approvals import ApprovalPolicy, Caller, Question
 from .checkpoints import (
     SavedCallOutputs,
@@ -34,10 +34,10 @@ from .checkpoints import (
     warn_if_unanswerable,
 )
 from .content import to_model_block
-from .graph import compute_digest, compute_task_number, find_node_binding, start_task, to_coroutine_function
 from .graph_state import make_state_commands
+from .langgraph_internals import get_interrupts, is_in_node, raise_interrupts, take_interrupts
 from .nested import NestedCalls
-from .pregel import get_interrupts, is_in_node, raise_interrupts, take_interrupts
+from .node_tasks import compute_digest, compute_task_number, find_node_binding, start_task, to_coroutine_function
 from .questions import OuterCall, OuterCallQuestions, batch_questions, split_batch_answers, split_batch_interrupts
 
 _ALREADY_ANSWERED_NOTE = (

@@ -20,8 +20,8 @@ from codemode import CodeModeError, CodeModeProtocolError, PendingRequest
 from codemode.plugins import protect_integers, restore_integers, same_json
 from codemode.stores import AgentRecords, AgentRun, Record, ResumeWith, StoredPause, StoredRequest, Tenant, ToolForm
 
-from .faces import MAX_AGE_MS, SurfaceTool
-from .pregel import NAMESPACE, find_tool_nodes
+from .langgraph_internals import NAMESPACE, find_tool_nodes
+from .surfaces import MAX_AGE_MS, SurfaceTool
 
 if TYPE_CHECKING:
     from codemode.stores import InterruptStore

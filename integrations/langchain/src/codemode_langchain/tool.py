@@ -15,7 +15,7 @@ from codemode.plugins import LatePlace, Listing, PreparedTool
 from codemode.stores import StoreLike
 
 from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
-from .faces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
+from .surfaces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
 
 TOOL_NAME = Core.name
 

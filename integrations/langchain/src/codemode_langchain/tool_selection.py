@@ -270,18 +270,21 @@ def _get_configured_names(middleware: Any) -> Iterable[str]:
 
 
 def warn_about_sub_agents(
-    listed: Sequence[Any], may_ask: Callable[..., bool], settings: SurfaceMiddlewareSettings, middleware_class: type
+    middleware: Sequence[Any],
+    may_need_approval: Callable[..., bool],
+    settings: SurfaceMiddlewareSettings,
+    middleware_class: type,
 ) -> None:
     """Log which sub-agents of a deep agent have tools that wait for a person in the agent itself, and not there.
 
     A middleware of this ``kind``, of those ``listed`` in the agent, has rules of its own.
     """
-    for one in listed:
-        for spec in cast("Sequence[Any]", getattr(one, "_subagents", None) or ()):
+    for item in middleware:
+        for spec in cast("Sequence[Any]", getattr(item, "_subagents", None) or ()):
             if ungated_names := sorted(
                 name
-                for name, one in _list_unreviewed_tools(spec, middleware_class).items()
-                if may_ask(name, _get_tool_annotations(one))
+                for name, tool in _list_unreviewed_tools(spec, middleware_class).items()
+                if may_need_approval(name, _get_tool_annotations(tool))
             ):
                 _log.warning(
                     "sub-agent %r runs %s without approval: approve is the rule of one agent. Give the sub-agent"

@@ -21,7 +21,7 @@ from .approvals import ApprovalPolicy, ApprovalRules
 from .conversion import get_annotations
 from .outer_call import OnStream
 from .pauses import TOOL_NAME, ProgramAgent
-from .sdk import is_mcp_tool
+from .sdk_internals import is_mcp_tool
 from .tool import OptionsLike, ProgramFunctionTool, StateFactory, ToolConfig, make_agent_tool, make_options
 
 _MAX_CACHED_TOOLS = 8

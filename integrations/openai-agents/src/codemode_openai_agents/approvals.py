@@ -15,7 +15,7 @@ from agents.tool_context import ToolContext
 from codemode import PendingRequest, request_interrupt
 from codemode.plugins import ToolSelection
 
-from . import sdk
+from . import sdk_internals
 from .content import make_function_call_async
 from .conversion import get_annotations
 
@@ -71,7 +71,9 @@ class ApprovalPolicy:
         self, tool: FunctionTool, context: ToolContext[Any], arguments: dict[str, Any], call_id: str
     ) -> bool:
         """Tell whether a person must decide about this call."""
-        if await sdk.needs_approval(tool, context, await make_function_call_async(tool.name, call_id, arguments)):
+        if await sdk_internals.needs_approval(
+            tool, context, await make_function_call_async(tool.name, call_id, arguments)
+        ):
             return True
         return await self._rule_needs_approval(tool, context, arguments, call_id)
 
@@ -207,7 +209,7 @@ async def resume_agent(
 
     By their order: models repeat the ids of calls, and several agents may wait in one run.
     """
-    state: Any = await RunState.from_json(sdk.get_agent(tool), dict(payload["state"]))
+    state: Any = await RunState.from_json(sdk_internals.get_agent(tool), dict(payload["state"]))
     for item, decision in zip(state.get_interruptions(), decisions, strict=True):
         if decision.get("input") is not None:
             approve(state, item, input=decision["input"])
@@ -216,7 +218,7 @@ async def resume_agent(
         else:
             message = decision.get("message")
             state.reject(item, always_reject=decision.get("always") is True, rejection_message=message or None)
-    sdk.set_resume_state(context, state)
+    sdk_internals.set_resume_state(context, state)
 
 
 async def agent_tool_names(
@@ -224,7 +226,7 @@ async def agent_tool_names(
 ) -> AsyncIterator[str]:
     """Yield the names of the tools that agents behind these may ask about, and those behind them."""
     for tool in tools:
-        agent = sdk.get_agent(tool)
+        agent = sdk_internals.get_agent(tool)
         if agent is None or depth > _MAX_AGENT_DEPTH:
             continue
         function_tools = [

@@ -21,7 +21,7 @@ from codemode.plugins import (
 )
 
 from .content import is_content_type, is_output_type, with_content_schemas
-from .sdk import is_mcp_tool
+from .sdk_internals import is_mcp_tool
 
 _ANNOTATION_NAMES = {
     "read_only_hint": "readOnlyHint",

@@ -27,7 +27,7 @@ from openai.types.responses import ResponseFunctionToolCall
 from codemode import CodeModeError, CodeModeToolError, ToolCallContext
 from codemode.plugins import run_bounded
 
-from . import approvals, sdk
+from . import approvals, sdk_internals
 from .content import from_media_content, make_function_call_async, to_program_value
 
 
@@ -58,7 +58,7 @@ class NestedCalls:
                 raise
             if shows_data:
                 span.span_data.output = output
-        return await run_bounded(output, lambda: to_program_value(output, parses_json=sdk.is_mcp_tool(tool)))
+        return await run_bounded(output, lambda: to_program_value(output, parses_json=sdk_internals.is_mcp_tool(tool)))
 
     def _make_tool_context(self, call: ResponseFunctionToolCall) -> ToolContext[Any]:
         outer = self.context
@@ -98,8 +98,8 @@ class NestedCalls:
     async def _invoke_tool(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         try:
             if tool.name not in self._raising_tools:
-                self._raising_tools[tool.name] = sdk.with_raised_errors(tool)
-            output = await sdk.invoke(self._raising_tools[tool.name], context, arguments)
+                self._raising_tools[tool.name] = sdk_internals.with_raised_errors(tool)
+            output = await sdk_internals.invoke(self._raising_tools[tool.name], context, arguments)
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
                 self._end_run(error)
@@ -113,12 +113,12 @@ class NestedCalls:
         except Exception as error:  # noqa: BLE001 - the tool's own function says what becomes of it
             await self._raise_tool_error(tool, context, error)
         else:
-            if (paused := sdk.take_paused_run(context)) is not None:
+            if (paused := sdk_internals.take_paused_run(context)) is not None:
                 approvals.pause_for_agent(paused)
             return output
 
     async def _raise_tool_error(self, tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> NoReturn:
-        message = await sdk.format_error(tool, context, error)
+        message = await sdk_internals.format_error(tool, context, error)
         if message is None:
             self._end_run(error)
         raise CodeModeToolError(str(message), details={"tool_name": tool.name}) from error

@@ -43,7 +43,7 @@ from codemode.plugins import run_bounded
 
 from .approvals import AGENT_PAUSE_KIND, agent_namespace, agent_tool_names, new_edit_id
 from .content import make_function_call_async
-from .sdk import get_agent
+from .sdk_internals import get_agent
 
 TOOL_NAME = "codeMode"
 UNKNOWN_OUTCOME = "unknown.outcome"

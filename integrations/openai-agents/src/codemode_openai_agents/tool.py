@@ -21,7 +21,7 @@ from codemode import create_code_mode_tool as create_core_tool
 from codemode.plugins import Listing, configure_agent_options
 from codemode.stores import StoreLike
 
-from . import sdk
+from . import sdk_internals
 from .approvals import ApprovalPolicy, ApprovalRules
 from .content import to_tool_output
 from .conversion import convert_tool, to_function_tools
@@ -143,7 +143,7 @@ class ProgramFunctionTool:
         agent: ProgramAgent,
         output_schemas: Mapping[str, Any] | None = None,
     ) -> None:
-        sdk.internals()
+        sdk_internals.internals()
         self._tools = {tool.name: tool for tool in tools}
         self._config = config
         schemas = output_schemas or {}

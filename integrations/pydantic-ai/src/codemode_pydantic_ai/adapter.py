@@ -17,9 +17,9 @@ import codemode
 from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import CompiledSchema, FrameworkSchema, ValidatedInput, copy_json
 
+from .call_scheduling import SharedCallState
 from .content import displayed_arguments, restore_media, with_content_schemas
-from .failures import format_error
-from .hidden_tools import (
+from .conversion import (
     FrameworkTool,
     OutputSchema,
     close_output_schema,
@@ -27,8 +27,8 @@ from .hidden_tools import (
     get_annotations,
     get_surface_metadata,
 )
+from .error_mapping import format_error
 from .nested import NestedCalls
-from .turns import SharedCallState
 
 
 def register(register_adapter: Callable[[Callable[[Any], bool], Callable[[Any], codemode.Tool]], None]) -> None:

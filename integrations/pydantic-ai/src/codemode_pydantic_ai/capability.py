@@ -26,8 +26,8 @@ from codemode.stores import StoreLike, open_store
 from .code_call import CodeCallFields, CodeCallSurface, ScriptContext
 from .code_mode import CodeModeSurface, OptionsLike
 from .exec_wait import ExecWaitConfig, ExecWaitSurface, ExecWaitToolset, make_exec_wait_options
-from .faces import MAX_RETRIES, ProgramToolSelector, ToolSelector, check_options
-from .hiding_capability import SurfaceCapability
+from .surface_capability import SurfaceCapability
+from .surfaces import MAX_RETRIES, ProgramToolSelector, ToolSelector, check_options
 
 _TOOL_SEARCH = "tool_search"
 

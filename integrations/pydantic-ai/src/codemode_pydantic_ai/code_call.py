@@ -27,10 +27,10 @@ from codemode import CodeCallToolset as CoreToolset
 from codemode.plugins import OpenedContinuation
 from codemode.stores import StoreLike
 
-from .faces import ModelTools, Surface, SurfaceTool, code_argument_metadata, make_options, reject_approval_callback
-from .failures import ErrorStyle
-from .hidden_tools import CompiledToolCache
-from .hiding_toolset import SurfaceToolset
+from .conversion import CompiledToolCache
+from .error_mapping import ErrorStyle
+from .surface_toolset import SurfaceToolset
+from .surfaces import ModelTools, Surface, SurfaceTool, code_argument_metadata, make_options, reject_approval_callback
 
 ScriptContext: TypeAlias = Callable[[RunContext[Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 

@@ -23,7 +23,11 @@ from codemode.stores import StoreLike, open_store
 
 from .content import from_media_content
 from .conversation_state import ConversationStates
-from .faces import (
+from .conversion import CompiledToolCache
+from .error_mapping import DEFAULT_ERROR_STYLE
+from .nested import NestedCalls
+from .surface_toolset import SurfaceToolset, to_toolset
+from .surfaces import (
     MAX_RETRIES,
     ModelTools,
     Surface,
@@ -32,10 +36,6 @@ from .faces import (
     make_options,
     reject_approval_callback,
 )
-from .failures import DEFAULT_ERROR_STYLE
-from .hidden_tools import CompiledToolCache
-from .hiding_toolset import SurfaceToolset, to_toolset
-from .nested import NestedCalls
 
 TOOL_NAME = CodeModeTool.name
 _MAX_REMEMBERED_RUNS = 1024

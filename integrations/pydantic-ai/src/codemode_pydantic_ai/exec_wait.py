@@ -39,12 +39,12 @@ from codemode.plugins import OpenedContinuation, PreparedTool, run_bounded
 
 from .content import split_media
 from .conversation_state import ConversationStates
-from .faces import ModelTools, SurfaceTool, code_argument_metadata, make_options
-from .failures import ErrorStyle
-from .hidden_tools import CompiledToolCache
-from .hiding_toolset import SurfaceToolset
+from .conversion import CompiledToolCache
+from .error_mapping import ErrorStyle
 from .nested import NestedCalls
-from .outer_calls import RunState
+from .outer_call import RunState
+from .surface_toolset import SurfaceToolset
+from .surfaces import ModelTools, SurfaceTool, code_argument_metadata, make_options
 
 if TYPE_CHECKING:
     from codemode import ProgramLibrary

@@ -31,10 +31,10 @@ from codemode import (
 from codemode.plugins import replace_content, run_bounded
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
+from .call_scheduling import Reservation, SharedCallState
 from .content import ResultAttachments, extract_media
-from .failures import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, format_error
-from .shown_inputs import CallInput, NestedToolManager, require_displayed_input
-from .turns import Reservation, SharedCallState
+from .displayed_inputs import CallInput, NestedToolManager, require_displayed_input
+from .error_mapping import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, format_error
 
 
 def is_durable_run(capability: AbstractCapability[Any] | None) -> bool:

@@ -25,9 +25,9 @@ from codemode import CodeModeProtocolError, Interrupt, PendingRequest
 from codemode.plugins import OpenedContinuation, forkable_lock
 
 from .content import to_plain_arguments
-from .faces import Surface
 from .framework_internals import mark_as_questions
 from .nested import CALL_KIND, TOOL_NAME_KEY
+from .surfaces import Surface
 
 METADATA_KEY = "codemode"
 

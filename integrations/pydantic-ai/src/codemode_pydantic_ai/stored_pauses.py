@@ -38,12 +38,12 @@ from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, Pend
 from codemode.plugins import same_json
 from codemode.stores import AgentRecords, AgentRun, Record, ResumeWith, StoredPause, StoredRequest, Tenant, ToolForm
 
-from .faces import MAX_AGE_MS, Surface
-from .hidden_tools import get_annotations
-from .hiding_capability import SurfaceCapability
-from .hiding_toolset import SurfaceToolsetTool
+from .conversion import get_annotations
 from .nested import CALL_KIND
 from .pauses import METADATA_KEY, Pause, is_waiting_id
+from .surface_capability import SurfaceCapability
+from .surface_toolset import SurfaceToolsetTool
+from .surfaces import MAX_AGE_MS, Surface
 
 if TYPE_CHECKING:
     from codemode.stores import InterruptStore

@@ -32,7 +32,7 @@ def get_interrupts(error: BaseException) -> tuple[Any, ...] | None:
         return None
     interrupts = getattr(error, _TAKEN_ATTRIBUTE, error.args[0] if error.args else ())
     # A graph inside a graph reports an interrupt of a task twice: from the task, and from the node that it raised in.
-    return tuple({one.id: one for one in interrupts}.values())
+    return tuple({interrupt.id: interrupt for interrupt in interrupts}.values())
 
 
 def take_interrupts(error: BaseException) -> tuple[Any, ...] | None:

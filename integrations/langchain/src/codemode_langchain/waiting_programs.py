@@ -22,9 +22,9 @@ from codemode.plugins import forkable_lock
 
 from .approvals import DirectCaller
 from .arguments import Arguments
-from .graph import run_in_own_thread
+from .langgraph_internals import CHECKPOINTER, get_node_context, is_in_node
 from .nested import NestedCalls
-from .pregel import CHECKPOINTER, get_node_context, is_in_node
+from .node_tasks import run_in_own_thread
 
 # No call may outlive the clients that it uses, and these are the caller's. Reaches LangGraph's loop over the steps of a
 # graph, for nothing else is told of errors, cancellation and the limit of steps.

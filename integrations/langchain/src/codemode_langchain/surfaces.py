@@ -33,9 +33,9 @@ from .approvals import ApprovalPolicy, Caller, DirectCaller
 from .arguments import Arguments, find_call_id_fields
 from .content import make_message_content
 from .conversion import ASYNC_ONLY_MESSAGE, FrameworkTool, convert_tool, get_annotations, is_async_only
-from .graph import compute_digest, make_call_id
 from .graph_state import make_outer_result, write_earlier
-from .pregel import is_in_node
+from .langgraph_internals import is_in_node
+from .node_tasks import compute_digest, make_call_id
 from .questions import OuterCall
 from .segments import Outcome, SegmentRunner
 

@@ -17,7 +17,10 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, 
 from codemode import WorkerPool
 from codemode.plugins import ToolSelection
 
-from .faces import (
+from .conversion import stays_native
+from .nested import require_outside_workflow
+from .outer_call import OuterCall, RunState
+from .surfaces import (
     MAX_RETRIES,
     AgentToolSelection,
     ProgramToolSelector,
@@ -26,9 +29,6 @@ from .faces import (
     ToolSelector,
     check_options,
 )
-from .hidden_tools import stays_native
-from .nested import require_outside_workflow
-from .outer_calls import OuterCall, RunState
 
 
 def to_toolset(tools: Any) -> AbstractToolset[Any]:

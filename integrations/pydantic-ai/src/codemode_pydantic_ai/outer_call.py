@@ -15,10 +15,10 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from codemode import CallContext, CodeModeError, CodeModeProtocolError, Interrupt, failure_text
 from codemode.plugins import add_event_listener
 
-from .faces import Surface, SurfaceTool
+from .call_scheduling import SharedCallState
 from .nested import NestedCalls
 from .pauses import METADATA_KEY, Pause, make_pause_metadata, make_refused_error
-from .turns import SharedCallState
+from .surfaces import Surface, SurfaceTool
 
 
 class WaitingProgram(Protocol):

@@ -33,10 +33,10 @@ from codemode.plugins import PreparedTool, forkable_lock
 
 from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
 from .conversion import CapturingTool, convert_tool, get_annotations, tool_call
-from .faces import Surface, SurfaceCache, SurfaceTool, to_tools
 from .graph_state import get_current_state, get_graph_state
+from .langgraph_internals import AgentParts, NodeContext, get_node_context
 from .limits import END_CHANNEL, Limit, NestedCallLimits, find_limits, get_end_message, make_count_update
-from .pregel import AgentParts, NodeContext, get_node_context
+from .surfaces import Surface, SurfaceCache, SurfaceTool, to_tools
 from .tool_selection import (
     AgentToolSelection,
     CodeModeState,

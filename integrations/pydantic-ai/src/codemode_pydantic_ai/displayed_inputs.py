@@ -18,7 +18,7 @@ from codemode import CodeModeToolError
 from codemode.plugins import copy_json, read_again, restore_integers, run_bounded, same_json
 
 from .content import displayed_arguments, restore_media
-from .failures import format_error
+from .error_mapping import format_error
 from .framework_internals import ask_inline_handler_again, flattened_parameter
 
 EDIT_REFUSED = "editRefused"

@@ -25,7 +25,7 @@ from codemode import CallContext, CodeModeOptions, ContinuationOptions, Interrup
 from codemode.plugins import OpenedContinuation, ToolSelection, configure_agent_options
 from codemode.stores import StoreLike
 
-from .failures import ErrorStyle
+from .error_mapping import ErrorStyle
 
 ToolSelector: TypeAlias = (
     Collection[str] | Mapping[str, Any] | Callable[[RunContext[Any], ToolDefinition], bool | Awaitable[bool]]

@@ -26,10 +26,8 @@ from pydantic_graph import End
 
 from codemode import WorkerPool
 
-from .faces import MAX_RETRIES, ProgramToolSelector, Surface, ToolSelector
-from .hiding_toolset import SurfaceToolset
 from .nested import require_outside_workflow
-from .outer_calls import RunState
+from .outer_call import RunState
 from .pauses import (
     Pause,
     PauseCache,
@@ -42,6 +40,8 @@ from .pauses import (
     remove_pauses,
     restore_pauses,
 )
+from .surface_toolset import SurfaceToolset
+from .surfaces import MAX_RETRIES, ProgramToolSelector, Surface, ToolSelector
 
 
 @dataclass

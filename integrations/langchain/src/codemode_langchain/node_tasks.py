@@ -19,7 +19,7 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
-from .pregel import CALL, HIDDEN, NAMESPACE, SCRATCHPAD, get_node_context, is_in_node
+from .langgraph_internals import CALL, HIDDEN, NAMESPACE, SCRATCHPAD, get_node_context, is_in_node
 
 _TASK_NUMBER_BYTES = 6
 

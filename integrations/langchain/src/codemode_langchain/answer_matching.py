@@ -15,8 +15,8 @@ from codemode.plugins import forkable_lock
 
 from .approvals import Question
 from .checkpoints import clear_plain_answer, clear_plain_answer_async, save_result, save_result_async
-from .graph import compute_digest
-from .pregel import NAMESPACE, SCRATCHPAD, NodeContext, get_node_context
+from .langgraph_internals import NAMESPACE, SCRATCHPAD, NodeContext, get_node_context
+from .node_tasks import compute_digest
 
 # LangGraph keeps the value of a plain ``Command(resume=...)`` in the checkpoint and gives it to the first
 # ``interrupt()`` without an answer, in later runs too. Each question of a program is a task of its own: a later run
