@@ -33,7 +33,7 @@ async def ended(pair: ExecWaitTools, result: Any) -> Any:
     async with asyncio.timeout(60):
         while True:
             told = await wait(pair, result)
-            is_busy = told.get("code") == "runtime_unavailable" or "another wait is on" in told.get("error", "")
+            is_busy = told.get("code") == "runtime_unavailable" or "another wait has" in told.get("error", "")
             if not is_busy:
                 return told
             await asyncio.sleep(0)

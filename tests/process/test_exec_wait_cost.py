@@ -143,7 +143,7 @@ def test_of_a_run_that_has_ended_nothing_is_kept_but_what_became_of_it(within, m
 
     ended, again, one = within(main())
     assert (ended["value"], again["code"], one) == (1, "invalid_input", None)
-    assert "its result was given" in again["error"]
+    assert "its result was returned" in again["error"]
 
 
 def test_only_so_many_runs_that_have_ended_are_remembered(within, make_pool, monkeypatch):

@@ -275,7 +275,7 @@ def test_a_list_without_an_end_is_cut_and_the_model_is_told(ran, monkeypatch):
 
     result = ran(Stranger(list_tools=endless), "return Object.keys(MCP.hub).length")
     assert result["value"] == 100  # two names each
-    assert "MCP.hub lacks what its server lists: it has more than 50 tools" in result["telemetry"]["warnings"][0]
+    assert "MCP.hub lacks tools of its server: it has more than 50 tools" in result["telemetry"]["warnings"][0]
 
 
 @pytest.mark.parametrize("cursor", ["same", 5, ["a"], {"a": 1}])
@@ -369,7 +369,7 @@ def test_a_server_that_never_answers_is_left_out_in_time_and_the_model_is_told(o
     assert result["value"] == [["good"], "a"]
     said = "it did not answer within 1 s, half of waitTimeoutMs"
     assert result["telemetry"]["warnings"] == [
-        f"MCP.silent is not there: the server could not be listed: {said}. Try again later."
+        f"MCP.silent is unavailable: the server could not be listed: {said}. Try again later."
     ]
 
 

@@ -94,7 +94,7 @@ def test_a_list_that_is_too_long_is_cut_and_the_result_says_so(ran):
     assert count < 6_000
     assert (found, called) == ("host:core:tool_05999", 1)
     [warning] = result["telemetry"]["warnings"]
-    assert f"{6_000 - count} tools are left out" in warning
+    assert f"omits {6_000 - count} tools" in warning
     assert "warnings" not in ran("return 1", tools)["telemetry"]
 
 

@@ -84,7 +84,7 @@ def test_a_program_has_the_other_tools_and_the_model_is_told(within: Any, pool: 
 @pytest.mark.parametrize(
     ("raised", "said"),
     [
-        (unreadable(), "the server has answered, and the session cannot read the answer: tools.1 is None"),
+        (unreadable(), "the session cannot read the answer of the server: tools.1 is None"),
         (RuntimeError("Tool a has an output schema but did not return structured content"), "has an output schema but"),
         (RuntimeError("hunter2 is wrong"), "the tool failed"),
     ],

@@ -23,9 +23,9 @@ def declared(*tools: Tool) -> str:
 def test_observed_types_are_declared_as_such() -> None:
     text = declared(tool("get", ISSUES), tool("read", ISSUES, is_text=True))
     assert "get(input?: unknown): Promise</* observed */ { id: number }[]>;" in text
-    assert "@observed The type of the result is what calls gave so far; it is not promised." in text
+    assert "@observed The result type is that of earlier calls; it is not guaranteed." in text
     assert "read(input?: unknown): Promise</* observed */ string>;" in text
-    assert "JSON.parse it. It is not promised to be { id: number }[]" in text
+    assert "JSON.parse it. It is not guaranteed to be { id: number }[]" in text
 
 
 def test_what_is_declared_counts_and_what_is_no_observation_is_nothing() -> None:

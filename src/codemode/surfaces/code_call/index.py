@@ -89,7 +89,7 @@ class CodeCallCatalog:
         shown = name[:MAX_NAME_CHARACTERS]
         if looks_like_meta_tool(name):
             return _unavailable_tool_error(
-                f"{shown!r} is a meta-tool, which no script can call.", shown, "self_reference"
+                f"{shown!r} is a meta-tool; scripts cannot call it.", shown, "self_reference"
             )
         if name in self._index:
             return _unavailable_tool_error(f"Tool {shown!r} may not be called here.", shown, "access_denied")
@@ -275,7 +275,7 @@ def _passes_filter(include_tools: Any, info: ToolInfo) -> bool:
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise ValueError("include_tools must be a plain function: it gave an awaitable")
+        raise ValueError("include_tools must be a sync function; it returned an awaitable")
     return bool(answer)
 
 
@@ -342,7 +342,7 @@ def _notify(listener: Listener, change: dict[str, Any]) -> None:
     try:
         listener(change)
     except Exception:  # noqa: BLE001 - host code must not undo the change
-        _log.exception("a listener of changed tools failed")
+        _log.exception("a listener for tool changes failed")
 
 
 def diff_tool_sets(before: ToolSet, after: ToolSet) -> dict[str, Any] | None:

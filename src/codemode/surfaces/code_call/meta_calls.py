@@ -55,7 +55,7 @@ async def _filter_admits(tools: ToolSet, name: str, policy: DirectCalls, pool: W
     except FAILURES as error:
         if isinstance(error, asyncio.CancelledError | GeneratorExit) and is_cancelled_from_outside(task):
             raise
-        log_tool_failure(f"direct_calls.filter failed for tool {name!r}, which is refused", error)
+        log_tool_failure(f"direct_calls.filter failed for tool {name!r}; the call is refused", error)
         return False
 
 
@@ -103,7 +103,7 @@ MAX_QUERY_CHARACTERS = 10_000
 _MAX_LISTED_NAMES = 8
 _MAX_LISTED_NAME_CHARACTERS = 40
 _NO_MATCH = "No tool fits. Try other words."
-_NO_TOOLS = "There is no tool to find here."
+_NO_TOOLS = "There are no tools to search."
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def _check_identifiers(value: Any, path: str) -> tuple[str, ...]:
     for name in names:
         # They are inserted into the code around the script, so only identifiers are allowed.
         if not name.replace("$", "_").isidentifier() or name in _RESERVED_WORDS:
-            raise ValueError(f"{path} must be names of JavaScript variables, and {name!r} is none")
+            raise ValueError(f"{path} must be JavaScript identifiers; {name!r} is not one")
     return names
 
 
@@ -204,7 +204,7 @@ def _check_settings(value: Any, path: str) -> CodeModeOptions:
     except ValueError as error:
         raise ValueError(f"{path}.{error}") from error
     if settings.fetch_policy is not None:
-        raise ValueError(f"{path}.fetch_policy is not for CodeCall: its scripts have no fetch")
+        raise ValueError(f"{path}.fetch_policy is not supported by CodeCall: scripts have no fetch")
     return settings
 
 

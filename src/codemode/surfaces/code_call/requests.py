@@ -75,7 +75,7 @@ class InputReader:
             return ()
         for index, value in enumerate(values):
             if not isinstance(value, str):
-                self.add_problem(key, f"must be an array of strings, and [{index}] is {json_type_name(value)}")
+                self.add_problem(key, f"must be an array of strings; [{index}] is {json_type_name(value)}")
                 return None
         return tuple(dict.fromkeys(values))
 
@@ -114,7 +114,7 @@ class InputReader:
             return {}
         unknown = (key for key in value if key not in known)
         for key in islice(unknown, _MAX_REPORTED_PROBLEMS):
-            self.add_problem(str(key)[:100], f"is unknown; known are {', '.join(known)}")
+            self.add_problem(str(key)[:100], f"is unknown; known: {', '.join(known)}")
         return value
 
     def _read(self, key: str, fits: Callable[[Any], bool], what: str) -> Any:
@@ -168,7 +168,7 @@ class ExecuteRequest:
         if not unknown:
             return []
         more = f" and {len(unknown) - _MAX_SHOWN_NAMES} more" if len(unknown) > _MAX_SHOWN_NAMES else ""
-        return [f"allowedTools names no tool: {', '.join(map(repr, unknown[:_MAX_SHOWN_NAMES]))}{more}"]
+        return [f"allowedTools has unknown tools: {', '.join(map(repr, unknown[:_MAX_SHOWN_NAMES]))}{more}"]
 
 
 async def parse_execute_input(

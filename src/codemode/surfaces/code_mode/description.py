@@ -23,7 +23,7 @@ Rules for the program:
 _TOOL_RULES = """\
 - Tools are called as `await tools.name(input)` with one object; {which}.
 - Every call must be awaited, alone or through `Promise.all`, which runs independent calls at the same time{at_once}.
-- A call that fails throws an Error; catch it to go on without that call."""
+- A call that fails throws an Error; catch it to continue without that call."""
 
 
 _APPROVAL_RULE = "- A call of a tool marked @approval waits for a person: make such calls together, to wait once."
@@ -33,7 +33,7 @@ _JSON_RULE = (
 _CLOSING_RULES = """\
 - Integers beyond 2^53 are BigInt, in results too: write 12345678901234567890n, and do not mix them with numbers.
 - There is no import, require, timer, file system, process or DOM.
-- Dates and `toLocaleString` know UTC and en-US alone: there is no other time zone or locale, no currency, no Intl.
+- Dates and `toLocaleString` support only UTC and en-US: no other time zone or locale, no currency, no Intl.
 - `console.log` is captured for diagnosis; it is not the result."""
 
 

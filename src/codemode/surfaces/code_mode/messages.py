@@ -95,7 +95,7 @@ def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict
         if not _is_response_to({"type": _RESPONSE_TYPE, **answer}, request):
             raise CodeModeProtocolError("an approval response is malformed")
         if request.interrupt_id in resolutions:
-            raise CodeModeProtocolError("an approval is answered twice")
+            raise CodeModeProtocolError("two responses are for the same approval")
         known = {key: answer[key] for key in _ANSWER_KEYS if key in answer}
         resolutions[request.interrupt_id] = known
     return resolutions
@@ -164,7 +164,7 @@ def replace_interrupt_result(
     changed = [_map_parts(message, replace_part) if _has_parts(message, "tool") else message for message in messages]
     if len(replaced) != 1:
         raise CodeModeProtocolError(
-            f"{len(replaced)} tool results of call {paused.outer_tool_call_id!r} hold this interrupt; exactly one must"
+            f"{len(replaced)} tool results of call {paused.outer_tool_call_id!r} contain this interrupt; expected one"
         )
     return changed
 

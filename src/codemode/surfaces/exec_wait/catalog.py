@@ -119,9 +119,7 @@ class CatalogView:
         if not self._included & (INCLUDE_ENTRIES | INCLUDE_SERVERS):
             return []
         left_out = self._catalog.entries_text[1] if self._included & INCLUDE_ENTRIES else 0
-        truncation = (
-            [f"ALL_TOOLS is cut: {left_out} tools are left out; find them with tools.search."] if left_out else []
-        )
+        truncation = [f"ALL_TOOLS omits {left_out} tools; find them with tools.search."] if left_out else []
         servers = self._catalog.servers if self._included & INCLUDE_SERVERS else ()
         return [*truncation, *(warning for server in servers if (warning := server.warning) is not None)]
 
@@ -152,7 +150,7 @@ class CatalogView:
             return self._check_free_names(facts) if program_facts.get("free") else None
         kinds = ", ".join(dict.fromkeys(f"`{str(use.get('kind'))[:20]}`" for use in uses[:8]))
         position = {"line": uses[0]["line"], "column": uses[0]["column"]}
-        message = f"{kinds} is not available: a program has no modules. What it can call is in the catalog: `tools`"
+        message = f"{kinds} is not available: programs have no modules. Call tools of the catalog: `tools`"
         return CodeModeIllegalAccessError(
             f"line {position['line']}, column {position['column']}: {message}", details=position
         )
@@ -307,7 +305,7 @@ class ExecCatalog:
             return read_declaration_file(self.servers, arguments[0] if arguments else None)
         if name == "mcp.api":
             return self._describe_server_api(*[*arguments, None, None, None][:3])
-        raise CodeModeToolError(f"the catalog knows no {name[:_MAX_QUOTED_CHARACTERS]!r}")
+        raise CodeModeToolError(f"the catalog has no {name[:_MAX_QUOTED_CHARACTERS]!r}")
 
     def _search(self, query: Any, options: Any) -> list[dict[str, str]]:
         if not isinstance(query, str):
@@ -450,7 +448,7 @@ class ExecCatalog:
 
 def _catalog_changed_error(what: str) -> CodeModeProtocolError:
     details = {"origin": "continuation", "not_resumable": True}
-    return CodeModeProtocolError(f"{what} since this program was begun", details=details)
+    return CodeModeProtocolError(f"{what} since this program started", details=details)
 
 
 def _first_two(arguments: list[Any]) -> tuple[Any, Any]:

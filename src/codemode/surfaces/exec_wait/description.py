@@ -18,7 +18,7 @@ _MAX_LATE_SCHEMAS = 20  # each compiles a schema, which takes time
 _MAX_SERVERS = 50
 
 _RULES = """\
-Runs a JavaScript program over a catalog of tools, and gives what it returns and writes, or says that it waits.
+Runs a JavaScript program over a catalog of tools, and returns its value and output, or that it waits.
 
 Rules for the program:
 - It is the body of an async function: `await` and `return` work at the top level. TypeScript types are removed.
@@ -27,14 +27,14 @@ Rules for the program:
   a name that only one has (`-` becomes `_`). `ALL_TOOLS` lists all of them, without schemas.
 - Independent calls run at the same time with `Promise.all`{at_once}. A call that fails throws an
   Error that can be caught.
-- `text(value)` and `json(value)` add to the output, in order. `await yield_control()` hands over what there is so far.
-- When its tools take long the result is {{"status": "waiting", "runId"}}: call `wait` with that runId to go on.
+- `text(value)` and `json(value)` add to the output, in order. `await yield_control()` returns the output so far.
+- When its tools take long the result is {{"status": "waiting", "runId"}}: call `wait` with that runId to continue.
 {values}There is no fetch, import, require, eval, file or process, but `setTimeout` and `console`.
-- Dates and `toLocaleString` know UTC and en-US alone: there is no other time zone or locale, no currency, no Intl."""
+- Dates and `toLocaleString` support only UTC and en-US: no other time zone or locale, no currency, no Intl."""
 
 WAIT_DESCRIPTION = (
-    "Goes on with a program of exec that has not ended: takes the runId of a result whose status is waiting, and gives"
-    " the same kind of result. What the program had written before is not given again."
+    "Continues a program of exec that has not ended: takes the runId of a result whose status is waiting and returns"
+    " the same kind of result. Earlier output is not repeated."
 )
 
 

@@ -150,9 +150,7 @@ class BackgroundLoop:
         try:
             refuse_in_workflow()
             if self._thread is threading.current_thread():
-                raise RuntimeError(
-                    "a tool of the pair that is called on its own loop cannot wait for it: await execute"
-                )
+                raise RuntimeError("execute_sync was called on the event loop that it needs: await execute")
             loop = self._ensure_started()
         except BaseException:
             work.close()
@@ -222,7 +220,7 @@ class ExecWaitTools:
             raise InvalidConfigError(f"direct must be a list of names or tools, got {direct!r}")
         names = tuple(dict.fromkeys(_read_direct_name(item) for item in direct))
         if reserved := [item for item in names if item in (EXEC, WAIT)]:
-            raise InvalidConfigError(f"direct: a tool called {reserved[0]!r} cannot stand beside the pair")
+            raise InvalidConfigError(f"direct: the tool name {reserved[0]!r} is reserved")
         return names
 
     def __init__(
@@ -241,7 +239,7 @@ class ExecWaitTools:
         self.settings = storage.apply_to_settings(_check_settings(settings))
         check_pool(pool)
         if self.options.approvals == "park" and storage.store is None:
-            raise InvalidConfigError(f"{CONFIG_PATH}.approvals 'park' needs a store: that is where the questions go")
+            raise InvalidConfigError(f"{CONFIG_PATH}.approvals 'park' needs a store, which keeps the pending approvals")
         approval = self.settings.approval
         if self.options.approvals == "park" or not (approval.is_set("mode") or approval.on_approval_required):
             self.settings = self.settings.with_parts(approval=replace(approval, mode="interrupt"))
@@ -402,9 +400,8 @@ class RunStorage:
         keys = continuation.keys if continuation.keys is not None or get_configured_keys() else read_environment_keys()
         if keys is None and not get_configured_keys():  # a store in memory, whose runs have a journal too
             raise InvalidConfigError(
-                f"settings.continuation.keys must be set, {SIGNING_KEY_VARIABLE} in the environment, or"
-                " set_continuation_signing_key called: with the random key of this process nobody else could go on with"
-                " what is in the store"
+                f"set settings.continuation.keys or {SIGNING_KEY_VARIABLE}, or call set_continuation_signing_key: with"
+                " the random key of this process, no other process could resume programs from the store"
             )
         journal = continuation.journal or self.store.journal(tenant=self.tenant, app=self.app)
         return settings.with_parts(continuation=replace(continuation, keys=keys, journal=journal))
@@ -432,9 +429,9 @@ def _check_settings(options: Any) -> CodeModeOptions:
         raise InvalidConfigError(f"settings.{error}") from error
     policy = settings.execution_policy
     if policy.is_set("clock"):
-        raise InvalidConfigError("settings.execution_policy.clock is not for exec and wait: see timeoutMs")
+        raise InvalidConfigError("settings.execution_policy.clock is not supported by exec and wait: use timeoutMs")
     if settings.fetch_policy is not None:
-        raise InvalidConfigError("settings.fetch_policy is not for exec and wait: their programs have no fetch")
+        raise InvalidConfigError("settings.fetch_policy is not supported by exec and wait: programs have no fetch")
     return settings.with_parts(execution_policy=policy.without(*PAIR_LIMITS))
 
 

@@ -238,7 +238,7 @@ async def _list_templates(session: Any) -> list[Any]:
         return (await list_pages(list_page, "resource_templates", "resourceTemplates"))[0]
     except Exception as error:  # noqa: BLE001 - some servers without templates return an error
         with suppress(Exception):  # of a handler, which is host code
-            _log.info("a server gave an error for its templates of resources", exc_info=error)
+            _log.info("a server returned an error for resource templates", exc_info=error)
         return []
 
 
@@ -267,7 +267,7 @@ async def _is_offered(session: Any, kind: str) -> bool:
         await getattr(session, f"list_{kind}")()
     except Exception as error:  # noqa: BLE001 - servers without them return an error
         with suppress(Exception):  # of a handler, which is host code
-            _log.info("a server that does not say whether it has %s gave an error for them", kind, exc_info=error)
+            _log.info("a server that does not declare %s returned an error for them", kind, exc_info=error)
         return False
     return True
 
@@ -339,10 +339,10 @@ class McpServer:
         """A warning for the model about this server, if there is one."""
         if not self.is_listed:
             reason = f": {self._failure}" if self._failure else ""
-            return f"MCP.{self.name} is not there: the server could not be listed{reason}. Try again later."
+            return f"MCP.{self.name} is unavailable: the server could not be listed{reason}. Try again later."
         if not self._listing.left_out:
             return None
-        return f"MCP.{self.name} lacks what its server lists: {'; '.join(self._listing.left_out)}"
+        return f"MCP.{self.name} lacks tools of its server: {'; '.join(self._listing.left_out)}"
 
     def get(self, name: str) -> McpTool | None:
         """Return the tool or lookup of an id."""
@@ -369,7 +369,7 @@ class McpServer:
                     self._session.list_tools, "tools", max_items=MAX_TOOLS, left_out=left_out
                 )
                 if not is_whole:
-                    left_out.note(f"it has more than {MAX_TOOLS} tools; the first are taken")
+                    left_out.note(f"it has more than {MAX_TOOLS} tools; only the first are used")
                 lookups = await list_lookups(self._session, self._tool_id, self._settings)
             build_listing = partial(self._build_listing, tools, lookups, left_out.notes)
             listing = await run_check_alone(build_listing)  # schemas of servers are untrusted
@@ -425,7 +425,7 @@ def create_servers(sources: Any) -> tuple[McpServer, ...]:
     server_sources = [source for source in to_sources(sources) if source.source == MCP]
     sources_by_owner = {source.owner or MCP: source for source in server_sources}
     if len(sources_by_owner) < len(server_sources):
-        raise InvalidConfigError("sources: two servers of MCP have the same owner; give them owners of their own")
+        raise InvalidConfigError("sources: two MCP servers have the same owner; give each its own owner")
     names = assign_server_names(sorted(sources_by_owner))
     return tuple(
         McpServer(sources_by_owner[owner].tools, owner, name, _create_tool_settings(sources_by_owner[owner]))
@@ -473,7 +473,7 @@ def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, 
         path[:_MAX_QUOTED_CHARACTERS], [INDEX_PATH, *(_declaration_path(server) for server in servers)]
     )
     message = f"There is no file {path[:_MAX_QUOTED_CHARACTERS]!r}.{format_suggestion(similar)}"
-    raise CodeModeToolError(f"{message} `await API.list()` has all of them.")
+    raise CodeModeToolError(f"{message} `await API.list()` lists all.")
 
 
 def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
@@ -542,5 +542,5 @@ def _require_path(path: Any, usage: str) -> None:
         raise CodeModeToolError(f"{usage} takes a string")
     if "\\" in path or path.startswith("/") or any(part in (".", "..") for part in path.split("/")):
         raise CodeModeToolError(
-            f"{usage}: {path[:_MAX_QUOTED_CHARACTERS]!r} is no path here: no backslash, no . and .. segments"
+            f"{usage}: {path[:_MAX_QUOTED_CHARACTERS]!r} is not a valid path: no backslash, no . or .. segments"
         )

@@ -28,7 +28,7 @@ MAX_ITEMS = 10_000
 _MANY_BLOCKS = LARGE_CHARACTERS
 _MAX_ERROR_CHARACTERS = 500
 _MAX_VALUE_CHARACTERS = 300
-_UNREADABLE_ANSWER = "the server has answered, and the session cannot read the answer"
+_UNREADABLE_ANSWER = "the session cannot read the answer of the server"
 _SERVER_ERROR_CLASSES = frozenset({"MCPError", "McpError"})
 _CODES_WITHOUT_ANSWER = frozenset({-32000, -32001, 408})
 """Error codes of the SDK for closed connections and timeouts."""
@@ -86,7 +86,7 @@ def _find_params_class(parameter: inspect.Parameter, list_page: Callable[..., An
     name = "PaginatedRequestParams"
     params_class = getattr(module_globals.get("types"), name, None) or module_globals.get(name)
     if params_class is None:
-        raise TypeError(f"the session lists pages by {parameter}, which this surface cannot make")
+        raise TypeError(f"the session takes page parameters as {parameter}, and their class was not found")
     return params_class
 
 
@@ -123,7 +123,7 @@ def describe_server_error(error: Exception) -> str | None:
         return None  # an error of host code, which programs must not see
     try:
         problem: Any = next(iter(cast("Any", errors())))
-        location = ".".join(map(str, problem["loc"])) or "the whole of it"
+        location = ".".join(map(str, problem["loc"])) or "the answer"
         value, reason = one_line(repr(problem["input"]), _MAX_VALUE_CHARACTERS), one_line(problem["msg"], 200)
     except (TypeError, KeyError, StopIteration):
         return None

@@ -81,7 +81,7 @@ def namespace_tool(name: str, input_mapper: Callable[..., Any] | None = None) ->
     `InvalidConfigError`.
     """
     if not isinstance(cast("Any", name), str) or not name:
-        raise InvalidConfigError(f"namespaces: a tool is named by a non-empty string, got {name!r}")
+        raise InvalidConfigError(f"namespaces: a tool name must be a non-empty string, got {name!r}")
     if input_mapper is not None and not callable(input_mapper):
         raise InvalidConfigError(f"namespaces: the input_mapper of {name!r} must be a function")
     return NamespaceTool(name, input_mapper)
@@ -108,7 +108,7 @@ class Namespace:
     def __post_init__(self) -> None:
         """Check the names. Raises `InvalidConfigError`, a `ValueError`."""
         if not isinstance(cast("Any", self.id), str) or _NAMESPACE_ID.fullmatch(self.id) is None:
-            raise InvalidConfigError(f"namespaces: an id is at most 64 letters, digits, _ and -, got {self.id!r}")
+            raise InvalidConfigError(f"namespaces: an id must be 1 to 64 letters, digits, _ or -, got {self.id!r}")
         tools = cast("Any", self.required_tools)
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise InvalidConfigError(f"namespaces.{self.id}.required_tools must be a list of names")
@@ -124,9 +124,9 @@ class Namespace:
 def _check_global(namespace_id: str, name: Any) -> None:
     path = f"namespaces.{namespace_id}.global_name"
     if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None or name in KEYWORDS:
-        raise InvalidConfigError(f"{path} must be the name of a variable, got {name!r}")
+        raise InvalidConfigError(f"{path} must be a JavaScript identifier, got {name!r}")
     if name in RESERVED_GLOBALS or name in INHERITED_NAMES or name.startswith(RESERVED_PREFIXES):
-        raise InvalidConfigError(f"{path}: {name!r} is taken in every program")
+        raise InvalidConfigError(f"{path}: {name!r} is reserved in programs")
 
 
 class NamespaceRegistry:
@@ -145,9 +145,9 @@ class NamespaceRegistry:
     def register(self, plugin_id: str, namespace: Namespace) -> None:
         """Add a namespace of a plugin. Raises `InvalidConfigError` for a duplicate id or global name."""
         if not isinstance(cast("Any", plugin_id), str) or not plugin_id:
-            raise InvalidConfigError(f"namespaces: a plugin is named by a non-empty string, got {plugin_id!r}")
+            raise InvalidConfigError(f"namespaces: a plugin id must be a non-empty string, got {plugin_id!r}")
         if not isinstance(cast("Any", namespace), Namespace):
-            raise InvalidConfigError(f"namespaces: {namespace!r} is no Namespace")
+            raise InvalidConfigError(f"namespaces: expected a Namespace, got {namespace!r}")
         with self._lock:
             for _, other in self._registered.values():
                 if other.id == namespace.id or other.global_name == namespace.global_name:
@@ -198,7 +198,7 @@ class VisibleNamespace:
         try:
             prompt = namespace.prompt if isinstance(namespace.prompt, str) else str(namespace.prompt(context))
         except Exception as error:  # noqa: BLE001 - plugin code; the tools work without a prompt
-            log_failure(_log, "the prompt of namespace %r cannot be made", (namespace.id,), error)
+            log_failure(_log, "the prompt of namespace %r failed", (namespace.id,), error)
             prompt = ""
         heading = f"- `{namespace.global_name}`"
         return "\n".join(
@@ -232,7 +232,7 @@ class ScopedTool(PreparedTool):
             if inspect.isawaitable(mapped):
                 if inspect.iscoroutine(mapped):
                     mapped.close()
-                raise TypeError("an input_mapper is no async function")
+                raise TypeError("an input_mapper must not be async")
             return {} if mapped is None else json.loads(encode_json(mapped, what="what an input_mapper returns"))
         except CodeModeToolError:  # its message is for the program
             raise
@@ -256,7 +256,7 @@ async def create_scopes(visible: Iterable[VisibleNamespace], context: Any) -> Sc
         scope = await _create_scope(visible_namespace.namespace, context)
         if not is_mapping(scope):
             raise InvalidConfigError(
-                f"namespaces.{visible_namespace.namespace.id}: a scope is a mapping, got {type(scope).__name__}"
+                f"namespaces.{visible_namespace.namespace.id}: a scope must be a mapping, got {type(scope).__name__}"
             )
         trees[visible_namespace.namespace.global_name] = _ScopeWriter(visible_namespace, tools).write(scope, ())
     if not trees:
@@ -264,7 +264,7 @@ async def create_scopes(visible: Iterable[VisibleNamespace], context: Any) -> Sc
     try:
         return Scopes(encode_json(trees, what="the namespaces"), tools)
     except CodeModeError as error:
-        raise InvalidConfigError(f"namespaces: a scope has what is no JSON: {error.message}") from error
+        raise InvalidConfigError(f"namespaces: a scope contains a value that is not JSON: {error.message}") from error
 
 
 async def _create_scope(namespace: Namespace, context: Any) -> Any:
@@ -272,8 +272,8 @@ async def _create_scope(namespace: Namespace, context: Any) -> Any:
         scope = namespace.create_scope(context)
         return await scope if inspect.isawaitable(scope) else scope
     except (Exception, SystemExit) as error:  # the plugin's error is only for the host
-        log_failure(_log, "the scope of namespace %r cannot be made", (namespace.id,), error)
-        raise InvalidConfigError(f"namespaces.{namespace.id}: create_scope has failed") from error
+        log_failure(_log, "create_scope of namespace %r failed", (namespace.id,), error)
+        raise InvalidConfigError(f"namespaces.{namespace.id}: create_scope failed") from error
 
 
 class _ScopeWriter:
@@ -304,10 +304,10 @@ class _ScopeWriter:
                 )
             }
         if isinstance(value, float) and not math.isfinite(value):
-            raise self._scope_error(path, f"{value}, which is no JSON")
+            raise self._scope_error(path, f"{value}, which is not JSON")
         if value is None or isinstance(value, str | bool | int | float):
             return {"value": value}
-        problem = "a function that is no namespace_tool" if callable(value) else f"a {type(value).__name__}"
+        problem = "a function other than a namespace_tool" if callable(value) else f"a {type(value).__name__}"
         raise self._scope_error(path, problem)
 
     def _write_children(self, value: Any, path: tuple[str, ...], write_children: Callable[[], Any]) -> Any:
@@ -327,15 +327,15 @@ class _ScopeWriter:
     def _write_call(self, mark: NamespaceTool, path: tuple[str, ...]) -> dict[str, Any]:
         if path and path[-1] in _CALLED_BY_LANGUAGE:
             raise self._scope_error(
-                path, "a call under this name, which the language makes by itself: give it another name"
+                path, "a call under this name, which JavaScript calls implicitly: choose another name"
             )
         entry = self._visible.tools.get(mark.name)
         if entry is None:
-            raise self._scope_error(path, f"a call of {mark.name!r}, which is none of its required_tools")
+            raise self._scope_error(path, f"a call of {mark.name!r}, which is not in required_tools")
         name = f"{CALL_PREFIX}{self._visible.namespace.id}:{PATH_SEPARATOR.join(path)}"
         self._tools[name] = ScopedTool(entry, mark.input_mapper)
         return {"path": name}
 
     def _scope_error(self, path: tuple[str, ...], problem: str) -> InvalidConfigError:
         scope_path = PATH_SEPARATOR.join((self._visible.namespace.id, *path))
-        return InvalidConfigError(f"namespaces.{scope_path}: a scope may not have {problem}")
+        return InvalidConfigError(f"namespaces.{scope_path}: a scope cannot contain {problem}")

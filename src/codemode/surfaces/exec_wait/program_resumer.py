@@ -66,7 +66,7 @@ class StoredPrograms:
     async def give_back(self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None) -> None:
         """Release the lease of a run that could not be resumed here."""
         if run.execution is not None:
-            await run.execution.abort("it is given back")
+            await run.execution.abort("the run was released")
         await stored.give_back(run, reason)
         self.forget_run(run, lease.record)
 
@@ -196,7 +196,7 @@ class ProgramResumer:
             self._runs.abandon(run)
             raise
         except CodeModeError as error:  # resuming reports what is wrong
-            log_failure(_log, "what its host answers could not be noted in the store", (), error)
+            log_failure(_log, "the host's answers could not be recorded in the store", (), error)
             return None
         except BaseException:
             self._runs.abandon(run)
@@ -222,11 +222,11 @@ class ProgramResumer:
         scope = get_scope(record)
         paused = None if self._stored is None else await self._stored.get_interrupt(record)
         if scope is None or paused is None:
-            raise CodeModeProtocolError("this record is none of a program of exec", details={"origin": "continuation"})
+            raise CodeModeProtocolError("this record does not belong to exec", details={"origin": "continuation"})
         try:
             run = self._runs.reserve(scope, record.source or "")
         except NoCapacityError as error:
-            raise CodeModeConcurrencyError("there is no place for another run") from error
+            raise CodeModeConcurrencyError("the limit of waiting runs is reached") from error
         self._runs.rename(run, to_run_id(record.id))
         call = replace(call, tool_call_id=None, conversation_id=scope or None)
         outer = replace(self._setup.create_outer_call(call, run), takes_output=False, keeps_output=True)
@@ -273,7 +273,7 @@ def _is_unfinished(outcome: RunOutcome) -> bool:
     return has_no_worker(outcome) or (outcome.error is not None and is_store_failure(outcome.error))
 
 
-_HELD_ELSEWHERE = "Another process is on this run, or was: call wait again."
+_HELD_ELSEWHERE = "Another process has this run: call wait again."
 _STATUS_BY_REQUEST_STATE = {"waiting": "approval", "decided": "running"}
 _STATE_BY_CODE = {ABORTED: RUN_ABORTED, SNAPSHOT_EXPIRED: EXPIRED}
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ...execution.outcome import SuspendedRun
     from .stored_runs import StoredRuns
 
-RESULT_LOST = "this run has ended as the call that waited for it was cancelled, and what it came to is not known"
+RESULT_LOST = "this run ended when the call that waited for it was cancelled; its result is unknown"
 ReadT = TypeVar("ReadT")
 _log = logging.getLogger("codemode.tools")
 
@@ -240,7 +240,7 @@ class ProgramRunner:
         if run is None or run.scope != scope:
             raise unknown_run_error(run_id)
         if run.execution is not None and run.execution.is_lost and self.runs.end_orphaned(run):
-            raise InvalidInputError("wait: the event loop of this run is closed, and its calls with it", ABORTED)
+            raise InvalidInputError("wait: the event loop of this run was closed, which ended its calls", ABORTED)
         if self.runs.try_take(run):
             return run
         if run.state == EXPIRED:
@@ -248,8 +248,8 @@ class ProgramRunner:
         if run.state == RUN_ABORTED:
             raise InvalidInputError(f"wait: {run.end_message or describe_aborted(None, None)}", ABORTED)
         if run.is_active:
-            raise InvalidInputError("wait: another wait is on this run; call wait again when it has answered")
-        raise InvalidInputError("wait: this run has ended, and its result was given")
+            raise InvalidInputError("wait: another wait has this run; call wait again when it returns")
+        raise InvalidInputError("wait: this run has ended, and its result was returned")
 
     # --- end ---
 
@@ -258,7 +258,7 @@ class ProgramRunner:
             if self._stored is not None:
                 await self._stored.sweep()
             return
-        message = self._expired_text(await self._stop_execution(run, execution, "nobody came back for it"))
+        message = self._expired_text(await self._stop_execution(run, execution, "the run expired"))
         self.runs.set_end_message(run, message)
         await self._settler.store_result(run, self._result_factory.build_failure(message, SNAPSHOT_EXPIRED))
 
@@ -313,5 +313,5 @@ class ProgramRunner:
         try:
             return (await execution.abort(reason)).error
         except CodeModeError as error:
-            log_failure(_log, "a run could not be ended", (), error)
+            log_failure(_log, "a run could not be aborted", (), error)
             return None

@@ -134,8 +134,8 @@ class ResultFactory:
         """Return the result of a program beyond the limit of waiting runs."""
         scope_text = " of this conversation" if error.is_conversation_limit else ""
         message = (
-            f"{error.waiting} programs{scope_text} run or wait already, and there is no place for another one: call"
-            " wait for those that wait, or do without"
+            f"{error.waiting} programs{scope_text} run or wait already, the maximum: call wait for one of them, or do"
+            " without"
         )
         return self.build_failure(message, RUNTIME_UNAVAILABLE)
 
@@ -150,7 +150,7 @@ class ResultFactory:
             return self.build_failure(failure_text(error, None), find_exec_code(error))
         log_failure(_log, "a run of exec failed", (), error)
         if isinstance(error, ValueError):
-            return self.build_failure("the host has made this call with arguments that are not valid", INTERNAL_ERROR)
+            return self.build_failure("the host made this call with invalid arguments", INTERNAL_ERROR)
         return self.build_failure("the host could not run the program", INTERNAL_ERROR)
 
     def build_telemetry(

@@ -71,7 +71,7 @@ def parse_exec_input(
         if value is not None and not isinstance(value, str):
             raise InvalidInputError(f"exec: {name} must be a string of JavaScript")
     if code is not None and command is not None and code != command:
-        raise InvalidInputError("exec: code and command are two names of one field; give one of them")
+        raise InvalidInputError("exec: code and command are two names of one field; send one")
     text = command if code is None else code
     if text is not None and len(text) > max_source_bytes:
         raise InvalidInputError(
@@ -79,16 +79,14 @@ def parse_exec_input(
             " program; fetch data with tools instead of writing it in"
         )
     if text is None or not text.strip():
-        raise InvalidInputError("exec: code must be a program, and it is empty")
+        raise InvalidInputError("exec: code must not be empty")
     language = checked_fields.get("language")
     if language is None:
         language = default_language(options.languages)
     elif not isinstance(language, str):
-        raise InvalidInputError("exec: language must be the name of one, as text", UNSUPPORTED_LANGUAGE)
+        raise InvalidInputError("exec: language must be a string", UNSUPPORTED_LANGUAGE)
     elif language not in LANGUAGES:
-        raise InvalidInputError(
-            f"exec: there is no language {language[:_MAX_QUOTED_CHARACTERS]!r}", UNSUPPORTED_LANGUAGE
-        )
+        raise InvalidInputError(f"exec: unknown language {language[:_MAX_QUOTED_CHARACTERS]!r}", UNSUPPORTED_LANGUAGE)
     elif language not in options.languages:
         raise InvalidInputError(f"exec: {language} is not enabled here", UNSUPPORTED_LANGUAGE)
     return ExecRequest(text, language)
@@ -103,7 +101,7 @@ def parse_wait_input(value: Any) -> str:
     ):
         raise InvalidInputError("wait: runId must be the runId of a result whose status is waiting")
     if run_id is not None and other is not None and run_id != other:
-        raise InvalidInputError("wait: runId and run_id are two names of one field; give one of them")
+        raise InvalidInputError("wait: runId and run_id are two names of one field; send one")
     return str(run_id or other)
 
 
@@ -126,7 +124,7 @@ def _check_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Ma
     ]  # keys of a host's mapping can have any type
     if unknown:
         shown = (
-            repr(key[:_MAX_QUOTED_CHARACTERS]) if isinstance(key, str) else "a key that is no text"
+            repr(key[:_MAX_QUOTED_CHARACTERS]) if isinstance(key, str) else "a key that is not text"
             for key in unknown[:8]
         )
         raise InvalidInputError(f"{usage}, and not {', '.join(shown)}")

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from .stored_runs import StoredRuns
 
 _log = logging.getLogger("codemode.tools")
-_CONTINUED_ELSEWHERE = "another process has gone on with this run: call wait to go on there"
-_STORE_UNAVAILABLE = "A person has to decide, and could not be asked: the store cannot be used now."
+_CONTINUED_ELSEWHERE = "another process has continued this run: call wait to follow it"
+_STORE_UNAVAILABLE = "A person must decide but could not be asked: the store is unavailable."
 STORE_FULL = "CODE_MODE_STORE_FULL"
-_STORE_FULL_TEXT = "A person has to decide, and was not asked: too many programs wait for decisions already."
+_STORE_FULL_TEXT = "A person must decide but was not asked: too many programs already wait for decisions."
 _RETRY_LATER = "Call this again later."
-_NOT_STORED = "the run could not be stored: it waits in this process alone"
-ALREADY_RESUMED = "the program has gone on already, and waits: call wait with the runId of the result that said so"
+_NOT_STORED = "the run could not be stored: it waits in this process only"
+ALREADY_RESUMED = "the program was already resumed and waits: call wait with the runId of that result"
 
 
 class RunSettler:
@@ -139,10 +139,10 @@ class RunSettler:
         )
         size, max_bytes = execution.size_bytes, self._options.max_snapshot_bytes
         if (total_bytes := size + rest.output_bytes) > max_bytes and run.abort_reason is None:
-            aborted = await execution.abort("it takes more than may be kept")
+            aborted = await execution.abort("it exceeds maxSnapshotBytes")
             self._runs.end(run, FAILED)
             message = describe_ended(
-                f"the program takes {total_bytes} bytes at rest; maxSnapshotBytes is {max_bytes}. Keep, call or write"
+                f"the program takes {total_bytes} bytes suspended; maxSnapshotBytes is {max_bytes}. Keep, call or write"
                 " less",
                 aborted.error,
             )
@@ -181,7 +181,7 @@ class RunSettler:
             ):
                 return False
         except Exception as error:  # noqa: BLE001 - a store may be host code; the run stays suspended
-            log_failure(_log, "a run at rest could not be stored", (), error)
+            log_failure(_log, "a suspended run could not be stored", (), error)
         if was_new and run.lease is not None:
             if run.suspension_count == 0:  # the id is fixed once it was returned
                 from .stored_runs import to_run_id
@@ -211,7 +211,7 @@ class RunSettler:
         try:
             run_id = await self._stored.park(run, interrupt)
         except Exception as error:  # noqa: BLE001 - a store may be host code
-            log_failure(_log, "what a program asks a person could not be stored", (), error)
+            log_failure(_log, "the pending approvals of a program could not be stored", (), error)
             self._runs.forget(run)
             if not is_parked:
                 return interrupt

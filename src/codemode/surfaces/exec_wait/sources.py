@@ -60,7 +60,7 @@ class ToolSource:
     def __post_init__(self) -> None:
         """Check the fields. Raises `InvalidConfigError`, a `ValueError`."""
         if self.source == MCP and not _is_session(self.tools):
-            raise InvalidConfigError("sources: a source of the kind 'mcp' is a session with list_tools and call_tool")
+            raise InvalidConfigError("sources: a source of kind 'mcp' needs a session with list_tools and call_tool")
         if self.source != MCP and _is_session(self.tools):
             raise _bare_session_error(self.tools)
         if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
@@ -68,17 +68,19 @@ class ToolSource:
                 f"sources.needs_approval must be a bool or a function, got {self.needs_approval!r}"
             )
         if self.needs_approval is not False and self.source != MCP:
-            raise InvalidConfigError("sources.needs_approval is for sessions of MCP: other tools say it themselves")
+            raise InvalidConfigError(
+                "sources.needs_approval is only for MCP sessions: set needs_approval on other tools"
+            )
         if self.owner is None:
             object.__setattr__(self, "owner", _derive_owner(self.tools) if self.source == MCP else CORE)
         if self.source == RESERVED_SOURCE:
-            raise InvalidConfigError(f"sources.source: {RESERVED_SOURCE!r} stands in the ids of what namespaces have")
+            raise InvalidConfigError(f"sources.source: {RESERVED_SOURCE!r} is reserved for the ids of namespaces")
         id_parts: tuple[tuple[str, Any], ...] = (("source", self.source), ("owner", self.owner))
         for field_name, value in id_parts:
             if not isinstance(value, str) or _ID_PART.fullmatch(value) is None:
                 raise InvalidConfigError(
-                    f"sources.{field_name} must be 1 to 64 ASCII letters, digits, _, @, -, / and ., of which -, / and ."
-                    f" cannot come first, got {value!r}"
+                    f"sources.{field_name} must be 1 to 64 ASCII letters, digits, _, @, -, / and ., not starting"
+                    f" with -, / or ., got {value!r}"
                 )
 
 
@@ -169,7 +171,7 @@ def to_sources(sources: Any) -> list[ToolSource]:
     values = [*cast("Iterable[Any]", sources)]
     if any(isinstance(value, ToolSource) for value in values):
         if not all(isinstance(value, ToolSource) for value in values):
-            raise InvalidConfigError("sources must be all ToolSource, or tools alone")
+            raise InvalidConfigError("sources must be either all ToolSource or all tools")
         return values
     if sessions := [value for value in values if _is_session(value)]:
         raise _bare_session_error(sessions[0])
@@ -182,16 +184,14 @@ def _is_session(value: Any) -> bool:
 
 def _bare_session_error(session: Any) -> InvalidConfigError:
     class_name = type(session).__name__
-    return InvalidConfigError(
-        f"sources: a session of MCP, as {class_name}, is given as ToolSource(session, source='mcp')"
-    )
+    return InvalidConfigError(f"sources: pass an MCP session ({class_name}) as ToolSource(session, source='mcp')")
 
 
 def check_source_name(name: Any) -> str:
     """Return a valid tool name. Raises `ImpossibleNameError`."""
     name = require_name(name)
     if len(name) > _MAX_NAME_CHARACTERS or not name.isprintable():
-        raise ImpossibleNameError(f"{name[:32]!r} is too long for a tool's name, or has a control character in it")
+        raise ImpossibleNameError(f"{name[:32]!r} is too long for a tool name or contains a control character")
     return name
 
 

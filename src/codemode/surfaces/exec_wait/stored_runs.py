@@ -40,7 +40,7 @@ REASON_KEY = "reason"
 YIELDS_KEY = "yields"
 """Key of the number of yields in the payload of a record; replay from the journal yields as often."""
 _SURFACE_KEY, _SCOPE_KEY, _EXPIRES_KEY = "surface", "scope", "expiresAtMs"
-_EXPIRED_TEXT = "wait: this run has expired: nobody came back for it in time"
+_EXPIRED_TEXT = "wait: this run has expired: it was not continued in time"
 
 
 class StoredRuns:
@@ -124,7 +124,7 @@ class StoredRuns:
         try:
             await self._store.sweep()
         except StoreUnavailableError:
-            _log.warning("what has expired could not be marked", exc_info=True)
+            _log.warning("expired records could not be marked", exc_info=True)
 
     async def renew_lease(self, run: ProgramRun) -> None:
         """Renew the lease of a run until it is released, or abort the run if another process has it."""
@@ -142,7 +142,7 @@ class StoredRuns:
             if run.lease is lease:
                 run.lease, run.is_lost = None, True
                 if execution is not None:
-                    await execution.abort("another process goes on with it")
+                    await execution.abort("another process has the run")
                 self.on_lost(run)
             return
 
@@ -229,7 +229,7 @@ class StoredRuns:
         record = await self._store.record(record_id, tenant=self._tenant)
         outcome_fields = mapping_or_empty(None if record.outcome is None else record.outcome.value)
         if record.state == "withdrawn" or outcome_fields.get("code") in (ABORTED, SNAPSHOT_EXPIRED):
-            raise RecordWithdrawnError("somebody has ended this run: no answer goes on with it")
+            raise RecordWithdrawnError("this run was ended: answers cannot resume it")
 
     async def get_interrupt(self, record: Record) -> Interrupt | None:
         """Return the newest interrupt of a record, or None if nothing was asked."""
@@ -279,7 +279,7 @@ def get_ended_result(record: Record) -> Mapping[str, Any]:
     if record.state == "expired":
         raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)
     if record.state == "withdrawn":
-        raise InvalidInputError("wait: somebody has ended this run", ABORTED)
+        raise InvalidInputError("wait: this run was ended", ABORTED)
     value = None if outcome is None else outcome.value
     if is_mapping(value) and "status" in value:
         return value

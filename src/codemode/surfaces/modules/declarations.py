@@ -107,11 +107,11 @@ class ObservedOutput:
     def tag(self) -> str:
         """The tag for the comment of the tool's function."""
         if not self.is_text:
-            return "@observed The type of the result is what calls gave so far; it is not promised."
+            return "@observed The result type is that of earlier calls; it is not guaranteed."
         content_type = RenamedTool("x", "", None, self.schema, (), {})
         calls, aliases = create_call_types([content_type], has_comments=False)
         result_type = "anything" if aliases else calls[0].partition(_RESULT_TYPE_START)[2].removesuffix(">")
-        hint = f"The result is a text that was JSON so far: JSON.parse it. It is not promised to be {result_type}"
+        hint = f"The result was JSON text so far: JSON.parse it. It is not guaranteed to be {result_type}"
         return f"@observed {to_comment_line(hint, _MAX_CHARACTERS)}"
 
 

@@ -36,7 +36,7 @@ globalThis.__codemode_result__ = {{ found }};
 - Look tools up first, in "@codemode/discovery": `await listServers()`; `await searchTools("what it does")` gives \
 {{ results: [{{ serverId, exportName, description }}] }}; `(await describeServer(serverId)).declaration` is the \
 TypeScript of all tools of a server, `(await getTool(serverId, exportName)).declaration` that of one.
-- Await every call; `Promise.all` runs several at once. Filter data here; give back little."""
+- Await every call; `Promise.all` runs several at once. Filter data here; return little."""
 
 _RULES_TEXT = """\
 - `limits`, default/most: {limits}. `requestedCapabilities`: serverIds of the list below; they are connected, and \
@@ -47,7 +47,7 @@ result {{ content: [...] }}, images and audio in base64.
 ToolNotFoundError, ServerNotFoundError, ToolCallError, AuthenticationError, SandboxLimitError, all CodemodeError.
 - `console` comes back as `logs`. There are URL, TextEncoder, TextDecoder and setTimeout, but no network \
 (fetch), setInterval, eval, process or require. Hosts of URLs are ASCII, encodings UTF-8. Integers \
-beyond 2^53 are BigInt. Dates and `toLocaleString` know UTC and en-US alone: no other time zone, locale or currency."""
+beyond 2^53 are BigInt. Dates and `toLocaleString` have only UTC and en-US: no other time zone, locale or currency."""
 
 _APPROVAL_RULE = "- A call of a tool marked @approval waits for a person: make such calls together, to wait once."
 _NO_SERVERS = "There are no servers."

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 _REDACTED = "[secret]"
 _DEFAULT_MESSAGE = "the call failed"
-_UNDECIDED = "this call needs an approval, and nobody has decided about it"
+_UNDECIDED = "this call needs an approval, and there was no decision"
 _MAX_REDACTED_CHARACTERS = 1 << 20
 _MAX_CODE_CHARACTERS = 100
 
@@ -213,7 +213,7 @@ _MAX_LISTED_NAMES = 5
 _MAX_ERROR_CHARACTERS = 1_000  # of a message followed by calls
 _ASSIGN_RESULT_HINT = "Assign its result to globalThis.__codemode_result__, which is undefined."
 _NAMES_IN_PROGRAMS = {IMPORT_SERVER: "import()"}
-_MISMATCH_HINT = "The call was made. Read the value as it is, and do not rely on the fields that are named."
+_MISMATCH_HINT = "The call was made. Read the value as it is; do not rely on the named fields."
 
 
 def build_diagnostics(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
@@ -275,7 +275,7 @@ def _diagnose(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | Non
     is_placed = isinstance(error, CodeModeBridgeLimitError | CodeModeIllegalAccessError)
     result = _make_diagnostic(kind, message, format_position(error.details) if is_placed else None)
     if kind == "aborted" and may_have_changed_something(error.calls):
-        result["hint"] = "Ask before you go on, and leave out the calls that are done."
+        result["hint"] = "Ask before you continue, and skip the calls that are done."
     return [result]
 
 
@@ -359,7 +359,7 @@ def _add_calls(diagnostics: list[Diagnostic], error: CodeModeError) -> list[Diag
     ):
         diagnostics[0]["message"] = "\n".join([clip_text(diagnostics[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
     if cut_off:
-        hint = "Find out what has happened before calling again."
+        hint = "Find out what happened before calling again."
         diagnostics.append(diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(describe_calls(cut_off)), hint=hint))
     return diagnostics
 

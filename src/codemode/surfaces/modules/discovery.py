@@ -173,7 +173,7 @@ def unknown_server_error(servers: _Servers, server_id: str) -> CodeModeToolError
         if similar
         else "Take a serverId from listServers()."
         if servers
-        else "Go on without servers."
+        else "Continue without servers."
     )
     return _not_found_error(
         "unknown_server",

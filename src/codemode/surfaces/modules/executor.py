@@ -129,10 +129,12 @@ def _to_integer(value: Any) -> int | None:
 
 def _adjustment_diagnostic(name: str, requested: Any, number: int | None, applied: int) -> Diagnostic:
     if number is None:
-        message = f"limits.{name} must be a whole number, got {json_type_name(requested)}: {applied} holds, the default"
+        message = (
+            f"limits.{name} must be a whole number, got {json_type_name(requested)}: the default {applied} is used"
+        )
     else:
-        side = "most" if number > applied else "least"
-        message = f"limits.{name} is {_format_number(number)}: {applied} holds, the {side} that is allowed"
+        side = "maximum" if number > applied else "minimum"
+        message = f"limits.{name} is {_format_number(number)}: the {side} {applied} is used"
     return diagnostic("warning", "LIMIT_ADJUSTED", message, hint=_ADJUSTED_HINT, path=f"/limits/{name}")
 
 
@@ -261,7 +263,7 @@ class RunCatalog:
             if source is not None and source.failure is not None:
                 note = unavailable_diagnostic(source)
             elif server is None or build_meta(server) != entry:
-                note = _tools_changed_note(path, "since the program began: it goes on with those there are now")
+                note = _tools_changed_note(path, "since the program started: it continues with the current ones")
             else:
                 continue
             if note not in self.notes:
@@ -273,7 +275,7 @@ class RunCatalog:
         for source in self._named_sources:
             server_in_use = self._current.server(source.path)
             if server_in_use is not None and _has_changed(source, server_in_use):
-                notes.append(_tools_changed_note(source.path, "while the program ran: the next run has the new ones"))
+                notes.append(_tools_changed_note(source.path, "while the program ran: the next run uses the new ones"))
         return notes
 
     async def _restore(self, given: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
@@ -340,7 +342,7 @@ def unavailable_diagnostic(source: ServerSource) -> Diagnostic:
 
 
 def _server_note(path: str, text: str) -> Diagnostic:
-    return diagnostic("warning", "TOOLS_CHANGED", f'the server "{path}": {text}', hint="Tell the user of it.")
+    return diagnostic("warning", "TOOLS_CHANGED", f'the server "{path}": {text}', hint="Tell the user.")
 
 
 def _tools_changed_note(path: str, how: str) -> Diagnostic:
@@ -535,5 +537,5 @@ def _build_invocation_data(
 def _diagnose_host_failure(error: Exception) -> Diagnostic:
     """Return the diagnostic of an error of the host."""
     if isinstance(error, ValueError) and not isinstance(error, CodeModeProtocolError):
-        return diagnostic("error", "BAD_REQUEST", "the host has made this call with arguments that are not valid")
+        return diagnostic("error", "BAD_REQUEST", "the host made this call with invalid arguments")
     return host_failure_diagnostic()

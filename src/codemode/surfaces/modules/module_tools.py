@@ -317,7 +317,7 @@ def collect_server_tools(tools: Mapping[str, Any] | Iterable[Any], left_out: Lef
     Invalid tools are added to ``left_out``; without it, raises `ValueError`.
     """
     if left_out is None and is_mapping(tools) and "" in tools:
-        _log.warning("a tool is left out, for it has no name")
+        _log.warning("a tool without a name is left out")
         tools = {name: tool for name, tool in tools.items() if name != ""}
     return collect_plain_tools(tools, require_name, left_out)
 

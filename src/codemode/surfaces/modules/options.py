@@ -143,8 +143,8 @@ OUTER_TOOL = "codemode.run"
 
 _TEXT = {"type": "string"}
 _CODE = "An ES module, JavaScript or TypeScript. It leaves its result in globalThis.__codemode_result__."
-_LIMITS = "Limits of this run, where other than the usual are wanted."
-_CAPABILITIES = "Ids of servers that will be used: they are connected, and their declarations answered."
+_LIMITS = "Limits of this run, if not the defaults."
+_CAPABILITIES = "Ids of servers to use: they are connected, and the answer has their declarations."
 
 
 def build_input_schema(options: RunOptions) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def build_output_schema() -> dict[str, Any]:
 
 
 def _limit_description(options: RunOptions, option: str) -> str:
-    return f"{getattr(options.limits, option)} where it is not given, at most {getattr(options.ceilings, option)}."
+    return f"{getattr(options.limits, option)} by default, at most {getattr(options.ceilings, option)}."
 
 
 def _object_schema(required: tuple[str, ...] | None = None, **properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class RunTool(SyncForms):
 
             self.settings, self.store = with_store(self.settings, store)
         if self.settings.fetch_policy is not None:
-            raise ValueError("settings.fetch_policy is not for codemode.run: its programs have no fetch")
+            raise ValueError("settings.fetch_policy is not supported by codemode.run: programs have no fetch")
         # Report invalid settings now, not in the first run.
         require_optional_parts(self.settings)
         if pool is not None:
@@ -179,7 +179,7 @@ class RunTool(SyncForms):
         try:
             runs = await self._load()
         except OSError as error:
-            log_failure(_log, "what runs programs cannot be imported", (), error)
+            log_failure(_log, "the code that runs programs cannot be imported", (), error)
             return refusal_response([host_failure_diagnostic()], error)
         return await runs.execute({"code": program} if isinstance(program, str) else program, call)
 

@@ -62,8 +62,8 @@ class ServerIdentities:
         )
         if mismatch is not None:
             raise CodeModeProtocolError(
-                f"the server {mismatch[:_MAX_QUOTED_CHARACTERS]!r} of this host is not the one that the program has"
-                " begun with: go on where its configuration is the same",
+                f"the server {mismatch[:_MAX_QUOTED_CHARACTERS]!r} of this host is not the one that the program"
+                " started with: resume where its configuration is the same",
                 details={"not_resumable": True},
             )
 

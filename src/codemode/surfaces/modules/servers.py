@@ -306,8 +306,8 @@ def _check_server(server: Any) -> str:
         return server.server_id
     if not _has_live_tools(server):
         raise WrongTypeError(
-            f"{type(server).__module__}.{type(server).__qualname__} is no server: a ModuleServer is, or an object with"
-            " server_id, an async method tools() and revision"
+            "expected a ModuleServer, or an object with server_id, an async method tools() and revision; got"
+            f" {type(server).__module__}.{type(server).__qualname__}"
         )
     return _check_server_id(getattr(server, "server_id", None))
 

@@ -125,7 +125,7 @@ def test_a_filter_that_leaves_nothing_is_named(given: dict[str, Any], said: list
 
 def test_an_index_without_tools_says_so():
     opted_in = create_code_call_tools(SHOP, {"mode": "codecall_opt_in"})
-    assert opted_in.search_sync({"query": "user"})["warnings"] == ["There is no tool to find here."]
+    assert opted_in.search_sync({"query": "user"})["warnings"] == ["There are no tools to search."]
 
 
 def test_equal_scores_keep_the_order_of_registration():
@@ -182,7 +182,7 @@ def test_a_listener_that_raises_stops_no_update_and_no_other(caplog: pytest.LogC
     tools.on_tools_changed(heard.append)
     tools.update(SHOP[:2])
     assert heard[0]["removed"] == ["bills:list", "bills:pay", "notes"]
-    assert "a listener of changed tools failed" in caplog.text
+    assert "a listener for tool changes failed" in caplog.text
     with pytest.raises(ValueError, match="listener"):
         tools.on_tools_changed(None)  # pyright: ignore[reportArgumentType]
 

@@ -99,7 +99,7 @@ def test_nothing_awaits_a_wrong_input():
 
 
 def test_the_item_that_is_no_string_is_named():
-    with pytest.raises(CodeModeToolError, match=r"tools must be an array of strings, and \[1\] is number"):
+    with pytest.raises(CodeModeToolError, match=r"tools must be an array of strings; \[1\] is number"):
         TOOLS.describe_sync({"tools": ["echo", 3, None]})
 
 

@@ -232,7 +232,7 @@ def test_the_result_is_replaced(final, output):
     ],
 )
 def test_exactly_one_result_must_hold_the_interrupt(messages):
-    with pytest.raises(CodeModeProtocolError, match="exactly one"):
+    with pytest.raises(CodeModeProtocolError, match="expected one"):
         replace_interrupt_result(messages, BUNDLE, 1)
 
 

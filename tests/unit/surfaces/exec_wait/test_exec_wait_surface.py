@@ -73,7 +73,7 @@ def test_a_server_is_named_where_a_running_loop_keeps_it_from_being_listed():
 
 def test_the_message_about_an_owner_states_its_rule():
     for owner in ("-x", "/x", ".x", "", "a b", "x" * 65, "\u00e9"):
-        with pytest.raises(InvalidConfigError, match=r"1 to 64 ASCII letters.*cannot come first"):
+        with pytest.raises(InvalidConfigError, match=r"1 to 64 ASCII letters.*not starting with"):
             ToolSource(tools("a"), owner=owner)
     for owner in ("_x", "@acme/x", "1.x-y", "x" * 64):
         assert ToolSource(tools("a"), owner=owner).owner == owner

@@ -431,7 +431,7 @@ def test_a_resume_has_the_tools_of_now_and_says_so():
         (lambda: ModuleServer("a", {}, name=5), "name"),  # pyright: ignore[reportArgumentType]
         (lambda: ModuleServer("a", {}, capabilities="tools"), "capabilities"),
         (lambda: create_modules_tool({"a": {}}), "servers"),
-        (lambda: create_modules_tool([{}]), "no server"),
+        (lambda: create_modules_tool([{}]), "expected a ModuleServer"),
         (lambda: create_modules_tool([], settings={"fetch_policy": {}}), "fetch_policy"),
         (lambda: create_modules_tool([], {"limit": {}}), "limit"),
         (lambda: create_modules_tool([]).declarations("x"), "no server 'x'"),
