@@ -10,8 +10,8 @@ from typing import Any, cast
 import httpx
 from codemode_console.auth import TokenAuth, User, token_hash
 from codemode_console.errors import Problem
-from codemode_console.guarded import Guarded
-from codemode_console.rendering import problem_page
+from codemode_console.guarded import AccessMiddleware
+from codemode_console.rendering import problem_response
 from codemode_console.visits import require_principal
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -44,7 +44,7 @@ class Desk:
     def __init__(self, auth: Any = None, *, prefix: str = "", **settings: Any) -> None:
         self.store, self.clock, self.sent = MemoryInterruptStore(), Clock(), list[Any]()
         chosen = TokenAuth(USERS) if auth is None else auth
-        self.guarded = Guarded(self._inner(), auth=chosen, store=self.store, clock=self.clock, **settings)
+        self.guarded = AccessMiddleware(self._inner(), auth=chosen, store=self.store, clock=self.clock, **settings)
         self.app: Any = Starlette(routes=[Mount(prefix, self.guarded)]) if prefix else self.guarded
 
     def browser(
@@ -70,7 +70,7 @@ class Desk:
 
         async def told(request: Request, problem: Exception) -> Response:
             assert isinstance(problem, Problem)
-            return problem_page(request, problem)
+            return problem_response(request, problem)
 
         async def health(_request: Request) -> Response:
             return JSONResponse({"ok": True})

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from codemode_console.notices import Sender, Target
-from codemode_console.notices.sender import Posting
+from codemode_console.notices import NoticeSender, NoticeTarget
+from codemode_console.notices.sender import WebhookClient
 from http_server import HttpServer, Request, response
 from stored_pauses import Clock
 
@@ -32,7 +32,7 @@ def receiver(tls: ssl.SSLContext | None = None) -> Iterator[HttpServer]:
 class Desk:
     """One store and what sends from it; time is moved by the test."""
 
-    def __init__(self, *targets: Target, path: Path | None = None) -> None:
+    def __init__(self, *targets: NoticeTarget, path: Path | None = None) -> None:
         self.clock = Clock()
         self.clock.stop()
         self.store: InterruptStore = MemoryInterruptStore(clock=self.clock)
@@ -40,7 +40,7 @@ class Desk:
             self.store = SqliteInterruptStore(path, clock=self.clock)
         self.targets = targets
         self.slept: list[float] = []
-        self.sender = Sender(self.store, targets, BASE_URL, sleep=self._sleep, spread=lambda: 1.0)
+        self.sender = NoticeSender(self.store, targets, BASE_URL, sleep=self._sleep, spread=lambda: 1.0)
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -48,8 +48,8 @@ class Desk:
     async def rounds(self) -> None:
         """Send all that is to be sent now."""
         for target in self.targets:
-            async with Posting(target.url) as post:
-                while await self.sender.round(target, post):
+            async with WebhookClient(target.url) as post:
+                while await self.sender.send_batch(target, post):
                     pass
 
     async def move(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from codemode_console.auth import ProxyHeaderAuth, TokenAuth, User, new_token, token_hash
-from codemode_console.guarded import Guarded
+from codemode_console.guarded import AccessMiddleware
 from codemode_console.visits import find_refusal
 from console_visitors import ANA, EVE, OWN, USERS, Desk, run, sign_in
 from starlette.requests import Request
@@ -320,7 +320,7 @@ def test_pages_of_named_origins_may_frame_it() -> None:
 def test_what_would_leave_it_open_is_refused(settings: dict[str, Any]) -> None:
     made: dict[str, Any] = {"auth": TokenAuth(USERS), **settings}
     with pytest.raises(ValueError):  # noqa: PT011 - each in words of its own
-        Guarded(Desk().app, store=MemoryInterruptStore(), **made)
+        AccessMiddleware(Desk().app, store=MemoryInterruptStore(), **made)
 
 
 def one_user(said: str) -> TokenAuth:

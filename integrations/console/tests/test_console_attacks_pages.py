@@ -6,7 +6,7 @@ import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
-from codemode_console.forms import fields_of, read_form
+from codemode_console.forms import create_form, read_form
 from console_houses import House
 from console_visitors import run
 from page_forms import page_of
@@ -47,12 +47,12 @@ MANY_FOLD: list[tuple[Any, Any]] = [
 
 @each_row("schema, value", MANY_FOLD)
 def test_a_form_is_no_larger_than_a_page_may_be(schema: Any, value: Any) -> None:
-    form = fields_of(schema, value)
+    form = create_form(schema, value)
     page = page_of(form)
     assert sum(map(len, page.texts)) + sum(len(str(one)) for _, one in page.tags) < MOST_BYTES
     said = [("json", form.json_text)] if form.is_editable else []
     edited = read_form(said, schema, value)
-    assert edited.unchanged or edited.problems
+    assert edited.is_unchanged or edited.problems
     assert sum(len(words) for one in edited.problems.values() for words in one) < MOST_BYTES
 
 
@@ -62,7 +62,7 @@ def test_what_was_typed_into_fields_that_are_too_many_by_now_is_never_passed_ove
     shown = [of_all("0")]
     edited = read_form([*typed, ("json", "[]"), ("was", "x y")], schema, shown)
     assert edited.value is None
-    assert not edited.is_readable
+    assert not edited.is_valid
 
 
 @each_row("said", ["description", *full_only("schema", "tool", "input", "labels")])

@@ -62,7 +62,7 @@ def test_the_audit_is_shown_with_addresses_and_what_is_in_a_line() -> None:
 
 
 def test_pages_of_the_audit_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "MOST_SCANNED", 60)
+    monkeypatch.setattr(audit, "MAX_SCANNED_LINES", 60)
 
     async def work() -> None:
         house = House()

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from codemode_console import TokenAuth, User, token_hash
-from codemode_console.decisions import ABOUT_CHOICE
+from codemode_console.decisions import BULK_SELECTION_SUBJECT
 from codemode_console.visits import Principal
 from console_houses import AS_JSON, BOB, USERS, House
 from console_visitors import ANA, EVE, run
@@ -273,7 +273,7 @@ def test_who_may_only_look_decides_none_and_the_refusal_is_audited(monkeypatch: 
                 )
                 assert answer.status_code in (400, 403)
             made = Principal.form_token
-            monkeypatch.setattr(Principal, "form_token", lambda visit, _about: made(visit, ABOUT_CHOICE))
+            monkeypatch.setattr(Principal, "form_token", lambda visit, _about: made(visit, BULK_SELECTION_SUBJECT))
             token = re.findall(r'name="form_token" value="([^"]+)"', (await lou.get("/")).text)[-1]
             sent = {"form_token": token, "request": f"{record_id}/a", "decision": "approve"}
             assert (await lou.post("/many", data=sent)).status_code == 403

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from codemode_console.program import MOST_HIGHLIGHTED, CallSites, sites_of
+from codemode_console.program import MAX_HIGHLIGHTED_CHARACTERS, CallSites, find_call_sites
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,19 +57,19 @@ def told_in(text: str, mark: str = "@") -> tuple[str, int, int]:
 )
 def test_a_place_that_leads_to_no_call_stays(text: str, line: int) -> None:
     js, told, column = told_in(text)
-    assert CallSites(js).line_of("refund", told, column) == line
+    assert CallSites(js).start_line("refund", told, column) == line
 
 
 @given(
     st.text("refund({['`$})];.\n\\/*x ", max_size=60), st.integers(-1, 8), st.none() | st.integers(-1, 20), st.text()
 )
 def test_whatever_a_program_says_a_line_of_it_comes_out(text: str, line: int, column: Any, name: str) -> None:
-    found = CallSites(text).line_of(name, line, column)
+    found = CallSites(text).start_line(name, line, column)
     assert found == line or 1 <= found <= line
 
 
 def test_what_is_too_long_or_of_unusual_ends_is_left_as_it_was_told() -> None:
-    assert sites_of(None) is None
-    assert sites_of("x" * (MOST_HIGHLIGHTED + 1)) is None
-    assert sites_of("a\u2028b") is None
-    assert re.search("CallSites", repr(sites_of("a")))
+    assert find_call_sites(None) is None
+    assert find_call_sites("x" * (MAX_HIGHLIGHTED_CHARACTERS + 1)) is None
+    assert find_call_sites("a\u2028b") is None
+    assert re.search("CallSites", repr(find_call_sites("a")))

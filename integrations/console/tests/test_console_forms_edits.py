@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from codemode_console.forms import ABSENT, MalformedForm, fields_of, read_form
+from codemode_console.forms import ABSENT, MalformedFormError, create_form, read_form
 from page_forms import Page, page_of
 from suite import each_row
 
 LINE = {"type": "object", "properties": {"sku": {"type": "string"}, "n": {"type": "integer"}}, "required": ["sku", "n"]}
-CARD = {"title": "Card", "type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
+CARD = {"title": "RequestCard", "type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
 BANK = {"title": "Bank", "type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]}
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
         "sent_to": {"anyOf": [{"$ref": "#/$defs/Card"}, {"type": "null"}]},
     },
     "required": ["order", "cents", "share", "express", "speed", "version", "day", "tags", "pay", "either"],
-    "$defs": {"Line": LINE, "Card": CARD, "Bank": BANK},
+    "$defs": {"Line": LINE, "RequestCard": CARD, "Bank": BANK},
 }
 VALUE: dict[str, Any] = {
     "order": "A-17", "cents": 90000, "share": 0.5, "express": True, "speed": "slow", "level": 1, "version": 2,
@@ -42,23 +42,23 @@ VALUE: dict[str, Any] = {
 
 
 def shown() -> Page:
-    return page_of(fields_of(SCHEMA, VALUE))
+    return page_of(create_form(SCHEMA, VALUE))
 
 
 def decided(page: Page) -> Any:
     edited = read_form(page.items(), SCHEMA, VALUE)
     assert edited.problems == {}
-    assert edited.is_readable
-    assert not edited.unchanged
+    assert edited.is_valid
+    assert not edited.is_unchanged
     return edited.value
 
 
 def pressed(page: Page, name: str, value: str) -> Page:
     edited = read_form(page.items(name, value), SCHEMA, VALUE)
-    assert edited.is_redrawn
+    assert edited.needs_redisplay
     assert edited.value is None
     assert edited.problems == {}
-    return page_of(edited.typed)
+    return page_of(edited.form)
 
 
 @each_row(
@@ -92,7 +92,7 @@ def test_what_is_typed_into_a_control_arrives(name: str, text: str, changes: dic
 def test_a_box_arrives_with_and_without_its_tick():
     assert decided(shown().tick("/express", is_ticked=False)) == {**VALUE, "express": False}
     away = {**VALUE, "express": False}
-    page = page_of(fields_of(SCHEMA, away)).tick("/express", is_ticked=True)
+    page = page_of(create_form(SCHEMA, away)).tick("/express", is_ticked=True)
     assert read_form(page.items(), SCHEMA, away).value == VALUE
 
 
@@ -102,9 +102,9 @@ def test_what_is_left_out_is_absent_and_null_is_null(name: str):
     without = {one: value for one, value in VALUE.items() if one != key}
     assert decided(shown().fill(f"state:{name}", "absent")) == without
     if name != "/lines":
-        page = page_of(fields_of(SCHEMA, without)).fill(f"state:{name}", "null")
+        page = page_of(create_form(SCHEMA, without)).fill(f"state:{name}", "null")
         assert read_form(page.items(), SCHEMA, without).value == {**without, key: None}
-    assert read_form(page_of(fields_of(SCHEMA, without)).items(), SCHEMA, without).value == without
+    assert read_form(page_of(create_form(SCHEMA, without)).items(), SCHEMA, without).value == without
 
 
 def test_an_optional_number_that_is_cleared_is_absent_and_an_empty_text_is_a_text():
@@ -122,15 +122,15 @@ def test_items_are_added_and_removed_by_buttons_and_nothing_typed_is_lost():
     page.fill("/lines/1/sku", "y")
     edited = read_form(page.items(), SCHEMA, VALUE)
     assert edited.problems == {"/lines/1/n": ["is required"]}
-    page = page_of(edited.typed).fill("/lines/1/n", "2")
+    page = page_of(edited.form).fill("/lines/1/n", "2")
     lines = [{"sku": "x", "n": 1}, {"sku": "y", "n": 2}]
     assert decided(page) == {**VALUE, "cents": 9, "tags": ["b", "C", "new"], "lines": lines}
 
 
 def test_another_choice_opens_its_fields_and_decides_nothing_before_they_are_seen():
     page = shown().select("/pay", "Bank")
-    for again in (pressed(page, "choose", "/pay"), page_of(read_form(page.items(), SCHEMA, VALUE).typed)):
-        assert read_form(page.items(), SCHEMA, VALUE).is_redrawn
+    for again in (pressed(page, "choose", "/pay"), page_of(read_form(page.items(), SCHEMA, VALUE).form)):
+        assert read_form(page.items(), SCHEMA, VALUE).needs_redisplay
         assert decided(again.fill("/pay/iban", "DE1")) == {**VALUE, "pay": {"iban": "DE1"}}
 
 
@@ -142,7 +142,7 @@ def test_choices_that_read_the_same_are_told_apart():
 
 def test_a_question_with_choices_is_answered_only_once_one_is_chosen():
     schema = {"type": "object", "properties": {"speed": {"enum": ["slow", "fast"]}}, "required": ["speed"]}
-    page, form = page_of(fields_of(schema)), fields_of(schema)
+    page, form = page_of(create_form(schema)), create_form(schema)
     assert [one["label"] for one in page.control("/speed")["options"]] == ["Choose…", "slow", "fast"]
     assert (page.control("/speed")["value"], form.problems) == ("", {})
     assert read_form(page.items(), schema).problems == {"/speed": ["is required: choose one"]}
@@ -156,8 +156,8 @@ def test_one_text_is_a_number_when_that_is_chosen():
 def test_an_absent_object_opens_before_it_is_decided():
     page = shown().fill("state:/sent_to", "set")
     edited = read_form(page.items(), SCHEMA, VALUE)
-    assert edited.is_redrawn
-    assert decided(page_of(edited.typed).fill("/sent_to/card", "1")) == {**VALUE, "sent_to": {"card": "1"}}
+    assert edited.needs_redisplay
+    assert decided(page_of(edited.form).fill("/sent_to/card", "1")) == {**VALUE, "sent_to": {"card": "1"}}
     assert decided(shown().fill("state:/sent_to", "null")) == {**VALUE, "sent_to": None}
 
 
@@ -169,7 +169,7 @@ def test_every_problem_stands_at_its_field_and_nothing_typed_is_lost():
     assert {pointer: len(words) for pointer, words in edited.problems.items()} == {
         "/cents": 1, "/share": 1, "/day": 1, "/lines/0/n": 1,
     }  # fmt: skip
-    again = page_of(edited.typed)
+    again = page_of(edited.form)
     for name, text in [("/cents", "0"), ("/share", "much"), ("/day", "tomorrow"), ("/lines/0/n", "1.5")]:
         control = again.control(name)
         assert control["value"] == text
@@ -186,13 +186,13 @@ def test_every_problem_stands_at_its_field_and_nothing_typed_is_lost():
 def test_a_problem_of_what_is_missing_stands_where_it_belongs():
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"$ref": "#/$defs/Line"}}}
     schema |= {"required": ["a", "b"], "$defs": {"Line": LINE}}
-    edited = read_form(page_of(fields_of(schema, {"b": {"sku": "x"}})).items(), schema, {"b": {"sku": "x"}})
+    edited = read_form(page_of(create_form(schema, {"b": {"sku": "x"}})).items(), schema, {"b": {"sku": "x"}})
     assert edited.problems == {"/a": ["is required"], "/b/n": ["is required"]}
 
 
 def test_a_caller_sends_what_it_changes_alone():
     assert read_form([("/cents", "9000"), ("reason", "ok")], SCHEMA, VALUE).value == {**VALUE, "cents": 9000}
-    assert read_form([("reason", "ok")], SCHEMA, VALUE).unchanged
+    assert read_form([("reason", "ok")], SCHEMA, VALUE).is_unchanged
     assert read_form([("/cents", "x")], SCHEMA, VALUE).problems.keys() == {"/cents"}
 
 
@@ -200,7 +200,7 @@ def test_both_halves_changed_is_asked_about_and_the_answer_counts():
     page = shown().fill("/cents", "1").fill("json", '{"cents": 2}')
     edited = read_form(page.items(), SCHEMA, VALUE)
     assert edited.problems.keys() == {""}
-    again = page_of(edited.typed)
+    again = page_of(edited.form)
     assert again.control("json")["value"] == '{"cents": 2}'
     assert decided(again) == {**VALUE, "cents": 1}
     as_json = [("mode", "json") if one == ("mode", "form") else one for one in again.items()]
@@ -212,15 +212,15 @@ def test_json_text_that_is_none_is_said_and_kept(text: str):
     page = shown().fill("json", text)
     edited = read_form(page.items(), SCHEMA, VALUE)
     assert edited.problems.keys() == {"json"}
-    again = page_of(edited.typed)
+    again = page_of(edited.form)
     assert again.control("json")["value"] == text
     assert again.control("json")["aria-invalid"] == "true"
 
 
 def test_a_question_without_a_value_is_filled_in():
-    edited = read_form(page_of(fields_of(SCHEMA)).items(), SCHEMA)
+    edited = read_form(page_of(create_form(SCHEMA)).items(), SCHEMA)
     assert {"/cents", "/share", "/day"} <= edited.problems.keys()
-    page = page_of(fields_of(LINE)).fill("/sku", "x").fill("/n", "2")
+    page = page_of(create_form(LINE)).fill("/sku", "x").fill("/n", "2")
     assert read_form(page.items(), LINE).value == {"sku": "x", "n": 2}
     assert read_form([("json", "true")], None).value is True
     assert read_form([], None, ABSENT).problems
@@ -247,7 +247,7 @@ def test_a_question_without_a_value_is_filled_in():
     ],
 )
 def test_items_of_no_form_are_refused(items: list[tuple[str, str]]):
-    with pytest.raises(MalformedForm):
+    with pytest.raises(MalformedFormError):
         read_form(items, SCHEMA, VALUE)
 
 
@@ -261,9 +261,9 @@ def nested(levels: int) -> tuple[Any, Any, str]:
 
 def test_four_levels_are_fields_and_what_is_deeper_is_json_text():
     schema, value, pointer = nested(4)
-    assert page_of(fields_of(schema, value)).control(pointer)["tag"] == "input"
+    assert page_of(create_form(schema, value)).control(pointer)["tag"] == "input"
     schema, value, pointer = nested(5)
-    page = page_of(fields_of(schema, value))
+    page = page_of(create_form(schema, value))
     control = page.control(pointer[: -len("/a")])
     assert control["tag"] == "textarea"
     control["value"] = '{"a": "new"}'
@@ -288,7 +288,7 @@ def test_four_levels_are_fields_and_what_is_deeper_is_json_text():
 def test_what_no_form_can_show_is_json_text(rules: dict[str, Any]):
     for schema in (rules, {"properties": {"a": rules}, "type": "object"}):
         value = {"a": {"b": [1.0, None]}}
-        page = page_of(fields_of(schema, value))
-        assert read_form(page.items(), schema, value).unchanged or "$ref" in rules
+        page = page_of(create_form(schema, value))
+        assert read_form(page.items(), schema, value).is_unchanged or "$ref" in rules
         page.fill("json", '{"a": null}')
-        assert read_form(page.items(), schema, value).typed is not None
+        assert read_form(page.items(), schema, value).form is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from codemode_console.forms import ABSENT, fields_of, read_form
+from codemode_console.forms import ABSENT, create_form, read_form
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from page_forms import page_of
@@ -97,7 +97,7 @@ def exact(value: Any) -> str:
 def read(items: Any, schema: Any, shown: Any) -> Any:
     edited = read_form(items, schema, shown)
     assert edited.problems == {}
-    assert not edited.is_redrawn
+    assert not edited.needs_redisplay
     return edited
 
 
@@ -105,8 +105,8 @@ def read(items: Any, schema: Any, shown: Any) -> Any:
 @given(pairs)
 def test_a_form_says_the_value_that_it_shows(pair: Pair):
     schema, value = pair
-    page = page_of(fields_of(schema, value))
-    assert read(page.items(), schema, value).unchanged
+    page = page_of(create_form(schema, value))
+    assert read(page.items(), schema, value).is_unchanged
     # Nothing is known of what was shown: all of it is in the form.
     other = {"nothing": "of this"}
     edited = read_form(page.items(), schema, other)
@@ -118,7 +118,7 @@ def test_a_form_says_the_value_that_it_shows(pair: Pair):
 @given(pairs)
 def test_the_json_text_says_the_value_too(pair: Pair):
     schema, value = pair
-    text = page_of(fields_of(schema, value)).control("json")["value"]
+    text = page_of(create_form(schema, value)).control("json")["value"]
     for items in ([("json", text)], [("mode", "json"), ("json", text.replace("\n", "\r\n"))]):
         assert exact(read_form(items, schema).value) == exact(value)
 
@@ -127,7 +127,7 @@ def test_the_json_text_says_the_value_too(pair: Pair):
 @given(pairs, pairs)
 def test_an_edited_json_text_counts_whatever_tab_is_open(pair: Pair, other: Pair):
     schema, value = {"anyOf": [pair[0], other[0]]}, pair[1]
-    page = page_of(fields_of(schema, value))
+    page = page_of(create_form(schema, value))
     page.fill("json", json.dumps(other[1]))
     assert exact(read(page.items(), schema, value).value) in (exact(other[1]), exact(value))
     assert read(page.items(), schema, ABSENT).value == other[1]
@@ -137,21 +137,21 @@ def test_an_edited_json_text_counts_whatever_tab_is_open(pair: Pair, other: Pair
 @given(pairs)
 def test_a_page_shown_again_says_the_same(pair: Pair):
     schema, value = pair
-    again = read(page_of(fields_of(schema, value)).items(), schema, value).typed
+    again = read(page_of(create_form(schema, value)).items(), schema, value).typed
     assert exact(read_form(page_of(again).items(), schema, None).value) == exact(value)
 
 
 @settings(max_examples=rounds(32, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12)), max_size=4), st.data())
 def test_no_items_do_anything_but_say_what_is_wrong(pair: Pair, more: list[tuple[str, str]], data: st.DataObject):
-    from codemode_console.forms import MalformedForm
+    from codemode_console.forms import MalformedFormError
 
     schema, value = pair
-    items = page_of(fields_of(schema, value)).items()
+    items = page_of(create_form(schema, value)).items()
     words = st.one_of(st.text(max_size=9), st.sampled_from(["set", "absent", "null", "1", "set text -", "set json -"]))
     changed = [(name, data.draw(st.one_of(st.just(text), words))) for name, text in items]
     try:
         edited = read_form([*changed, *more], schema, value)
-    except MalformedForm:
+    except MalformedFormError:
         return
-    page_of(edited.typed)
+    page_of(edited.form)

@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 from card_pages import CardDesk, call, keeping
-from codemode_console.rendering import MAX_LINE_CHARACTERS, headline, input_line, link_host
-from codemode_console.visible import ago_text
+from codemode_console.rendering import MAX_ROW_INPUT_CHARACTERS, create_headline, input_line, link_host
+from codemode_console.visible import format_age
 from console_visitors import EVE, run
 from record_desk import Page
 
@@ -45,13 +45,13 @@ def test_a_headline_is_made_of_the_host_s_title_and_summary_else_of_the_first_fi
         (ASKED, {"summary": "{orderId!r}", "title": "<i>"}, "<i> 42.0 · A-1002"),
     ]
     for given, told, words in rows:
-        made = headline(request(given, **told))
+        made = create_headline(request(given, **told))
         assert made.striptags() == words, (given, told)
         assert not re.search("<(?!/?strong>)", made), made
 
 
 def test_the_line_of_an_input_says_whether_that_is_all_of_it() -> None:
-    long = "x" * MAX_LINE_CHARACTERS
+    long = "x" * MAX_ROW_INPUT_CHARACTERS
     rows: list[tuple[Any, str, bool]] = [
         (ASKED, 'orderId: "A-1002", amount: 42.0', True),
         ({"a b": 1, 'c": 2, "d': 3}, '"a b": 1, "c\\": 2, \\"d": 3', True),
@@ -67,7 +67,7 @@ def test_the_line_of_an_input_says_whether_that_is_all_of_it() -> None:
         line = input_line(request(given, input_schema=REFUND))
         text = line.text.replace("<i>", "").replace("</i>", "")
         assert (type(line.text)(text).unescape().startswith(words), line.is_whole) == (True, is_whole), (given, text)
-        assert len(text) <= 2 * MAX_LINE_CHARACTERS + 100
+        assert len(text) <= 2 * MAX_ROW_INPUT_CHARACTERS + 100
 
 
 def test_times_are_told_in_whole_units() -> None:
@@ -75,7 +75,7 @@ def test_times_are_told_in_whole_units() -> None:
             (47 * 3600, "47 h ago"), (48 * 3600, "2 days ago"), (-30, "in less than a minute"), (-90, "in 1 min"),
             (-23 * 3600 - 5, "in 23 h"), (-6 * 86_400, "in 6 days")]  # fmt: skip
     for seconds, words in rows:
-        assert ago_text(10**12 - seconds * 1000, 10**12) == words, seconds
+        assert format_age(10**12 - seconds * 1000, 10**12) == words, seconds
 
 
 def test_only_a_url_of_the_web_is_linked() -> None:
@@ -134,13 +134,13 @@ def test_a_call_is_decided_in_its_row_and_the_list_says_so() -> None:
         async with desk.browser() as ana:
             row = Row(Page((await ana.get("/?app=shop&order=expiring")).text))
             assert [one.attributes["value"] for one in row.buttons] == ["deny", "approve"], "Enter in a reason denies"
-            answer = await row.press(ana, "approve")
+            answer = await row.apply_button(ana, "approve")
             assert answer.status_code == 303
             page = Page((await ana.get(answer.headers["location"])).text)
             (done,) = page.all("p", lambda one: one.attributes.get("class") == "done")
             assert done.text == "Approved: Refund A-1"
             assert "app=shop&order=expiring&done=" in answer.headers["location"]
-            answer = await Row(page).press(ana, "deny", reason="not now")
+            answer = await Row(page).apply_button(ana, "deny", reason="not now")
             assert answer.headers["location"].count("done=") == 1
             page = Page((await ana.get(answer.headers["location"])).text)
             assert ("Denied: Refund A-2" in page.text, Row.__name__ in page.text) == (True, False)
@@ -158,7 +158,7 @@ def test_a_row_that_hides_anything_offers_a_review_and_no_decision() -> None:
     async def work() -> None:
         given: tuple[tuple[Any, bool], ...] = (
             ({"orderId": "A-1", "amount": 1}, True),
-            ({"orderId": "x" * MAX_LINE_CHARACTERS, "amount": 1}, False),
+            ({"orderId": "x" * MAX_ROW_INPUT_CHARACTERS, "amount": 1}, False),
             ({"orderId": "A-1", "amount": 1, "note": "y" * 5000}, False),
         )
         for value, is_shown in given:
@@ -181,13 +181,13 @@ def test_a_row_decides_nothing_but_what_it_showed() -> None:
             page = Page((await ana.get("/")).text)
             first, second = Row(page), Row(page, 1)
             first.action, second.action = second.action, first.action
-            assert (await first.press(ana, "approve")).status_code == 403
+            assert (await first.apply_button(ana, "approve")).status_code == 403
             second.items["shown"] = "0" * len(second.items["shown"])
-            assert (await second.press(ana, "approve")).status_code == 403
+            assert (await second.apply_button(ana, "approve")).status_code == 403
             assert await desk.states(one) + await desk.states(other) == ["waiting", "waiting"]
             row = Row(page)
             row.action = row.action.partition("?")[0] + "?back=//evil.example%0d%0aset-cookie:x"
-            answer = await row.press(ana, "approve")
+            answer = await row.apply_button(ana, "approve")
             assert re.match(r"/\?", answer.headers["location"])
 
     run(work)

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from codemode_console.decisions import told_words
+from codemode_console.decisions import describe_audit_decision
 from codemode_console.pages import audit
 from console_houses import AS_JSON, BOB, EVE, House
 from console_visitors import run
@@ -62,12 +62,12 @@ def test_what_was_decided_is_told_with_what_was_changed() -> None:
     ("withdrawn", "withdrawn"), ("<b>", "<b>"),
 ])  # fmt: skip
 def test_the_history_has_the_words_of_cards(decided: str, words: str) -> None:
-    assert told_words(decided) == words
+    assert describe_audit_decision(decided) == words
 
 
 @pytest.mark.parametrize("scanned", [1000, 70])
 def test_pages_follow_one_another_and_leave_nothing_out(scanned: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "MOST_SCANNED", scanned)
+    monkeypatch.setattr(audit, "MAX_SCANNED_LINES", scanned)
 
     async def work() -> None:
         house = House()

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 import httpx
 import pytest
 from codemode_console import TokenAuth, User, token_hash
-from codemode_console.visible import is_visible
+from codemode_console.visible import is_all_visible
 from console_houses import AS_JSON, BOB, USERS, House
 from console_visitors import EVE, run
 from record_desk import Page
@@ -238,7 +238,7 @@ def test_rows_say_what_each_call_is_about_in_one_line_that_is_not_long() -> None
                 assert len(shown) == most
                 assert shown[-1] == 'order: "A-17", note: "two\\nlines"'
                 assert shown[:10] == [f"n: {number}" for number in range(10)]
-                assert all(len(one) <= 500 and is_visible(one) for one in shown)
+                assert all(len(one) <= 500 and is_all_visible(one) for one in shown)
                 assert not re.search('[\u202e\u200b]|<script>alert|onfocus="alert', source)
             (first, *_) = (await listed(ana))["records"]
             assert (first["tools"], first["waiting"]) == (["refund"] * 12, [f"m{number}" for number in range(12)])

@@ -10,7 +10,7 @@ import pytest
 from codemode_console import TokenAuth, User
 from codemode_console.errors import Problem
 from codemode_console.pages import live
-from codemode_console.pages.live import REMEMBERED, Feed
+from codemode_console.pages.live import MAX_REMEMBERED_CHANGES, ChangeFeed
 from console_houses import BOB, USERS, House
 from console_listeners import listening
 from console_visitors import EVE, run
@@ -23,19 +23,19 @@ from codemode.stores import MemoryInterruptStore, SqliteInterruptStore, StoreUna
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(live, "REAUTHENTICATE_SECONDS", 0.05)
     monkeypatch.setattr(live, "HEARTBEAT_SECONDS", 0.05)
 
 
-def feed_of(monkeypatch: pytest.MonkeyPatch) -> list[Feed]:
+def feed_of(monkeypatch: pytest.MonkeyPatch) -> list[ChangeFeed]:
     """Return the feeds of the consoles that are made from here on."""
-    made: list[Feed] = []
+    made: list[ChangeFeed] = []
 
-    def feed(store: Any) -> Feed:
-        made.append(Feed(store))
+    def feed(store: Any) -> ChangeFeed:
+        made.append(ChangeFeed(store))
         return made[-1]
 
-    monkeypatch.setattr(live, "Feed", feed)
+    monkeypatch.setattr(live, "ChangeFeed", feed)
     return made
 
 
@@ -96,7 +96,7 @@ def test_a_reconnect_to_another_console_misses_nothing(tmp_path: Any) -> None:
 
 
 def test_who_is_far_behind_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode_console.pages.live.REMEMBERED", 3)
+    monkeypatch.setattr("codemode_console.pages.live.MAX_REMEMBERED_CHANGES", 3)
     feeds = feed_of(monkeypatch)
 
     async def work() -> None:
@@ -108,8 +108,8 @@ def test_who_is_far_behind_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) ->
             listener.takes.clear()  # nothing is taken, and nothing is kept for who takes nothing
             ids = [await house.put(str(number)) for number in range(12)]
             await until(lambda: feeds[0].head == 12)
-            assert feeds[0].behind(0) is None
-            assert feeds[0].behind(9) is not None
+            assert feeds[0].changes_after(0) is None
+            assert feeds[0].changes_after(9) is not None
             assert len(listener.sent) == told
             listener.takes.set()
             assert await listener.changes(12) == [(one, "put") for one in ids]
@@ -121,7 +121,7 @@ def test_who_is_far_behind_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_client_that_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     feeds = feed_of(monkeypatch)
-    monkeypatch.setattr(live, "SEND_SECONDS", 0.05)
+    monkeypatch.setattr(live, "SEND_TIMEOUT_SECONDS", 0.05)
 
     async def work() -> None:
         house = House()
@@ -187,7 +187,7 @@ def test_a_connection_ends_with_the_right_to_it(how: str) -> None:
 
 
 def test_a_connection_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "LIFE_SECONDS", 0.1)
+    monkeypatch.setattr(live, "MAX_CONNECTION_SECONDS", 0.1)
 
     async def work() -> None:
         house = House()
@@ -198,7 +198,9 @@ def test_a_connection_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_places_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode_console.pages.live.Feed", lambda store: Feed(store, most_of_user=2, most=3))
+    monkeypatch.setattr(
+        "codemode_console.pages.live.ChangeFeed", lambda store: ChangeFeed(store, most_of_user=2, most=3)
+    )
 
     async def work() -> None:
         house = House()
@@ -268,20 +270,20 @@ def test_a_feed_reads_on_after_the_database_was_away(monkeypatch: pytest.MonkeyP
 
     async def work() -> None:
         store = MemoryInterruptStore()
-        feed, reads = Feed(store), store.changes
+        feed, reads = ChangeFeed(store), store.changes
         failures = iter([True, True])
 
         def changes(**asked: Any) -> Any:
             return _away() if next(failures, False) else reads(**asked)
 
         monkeypatch.setattr(store, "changes", changes)
-        with feed.seat("ana"):
+        with feed.subscribe("ana"):
             await until(lambda: feed.head is not None)
             record_id = await store.put(paused("a"), tenant="acme")
             await until(lambda: feed.head == 1)
-            (change,) = feed.behind(0) or []
+            (change,) = feed.changes_after(0) or []
             assert (change.record_id, change.tenant) == (record_id, "acme")
-        assert feed.behind(0) is None
+        assert feed.changes_after(0) is None
 
     run(work)
 
@@ -289,12 +291,12 @@ def test_a_feed_reads_on_after_the_database_was_away(monkeypatch: pytest.MonkeyP
 def test_a_feed_remembers_so_much_and_no_more() -> None:
     async def work() -> None:
         store = MemoryInterruptStore()
-        feed = Feed(store, most_of_user=1)
-        with feed.seat("ana"):
-            with pytest.raises(Problem), feed.seat("ana"):
+        feed = ChangeFeed(store, most_of_user=1)
+        with feed.subscribe("ana"):
+            with pytest.raises(Problem), feed.subscribe("ana"):
                 pass
             await until(lambda: feed.head == 0)
-            assert feed.behind(0) == []
-        assert REMEMBERED >= 500
+            assert feed.changes_after(0) == []
+        assert MAX_REMEMBERED_CHANGES >= 500
 
     run(work)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from codemode_console import SlackWebhook, TokenAuth, Webhook, approval_console, verify_signature
-from codemode_console.notices import Target
-from codemode_console.notices.target import link_of
-from codemode_console.visible import is_visible
+from codemode_console.notices import NoticeTarget
+from codemode_console.notices.target import record_url
+from codemode_console.visible import is_all_visible
 from console_visitors import USERS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +69,7 @@ def noticed(
     return Notice(target="t", record=record, attempts=0, number=1)
 
 
-def posted(target: Target, notice: Notice) -> Any:
+def posted(target: NoticeTarget, notice: Notice) -> Any:
     return json.loads(target.post(notice, LINK, NOW).body)
 
 
@@ -99,7 +99,7 @@ def check_slack(message: Any) -> None:
         assert (one["type"], one["emoji"]) == ("plain_text", False)
         assert 1 <= len(one["text"]) <= 3_000
         assert not set(one["text"]) & set("<>")
-        assert is_visible(one["text"], one_line=False)
+        assert is_all_visible(one["text"], one_line=False)
     assert "mrkdwn" not in json.dumps(message["blocks"])
 
 
@@ -160,7 +160,9 @@ def test_an_expiry_that_no_calendar_has_is_left_out():
 
 
 def test_a_link_is_below_the_base_and_nothing_else():
-    assert link_of("https://desk.test/approvals/", "../x?y#z") == "https://desk.test/approvals/records/..%2Fx%3Fy%23z"
+    assert (
+        record_url("https://desk.test/approvals/", "../x?y#z") == "https://desk.test/approvals/records/..%2Fx%3Fy%23z"
+    )
 
 
 SIGNED = Webhook(URL, secret=SECRET).post(noticed("refund"), LINK, NOW + 0.9)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from codemode_console import SlackWebhook, TokenAuth, Webhook, approval_console, verify_signature
-from codemode_console.notices import Sender, failures_of
+from codemode_console.notices import NoticeSender, find_failed_notices
 from codemode_console.notices import sender as sending
-from codemode_console.notices.sender import RETRY_SECONDS, Posting
+from codemode_console.notices.sender import RETRY_SECONDS, WebhookClient
 from console_visitors import USERS, run
 from http_server import Request, redirect, response
 from notice_desk import BASE_URL, OK, Desk, bodies, header, receiver
@@ -96,7 +96,7 @@ def test_five_attempts_over_ten_minutes_and_then_it_is_shown_as_failed():
             await desk.rounds()
             for number, seconds in enumerate(RETRY_SECONDS):
                 record = await desk.store.record(record_id, tenant="acme")
-                assert await failures_of(desk.store, [record]) == {}
+                assert await find_failed_notices(desk.store, [record]) == {}
                 await desk.move(seconds - 1)
                 assert server.asked().count("POST /broken") == number + 1
                 await desk.move(seconds * 0.1 + 2)
@@ -108,7 +108,7 @@ def test_five_attempts_over_ten_minutes_and_then_it_is_shown_as_failed():
             assert len({header(one, "Codemode-Notice-Id") for one in told}) == 1
             other = await desk.store.put(paused("b"), tenant="acme")
         records = (await desk.store.list(tenant="acme")).records
-        found = await failures_of(desk.store, records)
+        found = await find_failed_notices(desk.store, records)
         assert {one.id for one in records} == {record_id, other}
         ((failed,),) = found.values()
         assert isinstance(failed, FailedNotice)
@@ -159,10 +159,10 @@ def test_what_is_no_success_is_a_failure_in_words_of_ours(answer, words):
     async def scenario() -> None:
         with receiver() as server:
             server.on("/works", OK)
-            async with Posting(server.on(PATH, answer)) as post:
+            async with WebhookClient(server.on(PATH, answer)) as post:
                 failure = await post({}, b"{}")
             assert failure is not None
-            assert failure.words == words
+            assert failure.message == words
             assert server.asked() == [f"POST {PATH}"]
 
     run(scenario)
@@ -178,7 +178,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(status):
 
     async def scenario() -> None:
         with receiver() as server:
-            async with Posting(server.on(PATH, endless)) as post:
+            async with WebhookClient(server.on(PATH, endless)) as post:
                 failure = await post({}, b"{}")
             assert (failure is None) == (status == "200 OK")
             assert await asyncio.to_thread(server.hung_up.wait, 60)
@@ -197,10 +197,10 @@ def test_an_answer_that_does_not_come_is_waited_for_so_long(monkeypatch):
 
     async def scenario() -> None:
         with receiver() as server:
-            async with Posting(server.on(PATH, drips)) as post:
+            async with WebhookClient(server.on(PATH, drips)) as post:
                 failure = await post({}, b"{}")
             assert failure is not None
-            assert failure.words.startswith("it did not answer within")
+            assert failure.message.startswith("it did not answer within")
 
     run(scenario)
 
@@ -214,10 +214,10 @@ def test_a_certificate_that_nobody_vouches_for_is_told_nothing(tmp_path):
 
     async def scenario() -> None:
         with receiver(tls=context) as server:
-            async with Posting(server.on(PATH, OK)) as post:
+            async with WebhookClient(server.on(PATH, OK)) as post:
                 failure = await post({}, b"{}")
             assert failure is not None
-            assert (failure.words, server.requests) == ("its certificate is not trusted", [])
+            assert (failure.message, server.requests) == ("its certificate is not trusted", [])
 
     run(scenario)
 
@@ -250,7 +250,7 @@ def test_what_is_decided_before_it_was_told_is_told_no_more():
             await desk.store.decide({"a": {"approved": True}}, actor="ana", tenant=ALL_TENANTS)
             await desk.move(2 * 3600)
             assert len(server.requests) == 2
-            found = await failures_of(desk.store, (await desk.store.list(tenant=ALL_TENANTS)).records)
+            found = await find_failed_notices(desk.store, (await desk.store.list(tenant=ALL_TENANTS)).records)
             assert found == {}
 
     run(scenario)
@@ -368,7 +368,7 @@ def test_a_database_that_is_away_is_waited_for_and_told_of_once(monkeypatch, cap
         monkeypatch.setattr(store, "outbox", away_for_a_while)
         with receiver() as server:
             target = SlackWebhook(server.on(PATH, OK), name="ops")
-            sending = asyncio.create_task(Sender(store, [target], BASE_URL, sleep=sleep).run())
+            sending = asyncio.create_task(NoticeSender(store, [target], BASE_URL, sleep=sleep).run())
             await until(lambda: server.requests)
             sending.cancel()
             await asyncio.wait([sending])
@@ -416,9 +416,9 @@ def test_the_proxy_of_the_environment_is_used_and_never_for_this_machine(monkeyp
                 monkeypatch.setenv(name, proxy.origin)
             for name in ("no_proxy", "NO_PROXY"):
                 monkeypatch.setenv(name, "other.test")
-            async with Posting("http://hooks.test/x") as post:
+            async with WebhookClient("http://hooks.test/x") as post:
                 assert await post({}, b"{}") is None
-            async with Posting(server.on(PATH, OK)) as post:
+            async with WebhookClient(server.on(PATH, OK)) as post:
                 assert await post({}, b"{}") is None
             assert (proxy.asked(), server.asked()) == (["POST http://hooks.test/x"], [f"POST {PATH}"])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from codemode_console import record_view
+from codemode_console import create_record_view
 from console_visitors import run
 from record_desk import Page, RecordDesk
 
@@ -98,7 +98,7 @@ def test_an_ended_record_shows_its_program_calls_and_decisions() -> None:
 
 
 def test_many_calls_come_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_view, "CALLS_AT_ONCE", 3)
+    monkeypatch.setattr(create_record_view, "CALLS_PER_PAGE", 3)
 
     async def work() -> None:
         desk = RecordDesk()
@@ -119,16 +119,16 @@ def test_many_calls_come_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
 def test_where_programs_go_on_is_told_where_they_do_not_go_on_here() -> None:
     async def work() -> None:
         here, apart = RecordDesk(), RecordDesk(resume=None)
-        for desk, goes_on_here in ((here, True), (apart, False)):
+        for desk, resumes_here in ((here, True), (apart, False)):
             record_id = await desk.pause(JS.replace("tools.fail", "tools.find").replace("why", "order"))
-            assert ("has been resumed yet" in (await desk.page(record_id)).text) is not goes_on_here
+            assert ("has been resumed yet" in (await desk.page(record_id)).text) is not resumes_here
             await desk.answer(record_id, {"approved": True})
             record_id = await desk.pause(JS.replace("tools.fail", "tools.find").replace("why", "order"))
             seen = (await desk.page(record_id)).text
-            assert ("last resumed by host-7 of the tests, just now" in seen) is not goes_on_here
+            assert ("last resumed by host-7 of the tests, just now" in seen) is not resumes_here
             told = await as_json(desk, record_id)
-            assert told["goesOnHere"] is goes_on_here
-            assert (told["lastResumed"] or {}).get("owner") == (None if goes_on_here else "host-7 of the tests")
+            assert told["goesOnHere"] is resumes_here
+            assert (told["lastResumed"] or {}).get("owner") == (None if resumes_here else "host-7 of the tests")
             other = await desk.pause(JS.replace("tools.fail", "tools.find").replace("why", "order"), app="other")
             assert "host-7" not in (await desk.page(other)).text
 

@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 from codemode_console import program
-from codemode_console.program import MOST_HIGHLIGHTED, CallSites, Place, ProgramView, is_written_as, program_view
-from codemode_console.visible import visible_text
+from codemode_console.program import (
+    MAX_HIGHLIGHTED_CHARACTERS,
+    CallLocation,
+    CallSites,
+    ProgramView,
+    create_program_view,
+    is_compiled_from,
+)
+from codemode_console.visible import to_visible_text
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +62,7 @@ def unmarked(view: ProgramView) -> str:
 
 
 def waiting_at(view: ProgramView) -> list[int]:
-    return [line.number for line in view.lines if line.waits]
+    return [line.number for line in view.lines if line.pending_calls]
 
 
 @pytest.mark.parametrize("source", [None, TYPED])
@@ -85,9 +92,11 @@ def test_two_calls_of_one_line_lead_to_two_cards() -> None:
 
 
 def test_a_call_whose_line_nobody_knows_is_said_so() -> None:
-    view = program_view("return 1", [Place("refund", "request-1", None), Place("send", "request-2", 9)])
+    view = create_program_view(
+        "return 1", [CallLocation("refund", "request-1", None), CallLocation("send", "request-2", 9)]
+    )
     assert waiting_at(view) == []
-    assert [one.name for one in view.unplaced] == ["refund", "send"]
+    assert [one.name for one in view.unlocated_calls] == ["refund", "send"]
 
 
 @each_row("before", [
@@ -122,7 +131,7 @@ def test_plain_ends_of_lines_are_counted_as_the_engine_does() -> None:
 
 def test_what_follows_an_end_of_a_line_is_no_comment() -> None:
     for end in "\r\u2028\u2029":
-        (line,) = program_view(f"// nothing{end}steal()").lines
+        (line,) = create_program_view(f"// nothing{end}steal()").lines
         comment, _, rest = str(line.code).partition("</span>")
         assert "nothing" in comment
         assert "steal" in rest
@@ -144,7 +153,7 @@ def test_another_text_than_what_runs_is_not_shown() -> None:
     ("a", "b", False), ("a", "a ", False), ("f(a)", "f(b)", False), ("\ud800", " ", True),
 ])  # fmt: skip
 def test_a_program_without_its_types_is_the_same_program(source: str, js: str, same: bool) -> None:
-    assert is_written_as(source, js) is same
+    assert is_compiled_from(source, js) is same
 
 
 HOSTILE = "ab \n\r\t\"'`/*\\${}()[]<>&;1\u202e\u2028\u0301\U0001f600\ud800?.:@#!-"
@@ -152,28 +161,28 @@ HOSTILE = "ab \n\r\t\"'`/*\\${}()[]<>&;1\u202e\u2028\u0301\U0001f600\ud800?.:@#!
 
 @given(st.text(st.sampled_from(HOSTILE) | st.characters(), max_size=200))
 def test_every_character_of_a_program_is_seen_and_none_is_markup(text: str) -> None:
-    view = program_view(text)
+    view = create_program_view(text)
     assert len(view.lines) == max(1, text.count("\n") + (not text.endswith("\n")))
     for line, shown in zip(view.lines, unmarked(view).split("\n"), strict=True):
         assert set(re.findall("<[^>]*>", str(line.code))) <= {
             "</span>",
             *(f'<span class="tok-{one}">' for one in "csmk"),
         }
-        assert visible_text(shown) == shown
+        assert to_visible_text(shown) == shown
     if text.isascii() and text.replace("\t", "").replace("\n", "").isprintable():
         assert unmarked(view) == text.removesuffix("\n")
 
 
 def test_of_a_long_program_the_beginning_and_the_lines_that_wait_are_shown() -> None:
     text = "\n".join(f"line{number}();" for number in range(1, 50_001))
-    assert len(text) > MOST_HIGHLIGHTED
-    view = program_view(text, [Place("refund", "request-1", 40_000)])
+    assert len(text) > MAX_HIGHLIGHTED_CHARACTERS
+    view = create_program_view(text, [CallLocation("refund", "request-1", 40_000)])
     numbers = [line.number for line in view.lines]
     assert numbers[:500] == list(range(1, 501))
     assert numbers[500:] == list(range(39_990, 40_011))
-    assert (waiting_at(view), view.is_whole, view.left_out) == ([40_000], False, 9_990)
-    assert view.lines[500].left_out == 39_489
-    one_line = program_view("x" * 100_000 + " tools.refund()", [Place("refund", "request-1", 1, 100_008)])
+    assert (waiting_at(view), view.is_whole, view.lines_omitted) == ([40_000], False, 9_990)
+    assert view.lines[500].lines_omitted == 39_489
+    one_line = create_program_view("x" * 100_000 + " tools.refund()", [CallLocation("refund", "request-1", 1, 100_008)])
     (line,) = one_line.lines
     assert "tools.refund()" in line.code
     assert len(line.code) < 5_000
@@ -181,7 +190,7 @@ def test_of_a_long_program_the_beginning_and_the_lines_that_wait_are_shown() -> 
 
 def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     js = "const o = { id: 'x' };\nreturn await tools.refund({\n  order: o.id });"
-    lines, lexer = [str(one.code) for one in program_view(js).lines], program.LEXER
+    lines, lexer = [str(one.code) for one in create_program_view(js).lines], program.LEXER
     assert "tok-k" in lines[1]
 
     def late(text: str) -> Iterator[Any]:
@@ -192,13 +201,13 @@ def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch
     for module in (program, program):
         monkeypatch.setattr(module, "LEXER", SimpleNamespace(get_tokens_unprocessed=late))
     monkeypatch.setattr(program, "LEXER_SECONDS", 0.1)
-    assert [str(one.code) for one in program_view(js).lines] == lines
-    assert CallSites(js).line_of("refund", 3, 13) == 2
+    assert [str(one.code) for one in create_program_view(js).lines] == lines
+    assert CallSites(js).start_line("refund", 3, 13) == 2
 
 
 @pytest.mark.parametrize("piece", ["/*", "`${", "a :", *full_only('\\"', "a?", "/[", "(super) ", "?", "1;", "\u0301")])
 def test_no_program_takes_the_lexer_long(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "LEXER_SECONDS", 0.05)
-    text = (piece * MOST_HIGHLIGHTED)[:MOST_HIGHLIGHTED]
-    view = program_view(text)
+    text = (piece * MAX_HIGHLIGHTED_CHARACTERS)[:MAX_HIGHLIGHTED_CHARACTERS]
+    view = create_program_view(text)
     assert len(unmarked(view).replace("\\u0301", "\u0301")) == len(text)

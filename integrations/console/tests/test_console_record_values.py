@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import httpx
-from codemode_console.visible import ON_DEMAND_CHARACTERS, SHOWN_CHARACTERS, cut, visible_json
+from codemode_console.visible import MAX_EXCERPT_CHARACTERS, MAX_EXPANDED_CHARACTERS, create_excerpt, to_visible_json
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,14 +42,14 @@ def test_a_long_value_is_begun_shown_on_demand_and_had_whole() -> None:
         desk = RecordDesk(free=(find,))
         record_id = await desk.pause(JS)
         page = await desk.page(record_id)
-        whole = visible_json({"log": LONG, "short": [1, None, True]})
-        assert shown_in(page, "value-calls-1-value") == f"{whole[:SHOWN_CHARACTERS]} \u2026"
+        whole = to_visible_json({"log": LONG, "short": [1, None, True]})
+        assert shown_in(page, "value-calls-1-value") == f"{whole[:MAX_EXCERPT_CHARACTERS]} \u2026"
         more = next(one for one in links(page, "Show more") if "calls/1/value" in one)
         assert more == f"/approvals/records/{record_id}?value=calls/1/value#value-calls-1-value"
         async with desk.browser() as ana:
             second = Page((await fetched(ana, more)).text)
-            assert shown_in(second, "value-calls-1-value") == f"{whole[:ON_DEMAND_CHARACTERS]} \u2026"
-            assert len(second.source) < 8 * ON_DEMAND_CHARACTERS
+            assert shown_in(second, "value-calls-1-value") == f"{whole[:MAX_EXPANDED_CHARACTERS]} \u2026"
+            assert len(second.source) < 8 * MAX_EXPANDED_CHARACTERS
             address = next(one for one in links(second, "Download all of it") if "calls/1/value" in one)
             file = await fetched(ana, address)
         assert (file.status_code, file.text) == (200, whole)
@@ -172,11 +172,11 @@ JSON = st.recursive(
 
 @given(JSON, st.integers(0, 200))
 def test_the_beginning_of_a_value_is_that_of_all_of_it(value: Any, most: int) -> None:
-    found = cut(value, most)
+    found = create_excerpt(value, most)
     if isinstance(value, str):
         assert found.is_whole is (len(value) <= most)
         return
-    whole = visible_json(value)
+    whole = to_visible_json(value)
     assert found.text.unescape() == whole[:most]
     assert found.is_whole is (len(whole) <= most)
 
@@ -187,11 +187,11 @@ def test_the_beginning_of_a_very_long_value_takes_no_longer() -> None:
 
         def __getitem__(self, at: Any) -> str:
             assert at.stop is not None
-            assert at.stop <= SHOWN_CHARACTERS + 1
+            assert at.stop <= MAX_EXCERPT_CHARACTERS + 1
             return "x" * at.stop
 
     deep: Any = "end"
     for _ in range(500):
         deep = [deep]
-    assert not cut({"a": [Long("x")] * 1_000_000}).is_whole
-    assert cut(deep, ON_DEMAND_CHARACTERS * 8).is_whole
+    assert not create_excerpt({"a": [Long("x")] * 1_000_000}).is_whole
+    assert create_excerpt(deep, MAX_EXPANDED_CHARACTERS * 8).is_whole

@@ -12,18 +12,18 @@ from codemode.stores import ALL_TENANTS, MemoryInterruptStore
 
 
 def test_whoever_signs_out_for_ever_fills_nothing_and_no_session_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_ENDED", 3)
+    monkeypatch.setattr(module, "_MAX_REMEMBERED_SIGN_OUTS", 3)
 
     async def work() -> None:
         sessions = Sessions([b"x" * 32], lambda: 1_000.0, MemoryInterruptStore())
         cookies: list[str] = []
         for _ in range(8):
             session, cookie = sessions.start("ana")
-            assert await sessions.read(cookie) == session
+            assert await sessions.load(cookie) == session
             await sessions.end(session, actor="ana", tenant=ALL_TENANTS, address=None)
             cookies.append(cookie)
-        assert [await sessions.read(cookie) for cookie in cookies] == [None] * 8
-        assert len(sessions._ended) == 3
+        assert [await sessions.load(cookie) for cookie in cookies] == [None] * 8
+        assert len(sessions._ended_until) == 3
 
     run(work)
 
@@ -36,8 +36,8 @@ def test_what_is_over_by_itself_is_not_remembered() -> None:
         for _ in range(4):
             session, _ = sessions.start("ana")
             await sessions.end(session, actor="ana", tenant=ALL_TENANTS, address=None)
-            now[0] += module.LIFETIME_SECONDS * 0.6
-        assert len(sessions._ended) == 2
+            now[0] += module.SESSION_SECONDS * 0.6
+        assert len(sessions._ended_until) == 2
 
     run(work)
 
@@ -50,9 +50,9 @@ def test_what_one_console_has_signed_is_known_to_one_whose_clock_is_not_more_tha
 
     async def work() -> None:
         session, cookie = Sessions(keys, lambda: now).start("ana")
-        token = FormTokens(keys, lambda: now).token(session, "it")
+        token = FormTokens(keys, lambda: now).create(session, "it")
         behind = Sessions(keys, lambda: now - behind_seconds), FormTokens(keys, lambda: now - behind_seconds)
-        assert (await behind[0].read(cookie) == session) is is_known
-        assert behind[1].holds(token, session, "it") is is_known
+        assert (await behind[0].load(cookie) == session) is is_known
+        assert behind[1].is_valid(token, session, "it") is is_known
 
     run(work)

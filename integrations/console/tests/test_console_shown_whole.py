@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codemode_console.pages import bulk
-from codemode_console.visible import ON_DEMAND_CHARACTERS
+from codemode_console.visible import MAX_EXPANDED_CHARACTERS
 from console_houses import AS_JSON, House
 from console_visitors import run
 from stored_pauses import paused, request
@@ -35,7 +35,7 @@ def test_a_call_whose_input_does_not_fit_is_left_out_and_not_decided() -> None:
     async def work() -> None:
         house = house_of()
         await house.put("a", given={"sql": "short"})
-        await house.put("b", given=long(ON_DEMAND_CHARACTERS))
+        await house.put("b", given=long(MAX_EXPANDED_CHARACTERS))
         async with house.browser() as ana:
             many = await Many(ana).open()
             looked = await many.look()
@@ -45,14 +45,14 @@ def test_a_call_whose_input_does_not_fit_is_left_out_and_not_decided() -> None:
             assert [one[0] for one in await states(house, "a", "b")] == ["decided", "waiting"]
             sent = {"form_token": many.token, "request": many.requests, "decision": "approve"}
             told = (await ana.post("/many", data=sent, headers=AS_JSON)).json()
-            assert [one["input"] for one in told["requests"]] == [long(ON_DEMAND_CHARACTERS)]
+            assert [one["input"] for one in told["requests"]] == [long(MAX_EXPANDED_CHARACTERS)]
 
     run(work)
 
 
 def test_calls_behind_a_full_page_are_left_out(monkeypatch: Any) -> None:
     async def work() -> None:
-        monkeypatch.setattr(bulk, "MOST_ON_PAGE_CHARACTERS", 5_000)
+        monkeypatch.setattr(bulk, "MAX_INPUT_CHARACTERS_PER_PAGE", 5_000)
         house = house_of()
         for name in ("a", "b", "c"):
             await house.put(name, given=long(2_000))
@@ -67,7 +67,7 @@ def test_calls_behind_a_full_page_are_left_out(monkeypatch: Any) -> None:
 def test_nothing_but_calls_that_do_not_fit_is_no_page_to_approve() -> None:
     async def work() -> None:
         house = house_of()
-        await house.put("a", given=long(ON_DEMAND_CHARACTERS))
+        await house.put("a", given=long(MAX_EXPANDED_CHARACTERS))
         async with house.browser() as ana:
             looked = await (await Many(ana).open()).look()
             assert looked.status_code == 422
@@ -89,7 +89,7 @@ def test_a_cut_input_of_a_card_says_so_and_unfolds() -> None:
         assert "Cut here: only the beginning is shown. Show all of it" in text
         assert END in text
         assert "Cut here" not in await card(house_of(), {"sql": END}, kind="question")
-        text = await card(house_of(), long(ON_DEMAND_CHARACTERS), kind="question")
+        text = await card(house_of(), long(MAX_EXPANDED_CHARACTERS), kind="question")
         assert "Show more of it" in text
         assert "This is cut too: it is too long for a page." in text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from codemode_console.auth import TokenAuth, User, token_hash
-from codemode_console.sign_in import Throttle, safe_next
+from codemode_console.sign_in import FailureThrottle, safe_next
 from console_houses import House
 from console_listeners import listening
 from console_visitors import ANA, EVE, OWN, USERS, Desk, hidden, run, sign_in
@@ -215,27 +215,27 @@ def test_one_network_of_ipv6_counts_as_one_address_and_what_proxies_tell_counts_
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.floats(0, 20)), max_size=80))
 def test_the_throttle_keeps_little_and_forgets_nobody_within_a_minute(steps: list[tuple[int, float]]) -> None:
-    throttle, now, seen = Throttle(most_addresses=20), 0.0, dict[str, list[float]]()
+    throttle, now, seen = FailureThrottle(max_keys=20), 0.0, dict[str, list[float]]()
     for number, passed in steps:
         now += passed
         address = str(number % 15)
         recent = [at for at in seen.get(address, []) if at + 60 > now]
         assert (throttle.wait_seconds(address, now) > 0) == (len(recent) >= 10)
-        throttle.failed(address, now)
+        throttle.count_failure(address, now)
         seen[address] = [*recent, now][-10:]
     for number in range(100):
-        throttle.failed(f"other {number}", now)
+        throttle.count_failure(f"other {number}", now)
         assert len(throttle) <= 20
 
 
 def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
-    throttle = Throttle()
+    throttle = FailureThrottle()
     for _ in range(10):
-        throttle.failed("here", 7200.0)
+        throttle.count_failure("here", 7200.0)
     assert throttle.wait_seconds("here", 7200.0) == 60
     assert throttle.wait_seconds("here", 3600.0) == 0
     for _ in range(10):
-        throttle.failed("here", 3600.0)
+        throttle.count_failure("here", 3600.0)
     assert throttle.wait_seconds("here", 3601.0) == 59
 
 

@@ -6,9 +6,16 @@ import json
 import sys
 from typing import Any
 
-from codemode_console.forms import fields_of
-from codemode_console.record_view import MOST_LINES, diff
-from codemode_console.visible import SHOWN_CHARACTERS, cut, is_visible, visible, visible_json, visible_text
+from codemode_console.create_record_view import MAX_DIFF_LINES, diff_values
+from codemode_console.forms import create_form
+from codemode_console.visible import (
+    MAX_EXCERPT_CHARACTERS,
+    create_excerpt,
+    is_all_visible,
+    to_visible_html,
+    to_visible_json,
+    to_visible_text,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_forms import Page, page_of, rendered
@@ -42,41 +49,41 @@ LEGIBLE_TAGS = {
 
 @each_row("character", UNSEEN)
 def test_what_is_not_seen_is_an_escape(character: str):
-    assert not is_visible(f"a{character}b")
-    shown = visible_text(f"a{character}b", one_line=True)
+    assert not is_all_visible(f"a{character}b")
+    shown = to_visible_text(f"a{character}b", one_line=True)
     assert shown.isascii()
     assert shown.isprintable()
     assert shown.startswith("a\\")
-    assert json.loads(visible_json(f"a{character}b")) == f"a{character}b"
-    assert visible_json(f"a{character}b").isascii()
+    assert json.loads(to_visible_json(f"a{character}b")) == f"a{character}b"
+    assert to_visible_json(f"a{character}b").isascii()
 
 
 def test_ordinary_text_of_any_language_stays():
     text = "na\u00efve \u65e5\u672c\u8a9e \u0395\u03bb \U0001f600 e\u0301 \u05e9\u05dc\u05d5\u05dd"
-    assert visible_text(text) == text
-    assert visible_text("a\n\tb") == "a\n\tb"
-    assert visible_text("a\n\tb", one_line=True) == "a\\n\\tb"
+    assert to_visible_text(text) == text
+    assert to_visible_text("a\n\tb") == "a\n\tb"
+    assert to_visible_text("a\n\tb", one_line=True) == "a\\n\\tb"
 
 
 def test_marks_that_would_paint_over_other_lines_are_escapes():
-    assert visible_text("a" + "\u0301" * 50).count("\u0301") <= 3
-    assert visible_text("\u0301a") == "\\u0301a"
+    assert to_visible_text("a" + "\u0301" * 50).count("\u0301") <= 3
+    assert to_visible_text("\u0301a") == "\\u0301a"
 
 
 def test_every_character_of_unicode_is_seen_or_an_escape():
     for code in range(sys.maxunicode + 1):
-        shown = visible_text(chr(code), one_line=True)
+        shown = to_visible_text(chr(code), one_line=True)
         assert shown.isprintable(), hex(code)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(ATTACKS + UNSEEN)).map("".join)))
 def test_nothing_but_text_comes_out(text: str):
-    page = Page(f'<p title="{visible(text)}">{visible(text)}</p>')
+    page = Page(f'<p title="{to_visible_html(text)}">{to_visible_html(text)}</p>')
     (tag,) = page.tags
     assert tag[0] == "p"
     assert list(tag[1]) == ["title"]
-    assert "".join(page.texts) == visible_text(text)
+    assert "".join(page.texts) == to_visible_text(text)
 
 
 @settings(max_examples=100, deadline=None)
@@ -97,7 +104,7 @@ def test_a_form_of_hostile_texts_is_a_form_and_nothing_else(texts: list[str]):
         "$defs": {key: {"type": "integer"}},
     }
     shown = {name: value, f"{name}2": option, f"{name}4": value, f"{name}5": [value], key: {reference: value}}
-    form = fields_of(schema, shown)
+    form = create_form(schema, shown)
     page = page_of(form)
     assert {tag for tag, _ in page.tags} <= LEGIBLE_TAGS
     for tag, attributes in page.tags:
@@ -109,17 +116,17 @@ def test_a_form_of_hostile_texts_is_a_form_and_nothing_else(texts: list[str]):
 
 
 def test_what_is_long_is_cut():
-    assert cut("x" * SHOWN_CHARACTERS).is_whole
-    assert not cut("x" * (SHOWN_CHARACTERS + 1)).is_whole
-    assert len(cut("x" * 10**6).text) == SHOWN_CHARACTERS
-    shown = cut({"a": ["<b>"] * 10**5}, 20)
+    assert create_excerpt("x" * MAX_EXCERPT_CHARACTERS).is_whole
+    assert not create_excerpt("x" * (MAX_EXCERPT_CHARACTERS + 1)).is_whole
+    assert len(create_excerpt("x" * 10**6).text) == MAX_EXCERPT_CHARACTERS
+    shown = create_excerpt({"a": ["<b>"] * 10**5}, 20)
     assert not shown.is_whole
     assert "<" not in shown.text
-    assert cut({"a": 1}).text == "{\n  &#34;a&#34;: 1\n}"
+    assert create_excerpt({"a": 1}).text == "{\n  &#34;a&#34;: 1\n}"
 
 
 def lines(before: Any, after: Any) -> list[tuple[str, str, str]]:
-    return [(one.sign, str(one.pointer), str(one.text)) for one in diff(before, after)]
+    return [(one.sign, str(one.pointer), str(one.text)) for one in diff_values(before, after)]
 
 
 def test_a_diff_says_what_goes_and_what_comes():
@@ -137,7 +144,7 @@ def test_a_diff_says_what_goes_and_what_comes():
 
 def test_a_diff_is_bounded_and_escaped():
     found = lines({}, {f"<b>\u202e{at}": "<i>\u202e" * 10**4 for at in range(1000)})
-    assert len(found) == MOST_LINES + 1
+    assert len(found) == MAX_DIFF_LINES + 1
     assert all("<" not in pointer + text and "\u202e" not in pointer + text for _, pointer, text in found)
     assert all(len(text) < 1500 for _, _, text in found)
     deep: Any = "end"
@@ -154,19 +161,19 @@ def test_a_schema_with_a_catastrophic_pattern_or_too_much_of_everything_is_bound
         "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}, "b": {"pattern": "(?=a)b\\1(x*)*y"}},
     }
     value = {"a": "a" * 5000 + "!", "b": "x" * 5000}
-    assert fields_of(schema, value).root is not None
-    read_form(page_of(fields_of(schema, value)).items(), schema, value)
+    assert create_form(schema, value).root is not None
+    read_form(page_of(create_form(schema, value)).items(), schema, value)
     wide = {"type": "object", "properties": {f"p{at}": {"type": "string"} for at in range(3000)}}
-    form = fields_of(wide, {"p1": "x"})
+    form = create_form(wide, {"p1": "x"})
     assert form.root is None
     assert form.notes
-    assert read_form(page_of(form).items(), wide, {"p1": "x"}).unchanged
+    assert read_form(page_of(form).items(), wide, {"p1": "x"}).is_unchanged
     many = {"anyOf": [{"type": "object", "required": [f"k{at}"]} for at in range(150)] + [{"type": "object"}]}
     rows = {"type": "array", "items": many}
-    assert fields_of(rows, [{}] * 100).root is None
+    assert create_form(rows, [{}] * 100).root is None
     tree: dict[str, Any] = {"type": "object", "properties": {f"c{at}": {"$ref": "#"} for at in range(50)}}
     tree["required"] = list(tree["properties"])
-    assert fields_of(tree).root is None
-    long = fields_of({"type": "string"}, "\u65e5" * 10**6)
+    assert create_form(tree).root is None
+    long = create_form({"type": "string"}, "\u65e5" * 10**6)
     assert not long.is_editable
-    assert read_form([], {"type": "string"}, "\u65e5" * 10**6).unchanged
+    assert read_form([], {"type": "string"}, "\u65e5" * 10**6).is_unchanged

@@ -27,14 +27,14 @@ from codemode.stores.resumer import continuation_options
 
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .errors import Problem, to_problem
-from .guarded import Guarded
-from .notices import Sender, SlackWebhook, Webhook, require_targets
+from .guarded import AccessMiddleware
+from .notices import NoticeSender, SlackWebhook, Webhook, require_targets
 from .pages import audit, bulk, deciding, listing, live, record, saved
 from .pages.desk import ConsoleContext, InspectPause, health_routes
-from .rendering import problem_page
+from .rendering import problem_response
 from .sessions import Clock, Secret
 from .visits import Policy, StandingApprovals
-from .web import Server, listen, read_address, url_of
+from .web import Server, open_server_socket, parse_address, socket_url
 
 _log = logging.getLogger("codemode.console")
 _ROUTE_FACTORIES = (
@@ -42,7 +42,7 @@ _ROUTE_FACTORIES = (
     bulk.routes,
     record.routes,
     deciding.routes,
-    deciding.ending_routes,
+    deciding.record_action_routes,
     audit.history_routes,
     audit.routes,
     live.routes,
@@ -63,7 +63,7 @@ def exception_handlers() -> dict[Any, Callable[[Request, Any], Awaitable[Respons
 
 
 async def _handle_problem(request: Request, problem: Problem) -> Response:
-    return problem_page(request, problem)
+    return problem_response(request, problem)
 
 
 async def _handle_store_error(request: Request, error: CodeModeError) -> Response:
@@ -71,11 +71,11 @@ async def _handle_store_error(request: Request, error: CodeModeError) -> Respons
     if problem is None:
         _log.error("a request failed", exc_info=error)
         problem = Problem(500, "Something went wrong", "It is in the log of the console.")
-    return problem_page(request, problem)
+    return problem_response(request, problem)
 
 
 async def _handle_http_error(request: Request, error: HTTPException) -> Response:
-    return problem_page(request, Problem(error.status_code, error.detail, headers=error.headers))
+    return problem_response(request, Problem(error.status_code, error.detail, headers=error.headers))
 
 
 _SWEEP_SECONDS = 10.0
@@ -121,7 +121,11 @@ class Console:
     """An ASGI application, to be run by itself or mounted under any prefix. See `approval_console`."""
 
     def __init__(
-        self, app: Guarded, store: InterruptStore, resumers: Sequence[tuple[str | None, ResumeFunction]], sender: Sender
+        self,
+        app: AccessMiddleware,
+        store: InterruptStore,
+        resumers: Sequence[tuple[str | None, ResumeFunction]],
+        sender: NoticeSender,
     ) -> None:
         self._app, self._store, self._resumers, self._sender = app, store, resumers, sender
         self._warns_when_not_running = bool(resumers) or sender.has_targets
@@ -189,7 +193,7 @@ def approval_console(
     starlette_app.router.redirect_slashes = (
         False  # what it would redirect to names scheme and host as a proxy's neighbour sees them
     )
-    middleware = Guarded(
+    middleware = AccessMiddleware(
         starlette_app,
         auth=auth,
         store=store,
@@ -201,7 +205,7 @@ def approval_console(
         private_path=settings.private_path,
         clock=settings.clock,
     )
-    return Console(middleware, store, resumers, Sender(store, targets, base_url or "", clock=settings.clock))
+    return Console(middleware, store, resumers, NoticeSender(store, targets, base_url or "", clock=settings.clock))
 
 
 def _require_store(store: Any) -> None:
@@ -281,8 +285,8 @@ def serve(
         private_path = settings.private_path or new_private_path()
         options = replace(settings, hosts=[*settings.hosts, "localhost"], private_path=private_path)
     console = approval_console(store, auth=auth, resume=resume, notify=notify, options=options, base_url=base_url)
-    server_socket = listen(host, port)
-    url = f"{url_of(server_socket)}/"
+    server_socket = open_server_socket(host, port)
+    url = f"{socket_url(server_socket)}/"
     sign_in_message = f"Sign in at {url}" if token is None else f"Sign in at {url}sign-in#token={token}"
     with server_socket:
         asyncio.run(_serve(store, console, server_socket, lambda: echo(sign_in_message)))
@@ -290,7 +294,7 @@ def serve(
 
 def require_loopback(host: str) -> None:
     """Raise `ValueError` for an address that others can reach: one token printed on a terminal is for that machine."""
-    address = read_address(host)
+    address = parse_address(host)
     if address is None or not address.is_loopback:
         raise ValueError(f"without a file of tokens the console is for this machine alone, not for {host!r}")
 

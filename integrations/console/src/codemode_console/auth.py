@@ -16,8 +16,8 @@ from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import ALL_TENANTS
 from codemode.stores.records import Tenant
 
-from .visible import visible_text
-from .web import TrustedProxies, peer_of
+from .visible import to_visible_text
+from .web import TrustedProxies, peer_address
 
 _log = logging.getLogger("codemode.console")
 _MAX_NAME_CHARACTERS = 1000
@@ -180,7 +180,7 @@ class ProxyHeaderAuth:
         values = request.headers.getlist(self._header)
         if not values:
             return None
-        peer = peer_of(request)
+        peer = peer_address(request)
         if peer not in self.trusted_proxies:
             _log.warning("the header %s of %s, which is no trusted proxy, was ignored", self._header, peer)
             return None
@@ -189,14 +189,14 @@ class ProxyHeaderAuth:
             return None
         user = self._find_user(values[0])
         if user is None and values[0]:
-            name = visible_text(values[0][:_MAX_LOGGED_CHARACTERS], one_line=True)
+            name = to_visible_text(values[0][:_MAX_LOGGED_CHARACTERS], one_line=True)
             _log.warning("%s, whom the proxy %s has signed in, is not among the users", name, peer)
         return user
 
     def has_user_name(self, request: Request) -> bool:
         """Say whether a trusted proxy has named somebody, a user or not."""
         values = request.headers.getlist(self._header)
-        return len(values) == 1 and bool(values[0]) and peer_of(request) in self.trusted_proxies
+        return len(values) == 1 and bool(values[0]) and peer_address(request) in self.trusted_proxies
 
     def _find_user(self, name: str) -> User | None:
         name = name.lower()

@@ -12,7 +12,7 @@ from codemode.data.json_values import decode_json
 from codemode.host.threads import run_check
 
 from .errors import Problem
-from .web import declared_length, drain
+from .web import declared_length, drain_body
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_FIELDS = 2_000
@@ -220,7 +220,7 @@ async def read_small_form(request: Request) -> dict[str, str]:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _MAX_SMALL_FORM_BYTES:
-            await drain(request.receive, _MAX_DRAIN_BYTES, _DRAIN_SECONDS)
+            await drain_body(request.receive, _MAX_DRAIN_BYTES, _DRAIN_SECONDS)
             raise Problem(413, "This is too much", f"A form here has at most {_MAX_SMALL_FORM_BYTES:,} bytes.")
     try:
         items = parse_form(request.headers.get("content-type", ""), bytes(body))
@@ -233,7 +233,7 @@ async def _read_bounded_body(request: Request) -> bytes:
     try:
         return await read_body(request.headers, request.stream())
     except BodyTooLargeError:
-        await drain(request.receive, _MAX_DRAIN_BYTES, _DRAIN_SECONDS)
+        await drain_body(request.receive, _MAX_DRAIN_BYTES, _DRAIN_SECONDS)
         raise
 
 

@@ -18,269 +18,286 @@ from codemode.stores import InterruptStore, Record, StoredRequest
 
 from .bodies import FormItems, single_value
 from .errors import Problem
-from .forms import ABSENT, Edited, Form, MalformedForm, fields_of, is_of_form, read_form
-from .forms.model import pointer_of
+from .forms import ABSENT, Form, FormResult, MalformedFormError, create_form, is_form_item, read_form
+from .forms.model import parse_control_name
 from .sessions import TOKEN_FIELD
-from .visible import moment_text
+from .visible import format_time
 
 _log = logging.getLogger("codemode.console")
 
 PREVIEW = "preview"
-MOST_REASON_CHARACTERS = 2_000
+MAX_REASON_CHARACTERS = 2_000
 """So much of a reason the audit keeps."""
 
-_MOST_EXACT = 2**53 - 1
-_BUTTONS_OF_FORMS = frozenset({"add", "remove", "choose"})
-_WITHOUT_VALUE = frozenset({"deny", "run-again", "error"})
-_OF_KIND = {
+_MAX_SAFE_INTEGER = 2**53 - 1
+_FORM_BUTTONS = frozenset({"add", "remove", "choose"})
+_DECISIONS_WITHOUT_VALUE = frozenset({"deny", "run-again", "error"})
+_DECISIONS_BY_KIND = {
     APPROVAL_KIND: frozenset({"approve", "edit", "deny"}),
     UNKNOWN_OUTCOME_KIND: frozenset({"value", "error", "run-again"}),
 }
-_APPROVES = frozenset({"approve", "edit"})
-_FIELDS = frozenset({"decision", "reason", "later", "version", "shown", TOKEN_FIELD})
-_KEYS = {*_FIELDS, "input", "value"}
+_APPROVING_DECISIONS = frozenset({"approve", "edit"})
+_FORM_FIELDS = frozenset({"decision", "reason", "later", "version", "shown", TOKEN_FIELD})
+_JSON_FIELDS = {*_FORM_FIELDS, "input", "value"}
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SubmittedDecision:
     """What was sent about a request: ``said`` is the button, ``items`` are all fields.
 
     ``later`` is for how long an approval is to hold beside the call, nothing where it is for the call alone.
     ``version`` and ``shown`` say what the sender was shown, and ``token`` that the console has shown it to them.
     """
 
-    said: str
+    decision: str
     reason: str
-    later: str
-    token: str
+    standing_choice: str
+    form_token: str
     version: str
-    shown: str
+    display_digest: str
     items: FormItems
 
     @property
-    def approves(self) -> bool:
+    def is_approving(self) -> bool:
         """Whether a call is to run."""
-        return self.said in _APPROVES
+        return self.decision in _APPROVING_DECISIONS
 
     @property
-    def is_redraw(self) -> bool:
+    def changes_form(self) -> bool:
         """Whether a button of the form itself was pressed."""
-        return any(name in _BUTTONS_OF_FORMS for name, _ in self.items)
+        return any(name in _FORM_BUTTONS for name, _ in self.items)
 
     @property
     def needs_value(self) -> bool:
         """Whether what was typed into the form matters."""
-        return self.said not in _WITHOUT_VALUE
+        return self.decision not in _DECISIONS_WITHOUT_VALUE
 
 
-class NotDecided(Exception):  # noqa: N818 - a person reads its words
+class DecisionError(Exception):
     """What was sent cannot be decided so: ``words`` ask for something else, of the reason alone if ``is_of_reason``."""
 
-    def __init__(self, words: str, *, is_of_reason: bool = False) -> None:
-        super().__init__(words)
-        self.words, self.is_of_reason = words, is_of_reason
+    def __init__(self, message: str, *, is_of_reason: bool = False) -> None:
+        super().__init__(message)
+        self.message, self.concerns_reason = message, is_of_reason
 
 
-def sent_form(items: FormItems) -> Sent:
+def parse_decision_form(items: FormItems) -> SubmittedDecision:
     """Return what a form says. Raises `Problem` 400."""
-    other = next((name for name, _ in items if name not in _FIELDS and not is_of_form(name)), None)
-    if other is not None:  # a misspelt change would be passed over, and the rest approved
-        raise Problem(400, "This is no form of a request", f"It has no field {other[:200]}.")
-    said, reason = single_value(items, "decision"), single_value(items, "reason").replace("\r\n", "\n").strip()
-    shown = single_value(items, "version"), single_value(items, "shown")
-    return Sent(said, reason, single_value(items, "later"), single_value(items, TOKEN_FIELD), *shown, items)
+    unknown_field = next((name for name, _ in items if name not in _FORM_FIELDS and not is_form_item(name)), None)
+    if unknown_field is not None:  # a misspelt change would be passed over, and the rest approved
+        raise Problem(400, "This is no form of a request", f"It has no field {unknown_field[:200]}.")
+    decision, reason = single_value(items, "decision"), single_value(items, "reason").replace("\r\n", "\n").strip()
+    displayed = single_value(items, "version"), single_value(items, "shown")
+    return SubmittedDecision(
+        decision, reason, single_value(items, "later"), single_value(items, TOKEN_FIELD), *displayed, items
+    )
 
 
-def sent_json(body: Any) -> Sent:
+def parse_decision_json(body: Any) -> SubmittedDecision:
     """Return what a JSON body says: an object with the fields of a form, and ``input`` or ``value``.
 
     ``reason`` and ``later`` may be left out, and what is decided without a value. Raises `Problem` 400.
     """
-    said = cast("Mapping[str, Any]", body) if isinstance(body, dict) else dict[str, Any]()
-    texts = {name: said.get(name, "") for name in _FIELDS}
-    has_all = all(isinstance(one, str) for one in texts.values()) and all(
+    fields = cast("Mapping[str, Any]", body) if isinstance(body, dict) else dict[str, Any]()
+    texts = {name: fields.get(name, "") for name in _FORM_FIELDS}
+    is_complete = all(isinstance(text, str) for text in texts.values()) and all(
         texts[name] for name in texts.keys() - {"reason", "later"}
     )
-    if not has_all or not said.keys() <= _KEYS or {"input", "value"} <= said.keys():
-        raise Problem(400, "This decides nothing", f"A body is an object with texts, of {', '.join(sorted(_KEYS))}.")
-    given = said.get("input", said.get("value", ABSENT))
-    items = [] if given is ABSENT else [("json", json.dumps(given))]
-    about_it = texts["later"], texts[TOKEN_FIELD], texts["version"], texts["shown"]
-    return Sent(texts["decision"], texts["reason"].strip(), *about_it, items)
+    if not is_complete or not fields.keys() <= _JSON_FIELDS or {"input", "value"} <= fields.keys():
+        raise Problem(
+            400, "This decides nothing", f"A body is an object with texts, of {', '.join(sorted(_JSON_FIELDS))}."
+        )
+    value = fields.get("input", fields.get("value", ABSENT))
+    items = [] if value is ABSENT else [("json", json.dumps(value))]
+    rest = texts["later"], texts[TOKEN_FIELD], texts["version"], texts["shown"]
+    return SubmittedDecision(texts["decision"], texts["reason"].strip(), *rest, items)
 
 
-def require_sense(one: StoredRequest, sent: Sent, *, is_for_programs: bool = False) -> None:
+def require_valid_decision(call: StoredRequest, submitted: SubmittedDecision, *, is_for_programs: bool = False) -> None:
     """Raise `Problem` 400 for what no card of this request sends; programs are told which decisions it takes."""
-    known = _OF_KIND.get(one.kind, frozenset({"answer"}))
-    if sent.is_redraw == bool(sent.said) or (sent.said and sent.said not in {*known, PREVIEW}):
-        raise no_decision(sorted({*known, PREVIEW}), is_for_programs=is_for_programs)
+    allowed = _DECISIONS_BY_KIND.get(call.kind, frozenset({"answer"}))
+    if submitted.changes_form == bool(submitted.decision) or (
+        submitted.decision and submitted.decision not in {*allowed, PREVIEW}
+    ):
+        raise invalid_decision_problem(sorted({*allowed, PREVIEW}), is_for_programs=is_for_programs)
 
 
-def no_decision(known: Iterable[str], *, is_for_programs: bool) -> Problem:
+def invalid_decision_problem(allowed: Iterable[str], *, is_for_programs: bool) -> Problem:
     """Return what is said of a form that was sent with none of its buttons, and of JSON with no such decision."""
     if not is_for_programs:
         return Problem(400, "This form decides nothing", "Send it with one of its buttons.")
-    decisions = list(known)
-    words = f"decision must be one of {', '.join(decisions)}."
-    return Problem(400, "This decides nothing", words, facts={"decisions": decisions})
+    decisions = list(allowed)
+    message = f"decision must be one of {', '.join(decisions)}."
+    return Problem(400, "This decides nothing", message, facts={"decisions": decisions})
 
 
 # --- what is asked ---
 
 
-def about(interrupt_id: str, version: str, shown: str) -> str:
+def decision_form_subject(interrupt_id: str, version: str, display_digest: str) -> str:
     """Return what the token of a decision's form is about: the request, as it was shown."""
-    return hashlib.sha256(json.dumps([interrupt_id, version, shown]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([interrupt_id, version, display_digest]).encode()).hexdigest()
 
 
-def version_of(record: Record, one: StoredRequest) -> str:
+def compute_call_version(record: Record, call: StoredRequest) -> str:
     """Return which version of a request is shown: since which of the record's, and all that is read beside its input.
 
     While a request waits on and nothing about it has changed it is the same, whatever the rest of its program does.
     Work in proportion to the schema.
     """
-    read = [one.refusal, one.payload, one.input_schema, one.description, one.annotations]
-    digest = hashlib.sha256(json.dumps(read, sort_keys=True, default=dict).encode()).hexdigest()
-    return f"{_asked_since(record, one)}-{digest[:32]}"
+    facts = [call.refusal, call.payload, call.input_schema, call.description, call.annotations]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()
+    return f"{_first_version_asking(record, call)}-{digest[:32]}"
 
 
-def _asked_since(record: Record, one: StoredRequest) -> int:
-    since = record.version
+def _first_version_asking(record: Record, call: StoredRequest) -> int:
+    first = record.version
     for version in reversed(record.versions):
-        if one.interrupt_id not in version.interrupt_ids:
+        if call.interrupt_id not in version.interrupt_ids:
             break
-        since = version.version
-    return since
+        first = version.version
+    return first
 
 
-def form_of(one: StoredRequest, *, has_fields: bool = True) -> Form:
+def create_call_form(call: StoredRequest, *, has_fields: bool = True) -> Form:
     """Return the form in which a request is answered. The work is in proportion to schema and input."""
-    schema, value = _asked(one)
+    schema, value = _schema_and_value(call)
     if not has_fields:
-        return fields_of(None, value)
+        return create_form(None, value)
     try:
-        return fields_of(schema, value)
+        return create_form(schema, value)
     except Exception:  # noqa: BLE001 - a schema is a stranger's: whatever it does, its request is answered
-        _log.warning("no form could be made of a schema of %.200r", one.tool_name, exc_info=True)
-        return fields_of(None, value)
+        _log.warning("no form could be made of a schema of %.200r", call.tool_name, exc_info=True)
+        return create_form(None, value)
 
 
-def edited_of(one: StoredRequest, items: FormItems) -> Edited:
+def read_call_form(call: StoredRequest, items: FormItems) -> FormResult:
     """Return what was typed into the form of a request. Raises `Problem` 400. Work as `form_of` says."""
-    schema, value = _asked(one)
+    schema, value = _schema_and_value(call)
     try:
-        edited = read_form(items, schema, value)
-        return _in_words_of_a_result(edited) if one.kind == UNKNOWN_OUTCOME_KIND else edited
-    except MalformedForm as error:
+        result = read_form(items, schema, value)
+        return _explain_result_problems(result) if call.kind == UNKNOWN_OUTCOME_KIND else result
+    except MalformedFormError as error:
         raise Problem(400, "This is no form of this request", str(error)) from None
     except Exception:  # noqa: BLE001 - likewise
-        _log.warning("a schema of %.200r could not be read", one.tool_name, exc_info=True)
-    if any(pointer_of(name) is not None for name, _ in items):
+        _log.warning("a schema of %.200r could not be read", call.tool_name, exc_info=True)
+    if any(parse_control_name(name) is not None for name, _ in items):
         raise Problem(400, "This is no form of this request", "It is edited as JSON text.")
     return read_form([item for item in items if item[0] == "json"][:1], None, value)
 
 
-def _in_words_of_a_result(edited: Edited) -> Edited:
+def _explain_result_problems(result: FormResult) -> FormResult:
     """Return what was typed as the result of a call, with problems that say what to type."""
-    if not edited.problems:
-        return edited
-    why = "; ".join(edited.problems.get("json", ())).removeprefix("is no JSON: ")
-    has_text = bool(edited.typed.json_text.strip())
-    words = f"This is not JSON. Put text in quotes. ({why})" if has_text else "Say what the call returned."
-    problems = {"json": [words]}
-    return replace(edited, problems=problems, typed=replace(edited.typed, problems=problems))
+    if not result.problems:
+        return result
+    reason = "; ".join(result.problems.get("json", ())).removeprefix("is no JSON: ")
+    has_text = bool(result.form.json_text.strip())
+    message = f"This is not JSON. Put text in quotes. ({reason})" if has_text else "Say what the call returned."
+    problems = {"json": [message]}
+    return replace(result, problems=problems, typed=replace(result.form, problems=problems))
 
 
-def _asked(one: StoredRequest) -> tuple[Any, Any]:
+def _schema_and_value(call: StoredRequest) -> tuple[Any, Any]:
     """Return the schema of what is asked, and the value that is shown."""
-    if one.kind == APPROVAL_KIND:
-        return one.input_schema, one.input
-    return (None if one.kind == UNKNOWN_OUTCOME_KIND else one.payload.get("schema")), ABSENT
+    if call.kind == APPROVAL_KIND:
+        return call.input_schema, call.input
+    return (None if call.kind == UNKNOWN_OUTCOME_KIND else call.payload.get("schema")), ABSENT
 
 
 # --- what is decided ---
 
 
-def decision_of(one: StoredRequest, sent: Sent, edited: Edited | None) -> Any:
+def to_store_decision(call: StoredRequest, submitted: SubmittedDecision, result: FormResult | None) -> Any:
     """Return the decision, as a store takes it. Raises `NotDecided`."""
-    if len(sent.reason) > MOST_REASON_CHARACTERS:
-        raise NotDecided(f"The reason has more than {MOST_REASON_CHARACTERS:,} characters.", is_of_reason=True)
-    given = {"reason": sent.reason} if sent.reason else {}
-    if sent.said == "deny":
-        return {"approved": False, **given}
-    if sent.said == "run-again":
+    if len(submitted.reason) > MAX_REASON_CHARACTERS:
+        raise DecisionError(f"The reason has more than {MAX_REASON_CHARACTERS:,} characters.", is_of_reason=True)
+    reason_field = {"reason": submitted.reason} if submitted.reason else {}
+    if submitted.decision == "deny":
+        return {"approved": False, **reason_field}
+    if submitted.decision == "run-again":
         return {"runAgain": True}
-    if sent.said == "error":
-        if not sent.reason:
-            raise NotDecided("Say how it failed: the program gets that as its error.", is_of_reason=True)
-        return {"error": {"message": sent.reason}}
-    if sent.said == "approve":
-        if edited is None or not edited.unchanged:
-            raise NotDecided(_CHANGED)
-        return {"approved": True, **given}
-    if edited is None or not edited.is_readable:
-        raise NotDecided(_UNSEEN if edited is not None and edited.is_redrawn else MISFIT)
-    if sent.said == "edit":
-        changes = {} if edited.unchanged else {"input": _meant(one.input, edited.value)}
-        return {"approved": True, **changes, **given}
-    return {"value": edited.value} if sent.said == "value" else edited.value
+    if submitted.decision == "error":
+        if not submitted.reason:
+            raise DecisionError("Say how it failed: the program gets that as its error.", is_of_reason=True)
+        return {"error": {"message": submitted.reason}}
+    if submitted.decision == "approve":
+        if result is None or not result.is_unchanged:
+            raise DecisionError(_INPUT_CHANGED)
+        return {"approved": True, **reason_field}
+    if result is None or not result.is_valid:
+        raise DecisionError(_NEW_FIELDS if result is not None and result.needs_redisplay else VALUE_DOES_NOT_FIT)
+    if submitted.decision == "edit":
+        changes = {} if result.is_unchanged else {"input": _preserve_long_integers(call.input, result.value)}
+        return {"approved": True, **changes, **reason_field}
+    return {"value": result.value} if submitted.decision == "value" else result.value
 
 
-def _meant(shown: Any, edited: Any) -> Any:
+def _preserve_long_integers(displayed: Any, edited: Any) -> Any:
     """Return an edited value with integers as text where an integer stood that a browser's numbers cannot hold.
 
     A store takes a text there for the integer that it says, and a number for what a browser may have made of the one
     that was shown.
     """
-    if isinstance(shown, dict) and isinstance(edited, dict):
-        known, given = cast("dict[str, Any]", shown), cast("dict[str, Any]", edited)
-        return {name: _meant(known[name], one) if name in known else one for name, one in given.items()}
-    if isinstance(shown, list) and isinstance(edited, list):
-        rows, others = cast("list[Any]", shown), cast("list[Any]", edited)
-        return [*(_meant(row, other) for row, other in zip(rows, others, strict=False)), *others[len(rows) :]]
-    is_long = isinstance(shown, int) and abs(shown) > _MOST_EXACT
-    return str(edited) if is_long and type(edited) is int and edited != shown else edited
+    if isinstance(displayed, dict) and isinstance(edited, dict):
+        displayed_members, edited_members = cast("dict[str, Any]", displayed), cast("dict[str, Any]", edited)
+        return {
+            name: _preserve_long_integers(displayed_members[name], value) if name in displayed_members else value
+            for name, value in edited_members.items()
+        }
+    if isinstance(displayed, list) and isinstance(edited, list):
+        displayed_items, edited_items = cast("list[Any]", displayed), cast("list[Any]", edited)
+        return [
+            *(
+                _preserve_long_integers(displayed_item, edited_item)
+                for displayed_item, edited_item in zip(displayed_items, edited_items, strict=False)
+            ),
+            *edited_items[len(displayed_items) :],
+        ]
+    is_long = isinstance(displayed, int) and abs(displayed) > _MAX_SAFE_INTEGER
+    return str(edited) if is_long and type(edited) is int and edited != displayed else edited
 
 
-MISFIT = "What was typed does not fit."
-_UNSEEN = "Fields have appeared that nobody has filled in: look at them, and send it again."
-_CHANGED = (
+VALUE_DOES_NOT_FIT = "What was typed does not fit."
+_NEW_FIELDS = "Fields have appeared that nobody has filled in: look at them, and send it again."
+_INPUT_CHANGED = (
     "The input was changed, and nothing is decided. “Approve with changes” approves what is typed here; to approve "
     "what was asked, open the page again."
 )
 
 
-def edited_input(one: StoredRequest) -> Any:
+def find_input_edit(call: StoredRequest) -> Any:
     """Return the input that somebody has made of what was asked; ABSENT where it was approved as it was, or denied."""
-    decision: Any = one.decision
-    if one.kind != APPROVAL_KIND or not isinstance(decision, dict) or "input" not in decision:
+    decision: Any = call.decision
+    if call.kind != APPROVAL_KIND or not isinstance(decision, dict) or "input" not in decision:
         return ABSENT
-    given = cast("dict[str, Any]", decision)["input"]
+    value = cast("dict[str, Any]", decision)["input"]
     try:
-        return restore_integers(given, one.input)
+        return restore_integers(value, call.input)
     except (ValueError, RecursionError):
-        return given
+        return value
 
 
-def is_decision(one: StoredRequest, decision: Any) -> bool:
+def has_decision(call: StoredRequest, decision: Any) -> bool:
     """Tell whether this was decided. Work in proportion to both."""
-    return one.state in ("decided", "applied") and canonical_json(one.decision) == canonical_json(decision)
+    return call.state in ("decided", "applied") and canonical_json(call.decision) == canonical_json(decision)
 
 
-def decision_words(one: StoredRequest) -> str:
+def describe_decision(call: StoredRequest) -> str:
     """Return what was decided, in a word or two."""
-    decision: Any = one.decision
-    said = cast("Mapping[str, Any]", decision) if isinstance(decision, dict) else dict[str, Any]()
-    if one.kind == APPROVAL_KIND:
+    decision: Any = call.decision
+    members = cast("Mapping[str, Any]", decision) if isinstance(decision, dict) else dict[str, Any]()
+    if call.kind == APPROVAL_KIND:
         return (
-            ("approved with changes" if "input" in said else "approved") if said.get("approved") is True else "denied"
+            ("approved with changes" if "input" in members else "approved")
+            if members.get("approved") is True
+            else "denied"
         )
-    if one.kind == UNKNOWN_OUTCOME_KIND:
-        return next((words for key, words in _UNKNOWN_WORDS.items() if key in said), "answered")
+    if call.kind == UNKNOWN_OUTCOME_KIND:
+        return next((text for key, text in _OUTCOME_DECISION_TEXTS.items() if key in members), "answered")
     return "answered"
 
 
-_UNKNOWN_WORDS = {
+_OUTCOME_DECISION_TEXTS = {
     "value": "answered with its value",
     "error": "answered with its error",
     "runAgain": "run again",
@@ -288,36 +305,36 @@ _UNKNOWN_WORDS = {
 }
 
 
-def told_words(said: str) -> str:
+def describe_audit_decision(decision: str) -> str:
     """Return what a line of the audit says that was decided, in the words of `decision_words`."""
-    return "approved with changes" if said == "edited" else _UNKNOWN_WORDS.get(said, said)
+    return "approved with changes" if decision == "edited" else _OUTCOME_DECISION_TEXTS.get(decision, decision)
 
 
-def reason_of(one: StoredRequest) -> str:
+def find_decision_reason(call: StoredRequest) -> str:
     """Return the reason that was given; nothing where there is none."""
-    decision: Any = one.decision
+    decision: Any = call.decision
     reason = cast("Mapping[str, Any]", decision).get("reason") if isinstance(decision, dict) else None
-    return reason if one.kind == APPROVAL_KIND and isinstance(reason, str) else ""
+    return reason if call.kind == APPROVAL_KIND and isinstance(reason, str) else ""
 
 
-MOST_WHY_CHARACTERS = 2_000
+MAX_ACTION_REASON_CHARACTERS = 2_000
 """As much of a reason as the audit keeps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RecordAction:
     """One thing that may be said. ``label`` is its button, ``words`` what comes of it."""
 
     action: str
     label: str
-    words: str
+    description: str
 
 
-_WITHDRAW = Ending("withdraw", "Withdraw", "The program ends here, and nothing that waits is run.")
-_SHUT = Ending("withdraw", "Close", "The program ends here: nobody tries to go on with it any more.")
-_TRY = Ending("run-again", "Try again now", "Whoever can go on with it does so at once.")
-_CLOSE = Ending("close", "Close", "It ends as failed. What its host had done when it died stays done.")
-_AGAIN = Ending(
+_WITHDRAW_PENDING = RecordAction("withdraw", "Withdraw", "The program ends here, and nothing that waits is run.")
+_CLOSE_UNRESUMABLE = RecordAction("withdraw", "Close", "The program ends here: nobody tries to go on with it any more.")
+_RETRY_RESUME = RecordAction("run-again", "Try again now", "Whoever can go on with it does so at once.")
+_CLOSE_LOST = RecordAction("close", "Close", "It ends as failed. What its host had done when it died stays done.")
+_RUN_LOST_AGAIN = RecordAction(
     "run-again",
     "Run again",
     "It goes on from its last pause, with the answers that it was given. What its host had begun when it died may"
@@ -325,127 +342,131 @@ _AGAIN = Ending(
 )
 
 
-def endings_of(record: Record) -> tuple[Ending, ...]:
+def list_record_actions(record: Record) -> tuple[RecordAction, ...]:
     """Return what may be said of a record as it is."""
     if record.state == "lost":
-        return (_CLOSE, _AGAIN)
+        return (_CLOSE_LOST, _RUN_LOST_AGAIN)
     if record.state not in ("pending", "resting"):
         return ()
     if record.not_resumable is None:
-        return (_WITHDRAW,) if record.state == "pending" else ()
-    return (_SHUT, _TRY) if record.state == "pending" else (_SHUT,)
+        return (_WITHDRAW_PENDING,) if record.state == "pending" else ()
+    return (_CLOSE_UNRESUMABLE, _RETRY_RESUME) if record.state == "pending" else (_CLOSE_UNRESUMABLE,)
 
 
-def is_stuck(record: Record) -> bool:
+def needs_record_action(record: Record) -> bool:
     """Tell whether a record goes on only once somebody says what is to become of it."""
     return record.state == "lost" or record.not_resumable is not None
 
 
-def as_shown(record: Record) -> str:
+def record_fingerprint(record: Record) -> str:
     """Return what tells a record from what has become of it since: its version, and how much of that waits."""
-    return f"{record.version}-{sum(one.state == 'waiting' for one in record.requests)}"
+    return f"{record.version}-{sum(call.state == 'waiting' for call in record.requests)}"
 
 
-def about_ending(record_id: str, version: str, state: str) -> str:
+def record_action_subject(record_id: str, fingerprint: str, state: str) -> str:
     """Return what the token of such a form is about: the record, as it was shown."""
-    return f"record {record_id} {version} {state}"
+    return f"record {record_id} {fingerprint} {state}"
 
 
-def ending_calls(store: InterruptStore) -> dict[str, Callable[..., Awaitable[None]]]:
+def record_action_methods(store: InterruptStore) -> dict[str, Callable[..., Awaitable[None]]]:
     """Return what does each of them."""
     return {"withdraw": store.withdraw, "close": store.close_lost, "run-again": store.run_again}
 
 
-def endings_json(record: Record, endings: Iterable[Ending], form_token: str) -> dict[str, Any]:
+def record_actions_json(record: Record, record_actions: Iterable[RecordAction], form_token: str) -> dict[str, Any]:
     """Return them for callers of the API, with what a form sends."""
-    actions = {one.action: one.words for one in endings}
-    return {"actions": actions, "version": as_shown(record), "state": record.state, "formToken": form_token}
+    actions = {action.action: action.description for action in record_actions}
+    return {"actions": actions, "version": record_fingerprint(record), "state": record.state, "formToken": form_token}
 
 
-_ENDED = ("completed", "failed", "withdrawn")
+_FINAL_STATES = ("completed", "failed", "withdrawn")
 
 
-def no_longer_asked(record: Record, one: StoredRequest) -> Problem | None:
+def not_pending_problem(record: Record, call: StoredRequest) -> Problem | None:
     """Return why a request cannot be decided any more; None where it waits."""
     facts: dict[str, Any] = {}
-    who = ""
-    if one.state in ("decided", "applied"):
-        facts = {"actor": one.actor, "decidedAtMs": one.decided_at_ms, "decision": decision_words(one)}
-        at = "" if one.decided_at_ms is None else f", {moment_text(one.decided_at_ms)}"
-        who = f"{one.actor or 'Somebody'} was first: {facts['decision']}{at}."
+    decided_by = ""
+    if call.state in ("decided", "applied"):
+        facts = {"actor": call.actor, "decidedAtMs": call.decided_at_ms, "decision": describe_decision(call)}
+        decided_at = "" if call.decided_at_ms is None else f", {format_time(call.decided_at_ms)}"
+        decided_by = f"{call.actor or 'Somebody'} was first: {facts['decision']}{decided_at}."
     if record.state == "expired":
         return Problem(
-            410, "It has expired", who or "Nobody decided in time.", facts={**facts, "code": "RecordExpired"}
+            410, "It has expired", decided_by or "Nobody decided in time.", facts={**facts, "code": "RecordExpired"}
         )
-    if who:
+    if decided_by:
         facts["code"] = "AlreadyDecided"
-        return Problem(409, "Somebody has decided about it", who, facts=facts)
-    if record.state in _ENDED:
-        return _problem("RequestSettled", "It has come to its end", f"Its program is {record.state}.")
+        return Problem(409, "Somebody has decided about it", decided_by, facts=facts)
+    if record.state in _FINAL_STATES:
+        return _conflict_problem("RequestSettled", "It has come to its end", f"Its program is {record.state}.")
     if record.state == "lost":
-        return _problem("RecordLost", "Nobody knows what became of it", "Its host has died over it.")
-    if one.state == "superseded":
-        words = "The program does not wait for this any more."
-        return _problem("RequestSuperseded", "The program has gone on, and asks something else", words)
+        return _conflict_problem("RecordLost", "Nobody knows what became of it", "Its host has died over it.")
+    if call.state == "superseded":
+        message = "The program does not wait for this any more."
+        return _conflict_problem("RequestSuperseded", "The program has gone on, and asks something else", message)
     return None
 
 
-def changed_meanwhile(one: StoredRequest) -> Problem:
+def stale_form_problem(call: StoredRequest) -> Problem:
     """Return what is said to somebody who was shown another version of a request than the one that waits."""
-    words = "It was refused: see why, and decide again." if one.refusal else "Look at what is new, and decide again."
-    return _problem("RequestSuperseded", "Something has changed since you were shown this", words)
+    message = "It was refused: see why, and decide again." if call.refusal else "Look at what is new, and decide again."
+    return _conflict_problem("RequestSuperseded", "Something has changed since you were shown this", message)
 
 
-def _problem(code: str, title: str, words: str) -> Problem:
-    return Problem(409, title, words, facts={"code": code})
+def _conflict_problem(code: str, title: str, message: str) -> Problem:
+    return Problem(409, title, message, facts={"code": code})
 
 
-MOST_AT_ONCE = 200
-ABOUT_CHOICE = "many: choice"
+MAX_BULK_CALLS = 200
+BULK_SELECTION_SUBJECT = "many: choice"
 """What the token of the form is about in which some are chosen: it decides nothing."""
-_MOST_CHARACTERS = 4096
-_NO_CHOICE = "A field of the form names no request."
+_MAX_SELECTED_CALL_CHARACTERS = 4096
+_INVALID_SELECTION = "A field of the form names no request."
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedCall:
     """A request that somebody has chosen, and as what it was shown, "" before it was."""
 
     record_id: str
     interrupt_id: str
     version: str = ""
-    shown: str = ""
+    display_digest: str = ""
 
-    def text(self) -> str:
+    def to_field_value(self) -> str:
         """Return the value of a field that names it."""
-        return "/".join(quote(one, safe="") for one in (self.record_id, self.interrupt_id, self.version, self.shown))
+        return "/".join(
+            quote(part, safe="") for part in (self.record_id, self.interrupt_id, self.version, self.display_digest)
+        )
 
 
-def chosen_text(record_id: str, interrupt_id: str) -> str:
+def selection_value(record_id: str, interrupt_id: str) -> str:
     """Return the value of a checkbox that chooses a request."""
     return f"{quote(record_id, safe='')}/{quote(interrupt_id, safe='')}"
 
 
-def chosen_of(texts: Sequence[str], *, parts: int) -> list[Chosen]:
+def parse_selection(texts: Sequence[str], *, part_count: int) -> list[SelectedCall]:
     """Read fields that name requests, each request once. Raises `Problem` 400, and 422 for none and for too many."""
-    chosen: dict[tuple[str, str], Chosen] = {}
+    selection: dict[tuple[str, str], SelectedCall] = {}
     for text in texts:
-        found = text.split("/")
-        if len(found) != parts or len(text) > _MOST_CHARACTERS:
-            raise Problem(400, "This is no form", _NO_CHOICE)
+        fields = text.split("/")
+        if len(fields) != part_count or len(text) > _MAX_SELECTED_CALL_CHARACTERS:
+            raise Problem(400, "This is no form", _INVALID_SELECTION)
         try:
-            one = Chosen(*(unquote(part, errors="strict") for part in found))
+            selected = SelectedCall(*(unquote(part, errors="strict") for part in fields))
         except UnicodeDecodeError:
-            raise Problem(400, "This is no form", _NO_CHOICE) from None
-        chosen.setdefault((one.record_id, one.interrupt_id), one)
-    if not chosen:
+            raise Problem(400, "This is no form", _INVALID_SELECTION) from None
+        selection.setdefault((selected.record_id, selected.interrupt_id), selected)
+    if not selection:
         raise Problem(422, "Nothing is selected", "Go back, and select what is to be decided.")
-    if len(chosen) > MOST_AT_ONCE:
-        raise Problem(422, "This is too much at once", f"At most {MOST_AT_ONCE} are decided together; nothing was.")
-    return list(chosen.values())
+    if len(selection) > MAX_BULK_CALLS:
+        raise Problem(422, "This is too much at once", f"At most {MAX_BULK_CALLS} are decided together; nothing was.")
+    return list(selection.values())
 
 
-def about_many(decision: str, chosen: Iterable[Chosen]) -> str:
+def bulk_decision_subject(decision: str, calls: Iterable[SelectedCall]) -> str:
     """Return what the token of the form is about in which these are decided, as they were shown."""
-    digest = hashlib.sha256("\n".join(one.text() for one in chosen).encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(
+        "\n".join(call.to_field_value() for call in calls).encode("utf-8", "surrogatepass")
+    ).hexdigest()
     return f"many: {decision} {digest}"

@@ -21,9 +21,9 @@ from codemode.stores import InterruptStore
 
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, call_auth_function, require_auth
 from .errors import Problem, to_problem
-from .rendering import problem_page, wants_json
+from .rendering import problem_response, wants_json
 from .sessions import (
-    COOKIE,
+    COOKIE_NAME,
     ROOTS_KEY,
     SAFE_METHODS,
     Clock,
@@ -34,29 +34,29 @@ from .sessions import (
     require_secret,
     set_cookie,
 )
-from .sign_in import MAX_NEXT_CHARACTERS, SignIn, Throttle
+from .sign_in import MAX_NEXT_CHARACTERS, FailureThrottle, SignIn
 from .sign_in import PATH as SIGN_IN
 from .visits import PRINCIPAL_SCOPE_KEY, SEQUENCE_SCOPE_KEY, Principal, audit_refusal
 from .web import (
     Address,
-    OwnHosts,
+    AllowedHosts,
     TrustedProxies,
+    address_network,
     address_text,
-    caller_of,
-    network_of,
-    origin_of,
+    client_address,
+    parse_origin,
     route_path,
     security_headers,
 )
 
 _log = logging.getLogger("codemode.console")
-SIGN_OUT = "/sign-out"
-BODY_SECONDS = 30.0
-_STATIC = "/static/"
-_HEALTH = "/healthz"
+SIGN_OUT_PATH = "/sign-out"
+BODY_TIMEOUT_SECONDS = 30.0
+_STATIC_PREFIX = "/static/"
+_HEALTH_PATH = "/healthz"
 
 
-class Guarded:
+class AccessMiddleware:
     """An ASGI application that lets only those in who are known, and puts them into ``scope["user"]``.
 
     ``secret`` signs cookies and forms: the same for all consoles before one database, else one of this process.
@@ -82,18 +82,18 @@ class Guarded:
         clock: Clock = time.time,
     ) -> None:
         self._app, self._store = app, store
-        self._private = None if private_path is None else f"/{_require_private(private_path)}"
+        self._private_path = None if private_path is None else f"/{_check_private_path(private_path)}"
         self._auth: Auth = require_auth(auth)
         keys = require_secret(secret)
-        ends_in = store if isinstance(self._auth, TokenAuth) else None
-        self._sessions, self._forms = Sessions(keys, clock, ends_in), FormTokens(keys, clock)
+        session_store = store if isinstance(self._auth, TokenAuth) else None
+        self._sessions, self._form_tokens = Sessions(keys, clock, session_store), FormTokens(keys, clock)
         self._headers = security_headers(embed_in)
-        self._base_origin = None if base_url is None else _require_base(base_url)
-        self._hosts = OwnHosts(hosts, self._base_origin)
-        self._clock, self._refusals, self._refused_users = clock, Throttle(), Throttle()
-        self._trusted = TrustedProxies(trusted_proxies)
+        self._base_origin = None if base_url is None else _parse_base_origin(base_url)
+        self._hosts = AllowedHosts(hosts, self._base_origin)
+        self._clock, self._origin_throttle, self._user_throttle = clock, FailureThrottle(), FailureThrottle()
+        self._trusted_proxies = TrustedProxies(trusted_proxies)
         if isinstance(self._auth, ProxyHeaderAuth):
-            self._trusted = self._auth.trusted_proxies
+            self._trusted_proxies = self._auth.trusted_proxies
         self._sign_in: SignIn | None = None
         if isinstance(self._auth, TokenAuth):
             self._sign_in = SignIn(self._auth, self._sessions, store, clock)
@@ -101,66 +101,66 @@ class Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or let the application answer."""
         if scope["type"] == "http":
-            await self._http(scope, receive, _with_headers(send, self._headers))
+            await self._handle_http(scope, receive, _with_headers(send, self._headers))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
             await self._app(scope, receive, send)
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope = self._rooted(scope)
-        receive = limit_body_seconds(receive, BODY_SECONDS, _late)
+    async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope = self._with_root_path(scope)
+        receive = limit_body_seconds(receive, BODY_TIMEOUT_SECONDS, _body_timeout_problem)
         request = Request(scope, receive)
         try:
-            response, cookie = await self._answer(request)
+            response, cookie = await self._authorize(request)
         except Problem as problem:
-            response, cookie = problem_page(request, problem), None
+            response, cookie = problem_response(request, problem), None
         except ClientDisconnect:
             return  # anybody may hang up in the middle of a form: that is no failure to log
         except CodeModeError as error:
-            response, cookie = problem_page(request, to_problem(error) or _failed(error)), None
+            response, cookie = problem_response(request, to_problem(error) or _log_failure(error)), None
         except Exception as error:  # noqa: BLE001 - a function of the host's that fails lets nobody in
-            response, cookie = problem_page(request, _failed(error)), None
+            response, cookie = problem_response(request, _log_failure(error)), None
         if cookie is not None:
             send = _with_cookie(send, self._cookie_header(request, cookie))
         await (self._app if response is None else response)(scope, receive, send)
 
-    def _rooted(self, scope: Scope) -> Scope:
+    def _with_root_path(self, scope: Scope) -> Scope:
         """Return a copy of a scope, for what is put into it is no business of those in front, with its roots."""
         public = str(scope.get("root_path", ""))
-        if self._private is None:
+        if self._private_path is None:
             return {**scope}
-        private = public + self._private
+        private = public + self._private_path
         is_private = str(scope["path"]).startswith(f"{private}/")
         return {**scope, "root_path": private if is_private else public, ROOTS_KEY: (public, private)}
 
-    async def _answer(self, request: Request) -> tuple[Response | None, str | None]:
+    async def _authorize(self, request: Request) -> tuple[Response | None, str | None]:
         """Return the answer, None where the application gives it, and a cookie that goes along."""
         path, scope = route_path(request.scope), request.scope
-        if not self._hosts.has(request.headers.getlist("host")):
+        if not self._hosts.accepts(request.headers.getlist("host")):
             raise Problem(421, "The console has another name", "This is a name that is not its own.")
-        if request.method in SAFE_METHODS and (path == _HEALTH or path.startswith(_STATIC)):
+        if request.method in SAFE_METHODS and (path == _HEALTH_PATH or path.startswith(_STATIC_PREFIX)):
             return None, None
-        caller = caller_of(request, self._trusted)
-        visit, cookie = await self._visit(request, caller)
+        client = client_address(request, self._trusted_proxies)
+        principal, cookie = await self._authenticate(request, client)
         # Whom an application around this one knows is somebody else's word, which `auth` alone may have asked.
-        scope["user"], scope[PRINCIPAL_SCOPE_KEY] = None, visit
-        await self._require_own_page(request, visit, caller)
+        scope["user"], scope[PRINCIPAL_SCOPE_KEY] = None, principal
+        await self._require_same_origin(request, principal, client)
         if self._sign_in is not None and path == SIGN_IN:
-            return await self._sign_in(request, caller, is_secure=self._is_secure(request)), None
-        if visit is None:
-            return self._for_nobody(request, path), None
-        scope["user"] = visit.user
+            return await self._sign_in(request, client, is_secure=self._is_secure(request)), None
+        if principal is None:
+            return self._redirect_to_sign_in(request, path), None
+        scope["user"] = principal.user
         if not wants_json(request):
             # Before anything of the page is read: what happens behind it is told by the live connection.
             scope[SEQUENCE_SCOPE_KEY] = await self._store.changes_head()
-        if self._sign_in is not None and path == SIGN_OUT and request.method == "POST":
-            return await self._sign_in.sign_out(request, visit, is_secure=self._is_secure(request)), None
+        if self._sign_in is not None and path == SIGN_OUT_PATH and request.method == "POST":
+            return await self._sign_in.sign_out(request, principal, is_secure=self._is_secure(request)), None
         return None, cookie
 
-    async def _visit(self, request: Request, caller: Address | None) -> tuple[Principal | None, str | None]:
+    async def _authenticate(self, request: Request, client: Address | None) -> tuple[Principal | None, str | None]:
         """Return who calls, and the cookie that they are to be given where they have none yet."""
-        session, cookie = await self._sessions.read(request.cookies.get(COOKIE)), None
+        session, cookie = await self._sessions.load(request.cookies.get(COOKIE_NAME)), None
         if isinstance(self._auth, TokenAuth):
             user = None if session is None else self._auth.find_by_session_key(session.key)
         else:
@@ -170,104 +170,104 @@ class Guarded:
                 session, cookie = self._sessions.start(key)
         if user is None or session is None:
             return None, None
-        again = partial(self._visit_again, request, caller)
-        may_note = partial(self._may_note, f"{user.name}\0{network_of(caller)}")
-        address, signs_in = address_text(caller), self._sign_in is not None
-        return Principal(user, session, address, self._forms, signs_in, again, may_note), cookie
+        reauthenticate = partial(self._reauthenticate, request, client)
+        count_refusal = partial(self._count_refusal, f"{user.name}\0{address_network(client)}")
+        address, signs_in = address_text(client), self._sign_in is not None
+        return Principal(user, session, address, self._form_tokens, signs_in, reauthenticate, count_refusal), cookie
 
-    def _may_note(self, who: str) -> bool:
+    def _count_refusal(self, key: str) -> bool:
         now = self._clock()
-        if self._refused_users.wait_seconds(who, now):
+        if self._user_throttle.wait_seconds(key, now):
             return False
-        self._refused_users.failed(who, now)
+        self._user_throttle.count_failure(key, now)
         return True
 
-    async def _visit_again(self, request: Request, caller: Address | None) -> Principal | None:
+    async def _reauthenticate(self, request: Request, client: Address | None) -> Principal | None:
         try:
-            return (await self._visit(request, caller))[0]
+            return (await self._authenticate(request, client))[0]
         except CodeModeError:
             raise
         except Exception as error:  # noqa: BLE001 - as when they came
-            _failed(error)
+            _log_failure(error)
             return None
 
-    async def _require_own_page(self, request: Request, visit: Principal | None, caller: Address | None) -> None:
-        why = cross_origin_problem(request, self._base_origin)
-        if why is None:
+    async def _require_same_origin(self, request: Request, principal: Principal | None, client: Address | None) -> None:
+        reason = cross_origin_problem(request, self._base_origin)
+        if reason is None:
             return
-        _log.warning("a %s from %s was refused: %s", request.method, caller, why)
+        _log.warning("a %s from %s was refused: %s", request.method, client, reason)
         # Pages of somebody else's send as many as they like, in the name of whoever looks at them.
-        network, now = network_of(caller), self._clock()
-        if visit is not None and not self._refusals.wait_seconds(network, now):
-            self._refusals.failed(network, now)
-            await audit_refusal(self._store, visit, request, why)
-        raise Problem(403, "This was not sent from a page of the console", f"It was refused: {why}.")
+        network, now = address_network(client), self._clock()
+        if principal is not None and not self._origin_throttle.wait_seconds(network, now):
+            self._origin_throttle.count_failure(network, now)
+            await audit_refusal(self._store, principal, request, reason)
+        raise Problem(403, "This was not sent from a page of the console", f"It was refused: {reason}.")
 
-    def _for_nobody(self, request: Request, path: str) -> Response:
+    def _redirect_to_sign_in(self, request: Request, path: str) -> Response:
         is_page = request.method in ("GET", "HEAD") and not wants_json(request)
         if self._sign_in is None or not is_page or request.headers.get("accept") == "text/event-stream":
-            raise self._unknown(request)
+            raise self._unauthenticated_problem(request)
         root = str(request.scope.get("root_path", ""))
         query = request.scope["query_string"].decode("latin-1")
         target = quote(f"{root}{path or '/'}") + (f"?{query}" if query else "")
-        asked_for = f"?{urlencode({'next': target})}" if len(target) <= MAX_NEXT_CHARACTERS else ""
-        return RedirectResponse(f"{root}{SIGN_IN}{asked_for}", 303)
+        next_query = f"?{urlencode({'next': target})}" if len(target) <= MAX_NEXT_CHARACTERS else ""
+        return RedirectResponse(f"{root}{SIGN_IN}{next_query}", 303)
 
-    def _unknown(self, request: Request) -> Problem:
+    def _unauthenticated_problem(self, request: Request) -> Problem:
         if self._sign_in is not None:
             return Problem(401, "Nobody is signed in", "Sign in, and send it again.")
         if not isinstance(self._auth, ProxyHeaderAuth):
             return Problem(401, "Nobody is signed in", "The console does not know who you are.")
         if self._auth.has_user_name(request):
-            words = "You are signed in elsewhere, and whoever runs the console has not let you in here."
-            return Problem(401, "You are not among the users", words)
+            message = "You are signed in elsewhere, and whoever runs the console has not let you in here."
+            return Problem(401, "You are not among the users", message)
         return Problem(401, "Nobody is signed in", "No proxy has said who you are.")
 
     def _is_secure(self, request: Request) -> bool:
         return request.url.scheme == "https" or (self._base_origin or "").startswith("https:")
 
     def _cookie_header(self, request: Request, text: str) -> str:
-        carrier = Response()
-        set_cookie(carrier, request, text, is_secure=self._is_secure(request))
-        return carrier.headers["set-cookie"]
+        response = Response()
+        set_cookie(response, request, text, is_secure=self._is_secure(request))
+        return response.headers["set-cookie"]
 
 
-def _require_private(path: str) -> str:
+def _check_private_path(path: str) -> str:
     if not re.fullmatch(r"~[A-Za-z0-9_-]{16,100}", path):
         raise ValueError("private_path must be a ~ and at least 16 random letters and digits")
     return path
 
 
 def _with_headers(send: Send, headers: Mapping[str, str]) -> Send:
-    async def sent(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).update(headers)
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
 def _with_cookie(send: Send, header: str) -> Send:
-    async def sent(message: Message) -> None:
+    async def send_with_cookie(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).append("set-cookie", header)
         await send(message)
 
-    return sent
+    return send_with_cookie
 
 
-def _late() -> Problem:
-    words = f"The form was not whole within {BODY_SECONDS:g} seconds. Send it again."
-    return Problem(408, "The request took too long", words, headers={"Connection": "close"})
+def _body_timeout_problem() -> Problem:
+    message = f"The form was not whole within {BODY_TIMEOUT_SECONDS:g} seconds. Send it again."
+    return Problem(408, "The request took too long", message, headers={"Connection": "close"})
 
 
-def _failed(error: Exception) -> Problem:
+def _log_failure(error: Exception) -> Problem:
     _log.error("a request failed", exc_info=error)
     return Problem(500, "Something went wrong", "It is in the log of the console.")
 
 
-def _require_base(url: str) -> str:
-    origin = origin_of(url)
+def _parse_base_origin(url: str) -> str:
+    origin = parse_origin(url)
     if origin is None:
         raise ValueError(f"base_url must be the URL of the console, got {url!r}")
     return origin

@@ -15,28 +15,28 @@ from pygments.token import Comment, Keyword, Name, Number, String
 
 from codemode.cached_property import cached_property
 
-from .visible import visible
+from .visible import to_visible_html
 
-MOST_HIGHLIGHTED = 64 * 1024
+MAX_HIGHLIGHTED_CHARACTERS = 64 * 1024
 """A program of more characters is shown without colours, and of its lines those that matter."""
-MOST_LINES = 2_000
+MAX_HIGHLIGHTED_LINES = 2_000
 LEXER_SECONDS = 0.5
 """So long a thread may compute, which a machine that stands still makes no longer."""
-_FIRST_LINES, _LINES_AROUND, _LINE_CHARACTERS, _MOST_MARKED = 500, 10, 2_000, 100
+_MAX_PLAIN_LINES, _CONTEXT_LINES, _MAX_LINE_CHARACTERS, _MAX_MARKED_LINES = 500, 10, 2_000, 100
 # The lexer knows JavaScript too: its types are what is beside that.
 LEXER: Any = TypeScriptLexer()
 # The lexer takes what follows a colon for a type, also in an object.
-_CLASSES: tuple[tuple[Any, str], ...] = (
+_STYLES: tuple[tuple[Any, str], ...] = (
     (Keyword.Type, ""),
     *((Comment, "c"), (String, "s"), (Number, "m"), (Keyword, "k")),
 )
 # Ends of lines for JavaScript, of which the engine counts some here and not there.
-UNUSUAL_ENDS = re.compile("\r(?!\n)|[\u2028\u2029]")
-_AS_ENDS = {0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}
+UNUSUAL_LINE_ENDS = re.compile("\r(?!\n)|[\u2028\u2029]")
+_TO_NEWLINES = {0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CallLocation:
     """Where a program makes a call that waits. ``line`` counts from 1; None: nobody knows."""
 
     name: str
@@ -51,8 +51,8 @@ class ProgramLine:
 
     number: int
     code: Markup
-    waits: tuple[Place, ...]
-    left_out: int
+    pending_calls: tuple[CallLocation, ...]
+    lines_omitted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,49 +63,49 @@ class ProgramView:
     """
 
     lines: tuple[ProgramLine, ...]
-    unplaced: tuple[Place, ...]
-    left_out: int
+    unlocated_calls: tuple[CallLocation, ...]
+    lines_omitted: int
     is_whole: bool
     has_unusual_ends: bool
 
 
-def program_view(text: str, places: Sequence[Place] = ()) -> ProgramView:
+def create_program_view(text: str, call_locations: Sequence[CallLocation] = ()) -> ProgramView:
     """Return a program, JavaScript or TypeScript, for a page. Takes as long as it is long, and at most some seconds."""
-    spans = _line_spans(text)
-    unusual = [found.start() for found in UNUSUAL_ENDS.finditer(text)]
-    marked: dict[int, list[Place]] = {}
-    unplaced: list[Place] = []
-    for place in places:
-        number = _line_of(place.line, spans, unusual)
+    spans = _find_line_spans(text)
+    unusual_end_offsets = [found.start() for found in UNUSUAL_LINE_ENDS.finditer(text)]
+    locations_by_line: dict[int, list[CallLocation]] = {}
+    unplaced: list[CallLocation] = []
+    for location in call_locations:
+        number = _find_line(location.line, spans, unusual_end_offsets)
         if number is None:
-            unplaced.append(place)
+            unplaced.append(location)
         else:
-            marked.setdefault(number, []).append(place)
-    is_small = len(text) <= MOST_HIGHLIGHTED and len(spans) <= MOST_LINES
-    codes = _highlighted(text, spans) if is_small else _plain(text, spans, marked)
+            locations_by_line.setdefault(number, []).append(location)
+    is_small = len(text) <= MAX_HIGHLIGHTED_CHARACTERS and len(spans) <= MAX_HIGHLIGHTED_LINES
+    numbered_lines = _highlight_lines(text, spans) if is_small else _plain_lines(text, spans, locations_by_line)
     lines: list[ProgramLine] = []
-    before = 0
-    for number, code in codes:
-        lines.append(ProgramLine(number, code, tuple(marked.get(number, ())), number - before - 1))
-        before = number
-    return ProgramView(tuple(lines), tuple(unplaced), len(spans) - before, is_small, bool(unusual))
+    last_number = 0
+    for number, code in numbered_lines:
+        lines.append(ProgramLine(number, code, tuple(locations_by_line.get(number, ())), number - last_number - 1))
+        last_number = number
+    return ProgramView(tuple(lines), tuple(unplaced), len(spans) - last_number, is_small, bool(unusual_end_offsets))
 
 
-def is_written_as(source: str, js: str) -> bool:
+def is_compiled_from(source: str, js: str) -> bool:
     """Tell whether ``js`` is what ``source`` comes to once its types are taken away: these become blanks."""
     if source == js:
         return True
-    written, runs = (text.encode("utf-16-le", "surrogatepass") for text in (source, js))
-    if len(written) != len(runs):
+    source_bytes, js_bytes = (text.encode("utf-16-le", "surrogatepass") for text in (source, js))
+    if len(source_bytes) != len(js_bytes):
         return False
-    units = zip(memoryview(written).cast("H"), memoryview(runs).cast("H"), strict=True)
-    return all(one == other or other in _IN_BLANKS for one, other in units)
+    units = zip(memoryview(source_bytes).cast("H"), memoryview(js_bytes).cast("H"), strict=True)
+    return all(source_unit == js_unit or js_unit in _BLANKED_UNITS for source_unit, js_unit in units)
 
 
-_IN_BLANKS = frozenset(map(ord, " ();"))
+_BLANKED_UNITS = frozenset(map(ord, " ();"))
 
 
-def _line_spans(text: str) -> list[tuple[int, int]]:
+def _find_line_spans(text: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     start = 0
     while (end := text.find("\n", start)) >= 0:
@@ -115,98 +115,102 @@ def _line_spans(text: str) -> list[tuple[int, int]]:
     return [*spans, (start, len(text))] if start < len(text) or not spans else spans
 
 
-def _line_of(counted: int | None, spans: Sequence[tuple[int, int]], unusual: Sequence[int]) -> int | None:
+def _find_line(
+    engine_line: int | None, spans: Sequence[tuple[int, int]], unusual_end_offsets: Sequence[int]
+) -> int | None:
     r"""Return the line that the engine means; None where it may be one of several.
 
     It has counted each ``\n``, and some of the unusual ends before the call.
     """
-    if counted is None or counted < 1:
+    if engine_line is None or engine_line < 1:
         return None
-    if not unusual:
-        return counted if counted <= len(spans) else None
-    lowest = max(1, counted - len(unusual))
-    fits = [
+    if not unusual_end_offsets:
+        return engine_line if engine_line <= len(spans) else None
+    lowest = max(1, engine_line - len(unusual_end_offsets))
+    candidates = [
         number
-        for number in range(lowest, min(counted, len(spans)) + 1)
-        if number + bisect_right(unusual, spans[number - 1][1]) >= counted
+        for number in range(lowest, min(engine_line, len(spans)) + 1)
+        if number + bisect_right(unusual_end_offsets, spans[number - 1][1]) >= engine_line
     ]
-    return fits[0] if len(fits) == 1 else None
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def _highlighted(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Markup]]:
-    pieces: list[list[Markup]] = [[] for _ in spans]
+def _highlight_lines(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Markup]]:
+    pieces_by_line: list[list[Markup]] = [[] for _ in spans]
     number = 0
-    for style, start, end in _joined(_styled(text)):
-        at = start
-        while at < end:
-            while number + 1 < len(spans) and at >= spans[number + 1][0]:
+    for style, start, end in _merge_styles(_iterate_styles(text)):
+        offset = start
+        while offset < end:
+            while number + 1 < len(spans) and offset >= spans[number + 1][0]:
                 number += 1
-            begun, ended = spans[number]
-            piece = visible(text[max(at, begun) : min(end, ended)])
+            line_start, line_end = spans[number]
+            piece = to_visible_html(text[max(offset, line_start) : min(end, line_end)])
             if piece:
                 # The class is one of ours.
-                pieces[number].append(Markup(f'<span class="tok-{style}">{piece}</span>') if style else piece)  # noqa: S704
-            at = min(end, spans[number + 1][0] if number + 1 < len(spans) else len(text))
-    return ((number, Markup().join(found)) for number, found in enumerate(pieces, 1))
+                pieces_by_line[number].append(Markup(f'<span class="tok-{style}">{piece}</span>') if style else piece)  # noqa: S704
+            offset = min(end, spans[number + 1][0] if number + 1 < len(spans) else len(text))
+    return ((number, Markup().join(line_pieces)) for number, line_pieces in enumerate(pieces_by_line, 1))
 
 
-def lexer_deadline() -> Callable[[], bool]:
+def start_lexer_deadline() -> Callable[[], bool]:
     """Return what tells whether this thread has computed for `LEXER_SECONDS` by then."""
-    until = time.thread_time() + LEXER_SECONDS
-    return lambda: time.thread_time() > until
+    deadline = time.thread_time() + LEXER_SECONDS
+    return lambda: time.thread_time() > deadline
 
 
-def _styled(text: str) -> Iterator[tuple[str, int, int]]:
+def _iterate_styles(text: str) -> Iterator[tuple[str, int, int]]:
     """Give the parts of a program, each with what it is. What takes too long to tell has no colours."""
-    at, is_late = 0, lexer_deadline()
-    for start, kind, piece in LEXER.get_tokens_unprocessed(text.translate(_AS_ENDS)):
-        at = start + len(piece)
-        yield next((style for one, style in _CLASSES if kind in one), ""), start, at
-        if is_late():
+    offset, is_over_deadline = 0, start_lexer_deadline()
+    for start, kind, piece in LEXER.get_tokens_unprocessed(text.translate(_TO_NEWLINES)):
+        offset = start + len(piece)
+        yield next((style for token_type, style in _STYLES if kind in token_type), ""), start, offset
+        if is_over_deadline():
             break
-    yield "", at, len(text)
+    yield "", offset, len(text)
 
 
-def _joined(parts: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
-    style, begun, ended = "", 0, 0
-    for one, start, end in parts:
-        if one != style:
-            yield style, begun, ended
-            style, begun = one, start
-        ended = end
-    yield style, begun, ended
+def _merge_styles(parts: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    style, run_start, run_end = "", 0, 0
+    for part_style, start, end in parts:
+        if part_style != style:
+            yield style, run_start, run_end
+            style, run_start = part_style, start
+        run_end = end
+    yield style, run_start, run_end
 
 
-def _plain(text: str, spans: Sequence[tuple[int, int]], marked: dict[int, list[Place]]) -> Iterator[tuple[int, Markup]]:
+def _plain_lines(
+    text: str, spans: Sequence[tuple[int, int]], locations_by_line: dict[int, list[CallLocation]]
+) -> Iterator[tuple[int, Markup]]:
     """Give the first lines, and those around what waits, each cut."""
-    shown = set(range(1, min(_FIRST_LINES, len(spans)) + 1))
-    for number in sorted(marked)[:_MOST_MARKED]:
-        shown.update(range(max(1, number - _LINES_AROUND), min(len(spans), number + _LINES_AROUND) + 1))
-    left = MOST_HIGHLIGHTED * 2
-    for number in sorted(shown):
-        if number not in marked and left <= 0:
+    listed_numbers = set(range(1, min(_MAX_PLAIN_LINES, len(spans)) + 1))
+    for number in sorted(locations_by_line)[:_MAX_MARKED_LINES]:
+        listed_numbers.update(range(max(1, number - _CONTEXT_LINES), min(len(spans), number + _CONTEXT_LINES) + 1))
+    characters_left = MAX_HIGHLIGHTED_CHARACTERS * 2
+    for number in sorted(listed_numbers):
+        if number not in locations_by_line and characters_left <= 0:
             continue
         start, end = spans[number - 1]
-        code = _cut_line(text[start:end], marked.get(number, []))
-        left -= len(code)
+        code = _truncate_line(text[start:end], locations_by_line.get(number, []))
+        characters_left -= len(code)
         yield number, code
 
 
-def _cut_line(line: str, places: Sequence[Place]) -> Markup:
-    column = min((one.column or 1 for one in places), default=1)
-    start = column - _LINE_CHARACTERS // 2 if column > _LINE_CHARACTERS else 0
-    end = start + _LINE_CHARACTERS
-    dots = escape(" \N{HORIZONTAL ELLIPSIS} ")
-    before, after = dots if start else "", dots if end < len(line) else ""
-    return Markup("{}{}{}").format(before, visible(line[start:end]), after)
+def _truncate_line(line: str, locations: Sequence[CallLocation]) -> Markup:
+    column = min((location.column or 1 for location in locations), default=1)
+    start = column - _MAX_LINE_CHARACTERS // 2 if column > _MAX_LINE_CHARACTERS else 0
+    end = start + _MAX_LINE_CHARACTERS
+    ellipsis = escape(" \N{HORIZONTAL ELLIPSIS} ")
+    before, after = ellipsis if start else "", ellipsis if end < len(line) else ""
+    return Markup("{}{}{}").format(before, to_visible_html(line[start:end]), after)
 
 
 # The engine tells of a call the last place that it came by: with ``refund({⏎ order: one.id })`` a line in its
 # arguments.
 
-_OPENING, _CLOSING = frozenset({"(", "[", "{", "${"}), frozenset({")", "]", "}"})
-_MOST_AHEAD = 8
-_PART = re.compile(r"[\w$]+|[^\s\w$]")
+_OPENING_BRACKETS, _CLOSING_BRACKETS = frozenset({"(", "[", "{", "${"}), frozenset({")", "]", "}"})
+_MAX_LOOKAHEAD_TOKENS = 8
+_NAME_PART = re.compile(r"[\w$]+|[^\s\w$]")
 _Token = tuple[int, Any, str]
 
 
@@ -217,82 +221,90 @@ class CallSites:
         self._text = text
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def _line_starts(self) -> list[int]:
         return [0, *(at + 1 for at, character in enumerate(self._text) if character == "\n")]
 
     @cached_property
-    def _offsets(self) -> list[int]:
+    def _token_offsets(self) -> list[int]:
         return [start for start, _, _ in self._tokens]
 
     @cached_property
     def _tokens(self) -> list[_Token]:
         tokens: list[_Token] = []
-        is_late = lexer_deadline()
+        is_over_deadline = start_lexer_deadline()
         for start, kind, piece in LEXER.get_tokens_unprocessed(self._text):
             if kind in Keyword.Type:  # as which the lexer takes what follows a colon, in an object too
-                parts = _PART.finditer(piece)
+                parts = _NAME_PART.finditer(piece)
                 tokens += [(start + part.start(), Name, part[0]) for part in parts]
             elif piece.strip() and kind not in Comment:
                 tokens.append((start, kind, piece.strip()))
-            if is_late():
+            if is_over_deadline():
                 return []
         return tokens
 
-    def line_of(self, name: str, line: int, column: int | None) -> int:
+    def start_line(self, name: str, line: int, column: int | None) -> int:
         """Return the line in which the call of a tool begins that was told to be at this place."""
-        if column is None or not 0 < line <= len(self._starts):
+        if column is None or not 0 < line <= len(self._line_starts):
             return line
-        at = bisect_right(self._offsets, self._starts[line - 1] + column - 1) - 1
-        if at < 0 or self._begins(at, name):
+        index = bisect_right(self._token_offsets, self._line_starts[line - 1] + column - 1) - 1
+        if index < 0 or self._leads_to_call(index, name):
             return line
         depth = 0
-        for place in range(at, -1, -1):
-            _, kind, text = self._tokens[place]
+        for position in range(index, -1, -1):
+            _, kind, text = self._tokens[position]
             if not _is_bracket(kind, text):
                 continue
-            if text in _CLOSING:
-                depth += place != at
+            if text in _CLOSING_BRACKETS:
+                depth += position != index
             elif depth:
                 depth -= 1
-            elif text == "(" and self._is_of(place, name):
-                return bisect_right(self._starts, self._tokens[place - 1][0])
+            elif text == "(" and self._opens_call(position, name):
+                return bisect_right(self._line_starts, self._tokens[position - 1][0])
         return line
 
-    def _begins(self, at: int, name: str) -> bool:
+    def _leads_to_call(self, index: int, name: str) -> bool:
         """Tell whether what stands here leads to the bracket of a call of this tool: ``tools . name (``."""
-        for place in range(at, min(at + _MOST_AHEAD, len(self._tokens))):
-            _, kind, text = self._tokens[place]
+        for position in range(index, min(index + _MAX_LOOKAHEAD_TOKENS, len(self._tokens))):
+            _, kind, text = self._tokens[position]
             if text == "(":
-                return place > at and self._is_of(place, name)
+                return position > index and self._opens_call(position, name)
             if kind not in Name and text not in (".", "?.", "["):
                 return False
         return False
 
-    def _is_of(self, place: int, name: str) -> bool:
+    def _opens_call(self, position: int, name: str) -> bool:
         """Tell whether the bracket at this place is that of a call of a tool: ``name(`` or ``callTool("name"``."""
-        if place == 0:
+        if position == 0:
             return False
-        wanted = _last(name)
-        before, behind = self._tokens[place - 1], self._tokens[place + 1 : place + 2]
-        if before[2] == "]" and place > 1:
-            return _quoted(self._tokens[place - 2]) == name
-        return before[2] == wanted or (before[1] in Name and any(_quoted(one) == name for one in behind))
+        member_name = _last_name_part(name)
+        preceding, following = self._tokens[position - 1], self._tokens[position + 1 : position + 2]
+        if preceding[2] == "]" and position > 1:
+            return _string_content(self._tokens[position - 2]) == name
+        return preceding[2] == member_name or (
+            preceding[1] in Name and any(_string_content(token) == name for token in following)
+        )
 
 
 def _is_bracket(kind: Any, text: str) -> bool:
-    return text in _OPENING or text in _CLOSING if kind not in String or kind in String.Interpol else False
+    return (
+        text in _OPENING_BRACKETS or text in _CLOSING_BRACKETS
+        if kind not in String or kind in String.Interpol
+        else False
+    )
 
 
-def _quoted(token: _Token) -> str | None:
+def _string_content(token: _Token) -> str | None:
     _, kind, text = token
     return text[1:-1] if kind in String and len(text) > 1 else None
 
 
-def _last(name: str) -> str:
+def _last_name_part(name: str) -> str:
     return name.replace(":", ".").rpartition(".")[2]
 
 
-def sites_of(text: str | None) -> CallSites | None:
+def find_call_sites(text: str | None) -> CallSites | None:
     """Return the calls of a program; None where it is too long, or the engine may have counted other lines."""
-    is_plain = text is not None and len(text) <= MOST_HIGHLIGHTED and UNUSUAL_ENDS.search(text) is None
-    return CallSites(text) if text is not None and is_plain else None
+    is_readable = (
+        text is not None and len(text) <= MAX_HIGHLIGHTED_CHARACTERS and UNUSUAL_LINE_ENDS.search(text) is None
+    )
+    return CallSites(text) if text is not None and is_readable else None

@@ -14,27 +14,27 @@ from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import FailedNotice, LastResumed, Record, RecordVersion, StoredRequest
 from codemode.types import CallView, PauseView
 
-from .decisions import decision_words, reason_of
-from .forms.model import below
-from .program import CallSites, Place, ProgramView, is_written_as, program_view, sites_of
+from .decisions import describe_decision, find_decision_reason
+from .forms.model import child_pointer
+from .program import CallLocation, CallSites, ProgramView, create_program_view, find_call_sites, is_compiled_from
 from .visible import (
-    ON_DEMAND_CHARACTERS,
-    SHOWN_CHARACTERS,
-    Cut,
-    cut,
-    visible,
-    visible_json,
-    visible_json_pieces,
-    visible_text,
+    MAX_EXCERPT_CHARACTERS,
+    MAX_EXPANDED_CHARACTERS,
+    Excerpt,
+    create_excerpt,
+    iterate_visible_json,
+    to_visible_html,
+    to_visible_json,
+    to_visible_text,
 )
 
-MOST_LINES = 200
-MOST_VALUE_CHARACTERS = 200
-MOST_UNFOLDED_CHARACTERS = 8_192
+MAX_DIFF_LINES = 200
+MAX_DIFF_VALUE_CHARACTERS = 200
+MAX_EXPANDED_DIFF_CHARACTERS = 8_192
 
 Change = Literal["added", "removed", "more"]
 _ABSENT: Any = object()
-_SIDES: tuple[tuple[Change, str], ...] = (("removed", "from"), ("added", "to"))
+_DIFF_SIDES: tuple[tuple[Change, str], ...] = (("removed", "from"), ("added", "to"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class DiffLine:
     change: Change
     pointer: Markup
     text: Markup
-    more: Cut | None = None
+    rest: Excerpt | None = None
 
     @property
     def characters(self) -> int:
         """How many characters of a page its value takes."""
-        return len(self.text) + (0 if self.more is None else len(self.more.text))
+        return len(self.text) + (0 if self.rest is None else len(self.rest.text))
 
     @property
     def sign(self) -> str:
@@ -60,87 +60,97 @@ class DiffLine:
         return {"added": "+", "removed": "-", "more": "\N{HORIZONTAL ELLIPSIS}"}[self.change]
 
 
-def diff(before: Any, after: Any) -> list[DiffLine]:
+def diff_values(before: Any, after: Any) -> list[DiffLine]:
     """Return what differs between two JSON values, at most `MOST_LINES`; each value of a line is cut.
 
     1 and 1.0 differ, and so do 1 and true: what a tool gets is said exactly.
     """
     lines: list[DiffLine] = []
-    for pointer, was, now in _places(before, after):
-        if len(lines) >= MOST_LINES:
+    for pointer, was, now in _iterate_differences(before, after):
+        if len(lines) >= MAX_DIFF_LINES:
             return [*lines, DiffLine("more", Markup(), Markup())]
         if was is not _ABSENT:
-            lines.append(_line("removed", pointer, was))
+            lines.append(_create_diff_line("removed", pointer, was))
         if now is not _ABSENT:
-            lines.append(_line("added", pointer, now))
+            lines.append(_create_diff_line("added", pointer, now))
     return lines
 
 
-def told_diff(entries: Iterable[Mapping[str, Any]]) -> list[DiffLine]:
+def parse_audit_diff(entries: Iterable[Mapping[str, Any]]) -> list[DiffLine]:
     """Return a difference as a line of the audit tells it: path, from and to, or the beginnings of long ones."""
     lines: list[DiffLine] = []
-    for one in entries:
-        if one.get("more"):
+    for entry in entries:
+        if entry.get("more"):
             lines.append(DiffLine("more", Markup(), Markup()))
-        for change, name in _SIDES:
-            if name in one:
-                lines.append(_line(change, str(one.get("path", "")), one[name]))
-            elif f"{name}_start" in one:
-                begun = f"{one[f'{name}_start']} \N{HORIZONTAL ELLIPSIS}"
-                pointer = visible(str(one.get("path", ""))[:MOST_VALUE_CHARACTERS], one_line=True)
-                lines.append(DiffLine(change, pointer, visible(begun[: 2 * MOST_VALUE_CHARACTERS], one_line=True)))
-        if len(lines) >= MOST_LINES:
+        for change, name in _DIFF_SIDES:
+            if name in entry:
+                lines.append(_create_diff_line(change, str(entry.get("path", "")), entry[name]))
+            elif f"{name}_start" in entry:
+                beginning = f"{entry[f'{name}_start']} \N{HORIZONTAL ELLIPSIS}"
+                pointer = to_visible_html(str(entry.get("path", ""))[:MAX_DIFF_VALUE_CHARACTERS], one_line=True)
+                lines.append(
+                    DiffLine(
+                        change, pointer, to_visible_html(beginning[: 2 * MAX_DIFF_VALUE_CHARACTERS], one_line=True)
+                    )
+                )
+        if len(lines) >= MAX_DIFF_LINES:
             break
     return lines
 
 
-def _line(change: Change, pointer: str, value: Any) -> DiffLine:
+def _create_diff_line(change: Change, pointer: str, value: Any) -> DiffLine:
     # Of a long text the beginning alone is written.
-    begun = value[: MOST_VALUE_CHARACTERS + 1] if isinstance(value, str) else value
+    beginning = value[: MAX_DIFF_VALUE_CHARACTERS + 1] if isinstance(value, str) else value
     pieces: list[str] = []
-    for piece in visible_json_pieces(begun, indent=None):
+    for piece in iterate_visible_json(beginning, indent=None):
         pieces.append(piece)
-        if sum(map(len, pieces)) > MOST_VALUE_CHARACTERS:
+        if sum(map(len, pieces)) > MAX_DIFF_VALUE_CHARACTERS:
             break
-    text, more = "".join(pieces), None
-    if len(text) > MOST_VALUE_CHARACTERS:
-        text, more = f"{text[:MOST_VALUE_CHARACTERS]} \N{HORIZONTAL ELLIPSIS}", cut(value, MOST_UNFOLDED_CHARACTERS)
-    return DiffLine(change, visible(pointer[:MOST_VALUE_CHARACTERS], one_line=True), escape(text), more)
+    text, rest = "".join(pieces), None
+    if len(text) > MAX_DIFF_VALUE_CHARACTERS:
+        text, rest = (
+            f"{text[:MAX_DIFF_VALUE_CHARACTERS]} \N{HORIZONTAL ELLIPSIS}",
+            create_excerpt(value, MAX_EXPANDED_DIFF_CHARACTERS),
+        )
+    return DiffLine(change, to_visible_html(pointer[:MAX_DIFF_VALUE_CHARACTERS], one_line=True), escape(text), rest)
 
 
-def _places(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+def _iterate_differences(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
     # A stack of its own: the values nest as deeply as JSON may.
-    left: list[tuple[str, Any, Any]] = [("", before, after)]
-    while left:
-        pointer, was, now = left.pop()
-        pairs = _pairs(was, now)
+    pending: list[tuple[str, Any, Any]] = [("", before, after)]
+    while pending:
+        pointer, before_value, after_value = pending.pop()
+        pairs = _pair_children(before_value, after_value)
         if pairs is not None:
-            left += [(below(pointer, name), *pair) for name, pair in reversed(pairs)]
-        elif type(was) is not type(now) or was != now:
-            yield pointer, was, now
+            pending += [(child_pointer(pointer, name), *pair) for name, pair in reversed(pairs)]
+        elif type(before_value) is not type(after_value) or before_value != after_value:
+            yield pointer, before_value, after_value
 
 
-def _pairs(was: Any, now: Any) -> list[tuple[str | int, tuple[Any, Any]]] | None:
-    if isinstance(was, dict) and isinstance(now, dict):
-        one, other = cast("dict[str, Any]", was), cast("dict[str, Any]", now)
-        names = dict.fromkeys((*one, *other))
-        return [(name, (one.get(name, _ABSENT), other.get(name, _ABSENT))) for name in names]
-    if isinstance(was, list) and isinstance(now, list):
-        rows, others = cast("list[Any]", was), cast("list[Any]", now)
-        both = max(len(rows), len(others))
-        return [(at, (_item(rows, at), _item(others, at))) for at in range(both)]
+def _pair_children(before: Any, after: Any) -> list[tuple[str | int, tuple[Any, Any]]] | None:
+    if isinstance(before, dict) and isinstance(after, dict):
+        before_members, after_members = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
+        names = dict.fromkeys((*before_members, *after_members))
+        return [(name, (before_members.get(name, _ABSENT), after_members.get(name, _ABSENT))) for name in names]
+    if isinstance(before, list) and isinstance(after, list):
+        before_items, after_items = cast("list[Any]", before), cast("list[Any]", after)
+        length = max(len(before_items), len(after_items))
+        return [
+            (index, (_item_or_absent(before_items, index), _item_or_absent(after_items, index)))
+            for index in range(length)
+        ]
     return None
 
 
-def _item(items: list[Any], at: int) -> Any:
-    return items[at] if at < len(items) else _ABSENT
+def _item_or_absent(items: list[Any], index: int) -> Any:
+    return items[index] if index < len(items) else _ABSENT
 
 
 # An address is ``program``, ``calls/3/input``, ``calls/3/value``, ``calls/3/error``, ``requests/2/asked``,
 # ``requests/2/decision``, ``outcome/value`` or ``outcome/error``; calls and requests count from 1.
 
-PROGRAM = "program"
-_CALLS = "calls/"
+PROGRAM_PATH = "program"
+_CALLS_PREFIX = "calls/"
 _ItemT = TypeVar("_ItemT")
 
 
@@ -148,59 +158,59 @@ _ItemT = TypeVar("_ItemT")
 class ValueView:
     """The beginning of a value. ``is_asked``: as much of it as a page shows at all."""
 
-    address: str
+    path: str
     value: Any
     text: Markup
     is_text: bool
     is_whole: bool
-    is_asked: bool
+    is_expanded: bool
 
     @property
     def anchor(self) -> str:
         """Its id within the page."""
-        return f"value-{self.address.replace('/', '-')}"
+        return f"value-{self.path.replace('/', '-')}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it for callers of the API: the value itself where it is short, else its beginning as text."""
         if self.is_whole:
-            return {"address": self.address, "json": self.value}
-        return {"address": self.address, "begins": str(self.text.unescape())}
+            return {"address": self.path, "json": self.value}
+        return {"address": self.path, "begins": str(self.text.unescape())}
 
 
-def value_view(address: str, value: Any, asked: str | None) -> ValueView:
+def create_value_view(path: str, value: Any, expanded_path: str | None) -> ValueView:
     """Return what a page shows of a value, more of it where ``asked`` is its address."""
-    is_asked = address == asked
-    begun = cut(value, ON_DEMAND_CHARACTERS if is_asked else SHOWN_CHARACTERS)
-    return ValueView(address, value, begun.text, isinstance(value, str), begun.is_whole, is_asked)
+    is_expanded = path == expanded_path
+    excerpt = create_excerpt(value, MAX_EXPANDED_CHARACTERS if is_expanded else MAX_EXCERPT_CHARACTERS)
+    return ValueView(path, value, excerpt.text, isinstance(value, str), excerpt.is_whole, is_expanded)
 
 
-def is_of_continuation(address: str) -> bool:
+def needs_continuation(path: str) -> bool:
     """Tell whether a value is found in what the program goes on from, for which its key is needed."""
-    return address == PROGRAM or address.startswith(_CALLS)
+    return path == PROGRAM_PATH or path.startswith(_CALLS_PREFIX)
 
 
-def call_order(address: str | None) -> int | None:
+def parse_call_order(path: str | None) -> int | None:
     """Return which call an address is of."""
-    parts = (address or "").split("/")
-    return _number(parts[1]) if len(parts) == 3 and parts[0] == "calls" else None
+    parts = (path or "").split("/")
+    return _parse_number(parts[1]) if len(parts) == 3 and parts[0] == "calls" else None
 
 
-def value_at(address: str, record: Record, view: PauseView | None) -> Any:
+def find_value(path: str, record: Record, view: PauseView | None) -> Any:
     """Return a value. Raises `LookupError` where there is none."""
-    if address == PROGRAM:
-        return _known(program_text(record, view)[0])
-    kind, *rest = address.split("/")
+    if path == PROGRAM_PATH:
+        return _require_value(find_program_text(record, view)[0])
+    kind, *rest = path.split("/")
     if kind == "outcome" and len(rest) == 1 and record.outcome is not None:
-        return _outcome_part(record, rest[0])
+        return _find_outcome_value(record, rest[0])
     if len(rest) == 2:
         if kind == "calls" and view is not None:
-            return _call_part(_nth(view.calls, rest[0]), rest[1])
+            return _find_call_value(_nth(view.calls, rest[0]), rest[1])
         if kind == "requests":
-            return _request_part(_nth(record.requests, rest[0]), rest[1])
-    raise LookupError(address)
+            return _find_request_value(_nth(record.requests, rest[0]), rest[1])
+    raise LookupError(path)
 
 
-def program_text(record: Record, view: PauseView | None) -> tuple[str | None, bool]:
+def find_program_text(record: Record, view: PauseView | None) -> tuple[str | None, bool]:
     """Return the program as the model wrote it, and whether that is known: never another than what runs.
 
     What was signed counts; a text that was kept beside it is shown where nothing signed can be read.
@@ -208,100 +218,100 @@ def program_text(record: Record, view: PauseView | None) -> tuple[str | None, bo
     if view is not None and view.source is not None:
         return view.source, True
     js = None if view is None else view.js
-    if record.source is not None and (js is None or is_written_as(record.source, js)):
+    if record.source is not None and (js is None or is_compiled_from(record.source, js)):
         return record.source, True
     return js, False
 
 
-def download_text(value: Any) -> str:
+def to_download_text(value: Any) -> str:
     """Return all of a value as text in which every character is seen: a text as it is, all else as JSON."""
-    return visible_text(value) if isinstance(value, str) else visible_json(value)
+    return to_visible_text(value) if isinstance(value, str) else to_visible_json(value)
 
 
-def _outcome_part(record: Record, part: str) -> Any:
+def _find_outcome_value(record: Record, part: str) -> Any:
     outcome = record.outcome
     if outcome is not None and part == "value" and outcome.error is None:
         return outcome.value
     if outcome is not None and part == "error":
-        return _known(outcome.error)
+        return _require_value(outcome.error)
     raise LookupError(part)
 
 
-def _call_part(call: CallView, part: str) -> Any:
+def _find_call_value(call: CallView, part: str) -> Any:
     if part == "input":
         return call.input
     if part == "value" and call.status == "fulfilled":
         return call.value
     if part == "error" and call.error is not None:
-        return error_text(call)
+        return format_call_error(call)
     raise LookupError(part)
 
 
-def error_text(call: CallView) -> str:
+def format_call_error(call: CallView) -> str:
     """Return what a call failed with, as a text."""
     error = call.error or {}
     return f"{error.get('name', '')}: {error.get('message', '')}"
 
 
-def _request_part(request: StoredRequest, part: str) -> Any:
+def _find_request_value(request: StoredRequest, part: str) -> Any:
     if part == "asked":
-        return asked_of(request)
+        return question_and_input(request)
     if part == "decision":
-        return _known(request.decision)
+        return _require_value(request.decision)
     raise LookupError(part)
 
 
-def asked_of(request: StoredRequest) -> Any:
+def question_and_input(request: StoredRequest) -> Any:
     """Return all that a request asks about: the input of a call, and the question of a tool, where it has one."""
-    question = question_of(request)
+    question = find_question(request)
     if question is None:
         return request.input
     return question if request.input in (None, {}) else {"question": question, "input": request.input}
 
 
-def question_of(request: StoredRequest) -> dict[str, Any] | None:
+def find_question(request: StoredRequest) -> dict[str, Any] | None:
     """Return what a tool asks in its own words; None where the input of its call is all there is."""
     if request.kind in (APPROVAL_KIND, UNKNOWN_OUTCOME_KIND):
         return None
     return {name: value for name, value in request.payload.items() if name != "schema"}
 
 
-def _known(value: Any) -> Any:
+def _require_value(value: Any) -> Any:
     if value is None:
         raise LookupError
     return value
 
 
 def _nth(items: Sequence[_ItemT], number: str) -> _ItemT:
-    at = _number(number)
-    if at is None or not 1 <= at <= len(items):
+    position = _parse_number(number)
+    if position is None or not 1 <= position <= len(items):
         raise LookupError(number)
-    return items[at - 1]
+    return items[position - 1]
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
-Reader: TypeAlias = Callable[[Interrupt], PauseView]
+PauseReader: TypeAlias = Callable[[Interrupt], PauseView]
 
-CALLS_AT_ONCE = 200
-VERSIONS_AT_ONCE = 20
-_MOST_IN_VERSION = 50
-_NO_LONGER_KEPT = "What this program has done was not kept."
+CALLS_PER_PAGE = 200
+VERSIONS_PER_PAGE = 20
+_MAX_REQUESTS_PER_VERSION = 50
+_CALLS_NOT_STORED = "What this program has done was not kept."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordPageQuery:
     """What of a record a page is asked to show: behind which call, before which version, of which value more."""
 
     calls_after: int = 0
     versions_before: int | None = None
-    value: str | None = None
+    expanded_value: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CallShown:
+class CallEntry:
     """One call that the program has made. ``outcome`` is its value or its error, None while it has neither."""
 
     call: CallView
@@ -310,31 +320,31 @@ class CallShown:
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedShown:
+class DecidedRequestView:
     """One request of a version before. ``decision`` is None where it asked on in the next version."""
 
     request: StoredRequest
     input: ValueView
-    said: str
+    decision_text: str
     reason: str
     decision: ValueView | None
     changes: tuple[DiffLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class VersionShown:
+class RecordVersionView:
     """A version before, with its requests; ``left_out`` of them are not shown."""
 
     version: RecordVersion
-    requests: tuple[DecidedShown, ...]
-    left_out: int
+    requests: tuple[DecidedRequestView, ...]
+    requests_omitted: int
 
 
 @dataclass(frozen=True, slots=True)
-class RequestShown:
+class RequestValues:
     """What a card does not show of its request: all of a long input or question, and an answer."""
 
-    asked: ValueView | None
+    question: ValueView | None
     answer: ValueView | None
 
 
@@ -346,168 +356,185 @@ class RecordView:
     """
 
     program: ProgramView | None
-    text: ValueView | None
+    source: ValueView | None
     is_source: bool
-    calls: tuple[CallShown, ...]
+    calls: tuple[CallEntry, ...]
     calls_count: int
     calls_after: int
     calls_next: int | None
     unreadable: str | None
-    versions: tuple[VersionShown, ...]
+    versions: tuple[RecordVersionView, ...]
     versions_next: int | None
     outcome: ValueView | None
-    requests: tuple[RequestShown, ...]
-    programs: Mapping[str, str]
+    requests: tuple[RequestValues, ...]
+    saved_programs: Mapping[str, str]
 
 
-def pause_view(interrupt: Interrupt | None, reader: Reader) -> tuple[PauseView | None, str | None]:
+def read_pause_view(interrupt: Interrupt | None, read_pause: PauseReader) -> tuple[PauseView | None, str | None]:
     """Return what a pause has done, and why that cannot be said here, if so."""
     if interrupt is None:
-        return None, _NO_LONGER_KEPT
+        return None, _CALLS_NOT_STORED
     try:
-        view = reader(interrupt)
+        view = read_pause(interrupt)
     except CodeModeProtocolError as error:
         return None, error.message
     return view, view.unreadable
 
 
-def record_view(
+def create_record_view(
     record: Record,
     interrupt: Interrupt | None,
-    reader: Reader,
-    asked: Asked,
-    unfit: str | None = None,
+    read_pause: PauseReader,
+    page_query: RecordPageQuery,
+    load_error: str | None = None,
 ) -> RecordView:
     """Return what a page shows of a record; ``interrupt`` is what it waits in, ``unfit`` why that is not to be had."""
-    view, unreadable = pause_view(interrupt, reader)
-    unreadable = unfit or unreadable
-    text, is_source = program_text(record, view)
-    sites = sites_of(text)
-    places = [
-        Place(one.tool_name, anchor(number), *_begun(sites, one.tool_name, one.line, one.column))
-        for number, one in enumerate(record.requests, 1)
-        if one.state == "waiting"
+    view, unreadable = read_pause_view(interrupt, read_pause)
+    unreadable = load_error or unreadable
+    text, is_source = find_program_text(record, view)
+    sites = find_call_sites(text)
+    locations = [
+        CallLocation(
+            request.tool_name, card_anchor(number), *_call_start(sites, request.tool_name, request.line, request.column)
+        )
+        for number, request in enumerate(record.requests, 1)
+        if request.state == "waiting"
     ]
     calls = () if view is None else view.calls
-    after = _after(asked, len(calls))
-    shown = calls[after : after + CALLS_AT_ONCE]
-    versions, versions_next = _versions(record, asked)
+    calls_after = _first_listed_call(page_query, len(calls))
+    listed_calls = calls[calls_after : calls_after + CALLS_PER_PAGE]
+    versions, versions_next = _list_earlier_versions(record, page_query)
     return RecordView(
-        program=None if text is None else program_view(text, places),
-        text=None if text is None else value_view(PROGRAM, text, PROGRAM),
+        program=None if text is None else create_program_view(text, locations),
+        source=None if text is None else create_value_view(PROGRAM_PATH, text, PROGRAM_PATH),
         is_source=is_source,
-        calls=tuple(_call(one, asked, sites) for one in shown),
+        calls=tuple(_create_call_entry(request, page_query, sites) for request in listed_calls),
         calls_count=len(calls),
-        calls_after=after,
-        calls_next=after + CALLS_AT_ONCE if after + CALLS_AT_ONCE < len(calls) else None,
+        calls_after=calls_after,
+        calls_next=calls_after + CALLS_PER_PAGE if calls_after + CALLS_PER_PAGE < len(calls) else None,
         unreadable=unreadable,
         versions=versions,
         versions_next=versions_next,
-        outcome=_outcome(record, asked),
-        requests=tuple(_request(number, one, asked) for number, one in enumerate(record.requests, 1)),
-        programs={one.interrupt_id: one.program for one in (view.requests if view else ()) if one.program},
+        outcome=_create_outcome_view(record, page_query),
+        requests=tuple(
+            _create_request_values(number, request, page_query) for number, request in enumerate(record.requests, 1)
+        ),
+        saved_programs={
+            request.interrupt_id: request.program for request in (view.requests if view else ()) if request.program
+        },
     )
 
 
-def anchor(number: int) -> str:
+def card_anchor(number: int) -> str:
     """Return the id of a request's card within the page, of its place among those of the record."""
     return f"request-{number}"
 
 
-def _after(asked: Asked, count: int) -> int:
-    order = call_order(asked.value)
-    after = asked.calls_after if order is None else (order - 1) // CALLS_AT_ONCE * CALLS_AT_ONCE
+def _first_listed_call(page_query: RecordPageQuery, count: int) -> int:
+    order = parse_call_order(page_query.expanded_value)
+    after = page_query.calls_after if order is None else (order - 1) // CALLS_PER_PAGE * CALLS_PER_PAGE
     return after if 0 <= after < count else 0
 
 
-def _begun(sites: CallSites | None, name: str, line: int | None, column: int | None) -> tuple[int | None, int | None]:
+def _call_start(
+    sites: CallSites | None, name: str, line: int | None, column: int | None
+) -> tuple[int | None, int | None]:
     """Return line and column of a call: those that the engine told, or the line alone in which it begins."""
-    begun = line if sites is None or line is None else sites.line_of(name, line, column)
-    return begun, column if begun == line else None
+    start_line = line if sites is None or line is None else sites.start_line(name, line, column)
+    return start_line, column if start_line == line else None
 
 
-def _call(call: CallView, asked: Asked, sites: CallSites | None) -> CallShown:
-    where, outcome = f"calls/{call.order}", None
-    line, column = _begun(sites, call.name, call.line, call.column)
+def _create_call_entry(call: CallView, page_query: RecordPageQuery, sites: CallSites | None) -> CallEntry:
+    path, outcome = f"calls/{call.order}", None
+    line, column = _call_start(sites, call.name, call.line, call.column)
     call = replace(call, line=line, column=column)
     if call.error is not None:
-        outcome = value_view(f"{where}/error", error_text(call), asked.value)
+        outcome = create_value_view(f"{path}/error", format_call_error(call), page_query.expanded_value)
     elif call.status == "fulfilled":
-        outcome = value_view(f"{where}/value", call.value, asked.value)
-    return CallShown(call, value_view(f"{where}/input", call.input, asked.value), outcome)
+        outcome = create_value_view(f"{path}/value", call.value, page_query.expanded_value)
+    return CallEntry(call, create_value_view(f"{path}/input", call.input, page_query.expanded_value), outcome)
 
 
-def _outcome(record: Record, asked: Asked) -> ValueView | None:
+def _create_outcome_view(record: Record, page_query: RecordPageQuery) -> ValueView | None:
     if record.outcome is None:
         return None
     if record.outcome.error is not None:
-        return value_view("outcome/error", record.outcome.error, asked.value)
-    return value_view("outcome/value", record.outcome.value, asked.value)
+        return create_value_view("outcome/error", record.outcome.error, page_query.expanded_value)
+    return create_value_view("outcome/value", record.outcome.value, page_query.expanded_value)
 
 
-def _request(number: int, request: StoredRequest, asked: Asked) -> RequestShown:
-    where, answer = f"requests/{number}", None
-    whole = value_view(f"{where}/asked", asked_of(request), asked.value)
+def _create_request_values(number: int, request: StoredRequest, page_query: RecordPageQuery) -> RequestValues:
+    path, answer = f"requests/{number}", None
+    question = create_value_view(f"{path}/asked", question_and_input(request), page_query.expanded_value)
     if request.decision is not None and request.kind != APPROVAL_KIND:
-        answer = value_view(f"{where}/decision", request.decision, asked.value)
-    return RequestShown(whole if whole.is_asked or not whole.is_whole else None, answer)
+        answer = create_value_view(f"{path}/decision", request.decision, page_query.expanded_value)
+    return RequestValues(question if question.is_expanded or not question.is_whole else None, answer)
 
 
-def _versions(record: Record, asked: Asked) -> tuple[tuple[VersionShown, ...], int | None]:
+def _list_earlier_versions(
+    record: Record, page_query: RecordPageQuery
+) -> tuple[tuple[RecordVersionView, ...], int | None]:
     """Return the versions before the newest, the newest of them first, and before which there are more."""
-    before = record.version if asked.versions_before is None else min(asked.versions_before, record.version)
-    past = [one for one in record.versions if one.version < before]
-    numbers = {one.interrupt_id: number for number, one in enumerate(record.requests, 1)}
-    last = {name: one.version for one in record.versions for name in one.interrupt_ids}
-    shown = past[: -VERSIONS_AT_ONCE - 1 : -1]
-    found: list[VersionShown] = []
-    for version in shown:
-        names = [name for name in version.interrupt_ids if name in numbers]
+    before = record.version if page_query.versions_before is None else min(page_query.versions_before, record.version)
+    earlier = [one for one in record.versions if one.version < before]
+    request_numbers = {one.interrupt_id: number for number, one in enumerate(record.requests, 1)}
+    last_versions = {name: one.version for one in record.versions for name in one.interrupt_ids}
+    listed = earlier[: -VERSIONS_PER_PAGE - 1 : -1]
+    views: list[RecordVersionView] = []
+    for version in listed:
+        names = [name for name in version.interrupt_ids if name in request_numbers]
         requests = [
-            _decided(numbers[name], record, is_last=last[name] == version.version) for name in names[:_MOST_IN_VERSION]
+            _create_decided_view(request_numbers[name], record, is_last=last_versions[name] == version.version)
+            for name in names[:_MAX_REQUESTS_PER_VERSION]
         ]
-        found.append(VersionShown(version, tuple(requests), len(names) - len(requests)))
-    return tuple(found), shown[-1].version if len(past) > len(shown) else None
+        views.append(RecordVersionView(version, tuple(requests), len(names) - len(requests)))
+    return tuple(views), listed[-1].version if len(earlier) > len(listed) else None
 
 
-def _decided(number: int, record: Record, *, is_last: bool) -> DecidedShown:
+def _create_decided_view(number: int, record: Record, *, is_last: bool) -> DecidedRequestView:
     request = record.requests[number - 1]
-    where = f"requests/{number}"
+    path = f"requests/{number}"
     # All of it is shown with its card alone.
-    given = value_view(f"{where}/asked", asked_of(request), None)
+    question = create_value_view(f"{path}/asked", question_and_input(request), None)
     if not is_last:
-        return DecidedShown(request, given, "asked on", "", None, ())
+        return DecidedRequestView(request, question, "asked on", "", None, ())
     if request.decision is None:
-        said = "no longer asked" if request.state == "superseded" else "not decided"
-        return DecidedShown(request, given, said, "", None, ())
-    said, reason, decision = decision_words(request), reason_of(request), request.decision
+        decision_text = "no longer asked" if request.state == "superseded" else "not decided"
+        return DecidedRequestView(request, question, decision_text, "", None, ())
+    decision_text, reason, decision = describe_decision(request), find_decision_reason(request), request.decision
     if request.kind != APPROVAL_KIND:
-        return DecidedShown(request, given, said, reason, value_view(f"{where}/decision", decision, None), ())
-    changes = diff(request.input, decision["input"]) if isinstance(decision, dict) and "input" in decision else ()
-    return DecidedShown(request, given, said, reason, None, tuple(changes))
+        return DecidedRequestView(
+            request, question, decision_text, reason, create_value_view(f"{path}/decision", decision, None), ()
+        )
+    changes = (
+        diff_values(request.input, decision["input"]) if isinstance(decision, dict) and "input" in decision else ()
+    )
+    return DecidedRequestView(request, question, decision_text, reason, None, tuple(changes))
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RecordFacts:
     """What is known beside a record: which notices of it were given up, and where its program goes on.
 
     ``resumed`` is looked for where that is elsewhere: who has last gone on with a program of its app.
     """
 
     failures: Sequence[FailedNotice]
-    goes_on_here: bool
-    resumed: LastResumed | None = None
+    resumes_here: bool
+    last_resumed: LastResumed | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it for callers of the API."""
-        resumed = None if self.resumed is None else {"owner": self.resumed.owner, "atMs": self.resumed.at_ms}
-        failures = [_failure(one) for one in self.failures]
-        return {"goesOnHere": self.goes_on_here, "lastResumed": resumed, "failedNotices": failures}
+        resumed = (
+            None if self.last_resumed is None else {"owner": self.last_resumed.owner, "atMs": self.last_resumed.at_ms}
+        )
+        failures = [_failure_json(failure) for failure in self.failures]
+        return {"goesOnHere": self.resumes_here, "lastResumed": resumed, "failedNotices": failures}
 
 
-def _failure(one: FailedNotice) -> dict[str, Any]:
-    tried = {"attempts": one.attempts, "failedAtMs": one.failed_at_ms}
-    return {"target": one.target, "version": one.version, "error": one.error, **tried}
+def _failure_json(failure: FailedNotice) -> dict[str, Any]:
+    attempts = {"attempts": failure.attempts, "failedAtMs": failure.failed_at_ms}
+    return {"target": failure.target, "version": failure.version, "error": failure.error, **attempts}
 
 
 def view_json(record: Record, view: RecordView) -> dict[str, Any]:
@@ -516,42 +543,46 @@ def view_json(record: Record, view: RecordView) -> dict[str, Any]:
         "outerTool": record.outer_tool,
         "notResumable": record.not_resumable,
         "unreadable": view.unreadable,
-        "program": _program(view),
-        "calls": [_call_json(one) for one in view.calls],
+        "program": _program_json(view),
+        "calls": [_call_json(item) for item in view.calls],
         "callsCount": view.calls_count,
         "callsNext": view.calls_next,
-        "versionsBefore": [_version(one) for one in view.versions],
+        "versionsBefore": [_version_json(item) for item in view.versions],
         "versionsNext": view.versions_next,
         "outcome": None if view.outcome is None else view.outcome.to_json(),
     }
 
 
-def _program(view: RecordView) -> dict[str, Any] | None:
-    if view.program is None or view.text is None:
+def _program_json(view: RecordView) -> dict[str, Any] | None:
+    if view.program is None or view.source is None:
         return None
-    waits = [
+    pending_calls = [
         {"tool": place.name, "line": line.number, "column": place.column}
         for line in view.program.lines
-        for place in line.waits
+        for place in line.pending_calls
     ]
-    return {**view.text.to_json(), "waits": waits, "unplaced": [one.name for one in view.program.unplaced]}
+    return {
+        **view.source.to_json(),
+        "waits": pending_calls,
+        "unplaced": [location.name for location in view.program.unlocated_calls],
+    }
 
 
-def _call_json(shown: CallShown) -> dict[str, Any]:
-    call, ended = shown.call, "error" if shown.call.error is not None else "value"
-    outcome = {} if shown.outcome is None else {ended: shown.outcome.to_json()}
+def _call_json(view: CallEntry) -> dict[str, Any]:
+    call, outcome_name = view.call, "error" if view.call.error is not None else "value"
+    outcome = {} if view.outcome is None else {outcome_name: view.outcome.to_json()}
     place = {"line": call.line, "column": call.column, "program": call.program}
     when = {"endedAtMs": call.ended_at_ms, "answered": call.answered}
     named = {"order": call.order, "id": call.id, "kind": call.kind, "name": call.name, "status": call.status}
-    return {**named, "input": shown.input.to_json(), **outcome, **place, **when}
+    return {**named, "input": view.input.to_json(), **outcome, **place, **when}
 
 
-def _version(shown: VersionShown) -> dict[str, Any]:
-    version, requests = shown.version, [_decided_json(one) for one in shown.requests]
+def _version_json(view: RecordVersionView) -> dict[str, Any]:
+    version, requests = view.version, [_decided_request_json(request) for request in view.requests]
     return {"version": version.version, "createdAtMs": version.created_at_ms, "requests": requests}
 
 
-def _decided_json(shown: DecidedShown) -> dict[str, Any]:
-    request = shown.request
-    who = {"actor": request.actor, "decidedAtMs": request.decided_at_ms, "reason": shown.reason or None}
-    return {"id": request.interrupt_id, "tool": request.tool_name, "said": shown.said, **who}
+def _decided_request_json(view: DecidedRequestView) -> dict[str, Any]:
+    request = view.request
+    attribution = {"actor": request.actor, "decidedAtMs": request.decided_at_ms, "reason": view.reason or None}
+    return {"id": request.interrupt_id, "tool": request.tool_name, "said": view.decision_text, **attribution}

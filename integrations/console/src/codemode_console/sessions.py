@@ -16,16 +16,16 @@ from starlette.responses import Response
 from codemode.stores import ALL_TENANTS, InterruptStore
 from codemode.stores.records import Tenant
 
-from .web import origin_of
+from .web import parse_origin
 
 Clock: TypeAlias = Callable[[], float]
 """Unix time in seconds."""
 Secret: TypeAlias = str | bytes | Sequence[str | bytes]
-_LEAST_SECRET_BYTES = 16
+_MIN_SECRET_BYTES = 16
 _MAX_CLOCK_SKEW_SECONDS = 60  # of two consoles before one database, as continuations have it
 
 
-class Signed:
+class TokenSigner:
     """Signs JSON values for one purpose, and reads what it has signed. ``secret``: signs with the last of several."""
 
     def __init__(self, secret: Sequence[bytes], purpose: str, clock: Clock) -> None:
@@ -33,15 +33,15 @@ class Signed:
         self._serializer: Any = URLSafeTimedSerializer(
             list(secret),
             salt=f"codemode-console/{purpose}",
-            signer=_signer(clock),
+            signer=_create_signer_class(clock),
             signer_kwargs={"digest_method": hashlib.sha256, "key_derivation": "hmac"},
         )
 
-    def text(self, value: Any) -> str:
+    def sign(self, value: Any) -> str:
         """Return a value with its time, signed."""
         return cast("str", self._serializer.dumps(value))
 
-    def value(self, text: str, *, max_age_seconds: int) -> Any:
+    def verify(self, text: str, *, max_age_seconds: int) -> Any:
         """Return what was signed; None for what was not, was for another purpose, or is too old."""
         try:
             value, signed_at = self._serializer.loads(text, return_timestamp=True)
@@ -56,30 +56,30 @@ def require_secret(secret: Secret | None) -> list[bytes]:
     """Return keys to sign with, random ones of this process where none is given. Raises `ValueError`."""
     if secret is None:
         return [secrets.token_bytes(32)]
-    several = [secret] if isinstance(secret, str | bytes) else list(secret)
-    keys = [one.encode() if isinstance(one, str) else one for one in several]
-    if not keys or any(len(key) < _LEAST_SECRET_BYTES for key in keys):
-        raise ValueError(f"secret must have at least {_LEAST_SECRET_BYTES} bytes")
+    secrets_or_keys = [secret] if isinstance(secret, str | bytes) else list(secret)
+    keys = [one.encode() if isinstance(one, str) else one for one in secrets_or_keys]
+    if not keys or any(len(key) < _MIN_SECRET_BYTES for key in keys):
+        raise ValueError(f"secret must have at least {_MIN_SECRET_BYTES} bytes")
     return keys
 
 
-def _signer(clock: Clock) -> type[TimestampSigner]:
-    class ByClock(TimestampSigner):
+def _create_signer_class(clock: Clock) -> type[TimestampSigner]:
+    class ClockSigner(TimestampSigner):
         def get_timestamp(self) -> int:
             return int(clock())
 
-    return ByClock
+    return ClockSigner
 
 
 # A session is a signed cookie: every console with the same secret knows it. That one was signed out is a line of the
 # audit, which every console on the same store finds, and which nobody can take back.
 
-COOKIE = "codemode_console"
+COOKIE_NAME = "codemode_console"
 ROOTS_KEY = "console_roots"
 """In the scope: the path of the console, and the private one for which alone browsers get their cookie."""
 
-LIFETIME_SECONDS = 12 * 3600
-_MOST_ENDED = 1000  # that are known without the store, which knows all of them
+SESSION_SECONDS = 12 * 3600
+_MAX_REMEMBERED_SIGN_OUTS = 1000  # that are known without the store, which knows all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,71 +95,71 @@ class Sessions:
 
     def __init__(self, secret: Sequence[bytes], clock: Clock, store: InterruptStore | None = None) -> None:
         """Without a ``store`` no session can be ended: somebody else signs people in, and out."""
-        self._signed = Signed(secret, "session", clock)
+        self._cookie_signer = TokenSigner(secret, "session", clock)
         self._clock, self._store = clock, store
-        self._ended: dict[str, float] = {}
+        self._ended_until: dict[str, float] = {}
 
     def start(self, key: str) -> tuple[Session, str]:
         """Return a session and the text of its cookie."""
         session = Session(secrets.token_urlsafe(24), key)
-        return session, self._signed.text([session.id, session.key])
+        return session, self._cookie_signer.sign([session.id, session.key])
 
-    async def read(self, cookie: str | None) -> Session | None:
+    async def load(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie; None for one that is none, has been signed out or is too old."""
-        value: Any = None if cookie is None else self._signed.value(cookie, max_age_seconds=LIFETIME_SECONDS)
+        value: Any = None if cookie is None else self._cookie_signer.verify(cookie, max_age_seconds=SESSION_SECONDS)
         if not isinstance(value, list) or len(cast("list[Any]", value)) != 2:
             return None
         session = Session(*cast("list[str]", value))
-        return None if await self._has_ended(session) else session
+        return None if await self._is_signed_out(session) else session
 
     async def end(self, session: Session, *, actor: str, tenant: Tenant, address: str | None) -> None:
         """End a session wherever its cookie is, for all consoles on the store."""
         if self._store is not None:
             by: dict[str, Any] = {"actor": actor, "tenant": tenant, "address": address}
-            await self._store.note("signed_out", **by, record_id=_name(session))
-        self._remember(session)
+            await self._store.note("signed_out", **by, record_id=_audit_id(session))
+        self._remember_signed_out(session)
 
-    async def _has_ended(self, session: Session) -> bool:
-        if session.id in self._ended:
+    async def _is_signed_out(self, session: Session) -> bool:
+        if session.id in self._ended_until:
             return True
         if self._store is None:
             return False
-        lines = self._store.audit(tenant=ALL_TENANTS, record_id=_name(session), limit=1)
+        lines = self._store.audit(tenant=ALL_TENANTS, record_id=_audit_id(session), limit=1)
         if not [line async for line in lines]:
             return False
-        self._remember(session)
+        self._remember_signed_out(session)
         return True
 
-    def _remember(self, session: Session) -> None:
+    def _remember_signed_out(self, session: Session) -> None:
         now = self._clock()
-        self._ended[session.id] = now + LIFETIME_SECONDS + 1
-        while len(self._ended) > _MOST_ENDED or next(iter(self._ended.values())) <= now:
-            del self._ended[next(iter(self._ended))]
+        self._ended_until[session.id] = now + SESSION_SECONDS + 1
+        while len(self._ended_until) > _MAX_REMEMBERED_SIGN_OUTS or next(iter(self._ended_until.values())) <= now:
+            del self._ended_until[next(iter(self._ended_until))]
 
 
-def _name(session: Session) -> str:
+def _audit_id(session: Session) -> str:
     # Whoever reads the audit learns no session's id.
     return f"signed-in:{hashlib.sha256(session.id.encode()).hexdigest()[:32]}"
 
 
 def set_cookie(response: Response, request: Request, text: str, *, is_secure: bool, root: str | None = None) -> None:
     """Give a session to a browser. Lax: a link in a notice, from elsewhere, is to find it."""
-    path = _path(request) if root is None else _quoted(root)
+    path = _cookie_path(request) if root is None else _quote_path(root)
     response.set_cookie(
-        COOKIE, text, max_age=LIFETIME_SECONDS, path=path, secure=is_secure, httponly=True, samesite="lax"
+        COOKIE_NAME, text, max_age=SESSION_SECONDS, path=path, secure=is_secure, httponly=True, samesite="lax"
     )
 
 
-def forget_cookie(response: Response, request: Request, *, is_secure: bool) -> None:
+def delete_cookie(response: Response, request: Request, *, is_secure: bool) -> None:
     """Take the session from a browser."""
-    response.delete_cookie(COOKIE, path=_path(request), secure=is_secure, httponly=True, samesite="lax")
+    response.delete_cookie(COOKIE_NAME, path=_cookie_path(request), secure=is_secure, httponly=True, samesite="lax")
 
 
-def _path(request: Request) -> str:
-    return _quoted(str(request.scope.get("root_path", "")))
+def _cookie_path(request: Request) -> str:
+    return _quote_path(str(request.scope.get("root_path", "")))
 
 
-def _quoted(root: str) -> str:
+def _quote_path(root: str) -> str:
     # As browsers write it in what they ask for. A semicolon would end it.
     return quote(root, safe="/!$&'()*+,:=@~") or "/"
 
@@ -172,17 +172,17 @@ class FormTokens:
     """Tokens of forms, each for one session and for what its form is about, such as a request's id."""
 
     def __init__(self, secret: Sequence[bytes], clock: Clock) -> None:
-        self._signed = Signed(secret, "form", clock)
+        self._signer = TokenSigner(secret, "form", clock)
 
-    def token(self, session: Session, about: str) -> str:
+    def create(self, session: Session, subject: str) -> str:
         """Return what the form carries in its field `TOKEN_FIELD`."""
-        return self._signed.text([session.id, about])
+        return self._signer.sign([session.id, subject])
 
-    def holds(self, token: object, session: Session, about: str) -> bool:
+    def is_valid(self, token: object, session: Session, subject: str) -> bool:
         """Say whether a token was made for this session and this form."""
         if not isinstance(token, str):
             return False
-        return self._signed.value(token, max_age_seconds=LIFETIME_SECONDS) == [session.id, about]
+        return self._signer.verify(token, max_age_seconds=SESSION_SECONDS) == [session.id, subject]
 
 
 def cross_origin_problem(request: Request, base_origin: str | None = None) -> str | None:
@@ -199,15 +199,15 @@ def cross_origin_problem(request: Request, base_origin: str | None = None) -> st
     origins = request.headers.getlist("origin")
     if len(origins) != 1:
         return "it does not say from which page it was sent (Sec-Fetch-Site: same-origin, or Origin, does)"
-    return None if _is_own(origins[0], request, base_origin) else "it was sent from a page of another origin"
+    return None if _is_own_origin(origins[0], request, base_origin) else "it was sent from a page of another origin"
 
 
-def _is_own(text: str, request: Request, base_origin: str | None) -> bool:
-    origin = origin_of(text)
+def _is_own_origin(text: str, request: Request, base_origin: str | None) -> bool:
+    origin = parse_origin(text)
     if origin is None:
         return False
     if base_origin is not None and origin == base_origin:
         return True
     hosts = request.headers.getlist("host")
     # What ends TLS in front of the console leaves the host and takes the scheme: so the scheme is the caller's own.
-    return len(hosts) == 1 and origin == origin_of(f"{origin.partition(':')[0]}://{hosts[0]}")
+    return len(hosts) == 1 and origin == parse_origin(f"{origin.partition(':')[0]}://{hosts[0]}")

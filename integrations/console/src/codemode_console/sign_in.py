@@ -14,52 +14,52 @@ from codemode.stores import ALL_TENANTS, InterruptStore
 from .auth import TokenAuth
 from .bodies import read_small_form
 from .errors import Problem
-from .rendering import page, wants_json
-from .sessions import COOKIE, ROOTS_KEY, TOKEN_FIELD, Clock, Sessions, forget_cookie, set_cookie
+from .rendering import render_page, wants_json
+from .sessions import COOKIE_NAME, ROOTS_KEY, TOKEN_FIELD, Clock, Sessions, delete_cookie, set_cookie
 from .visits import PRINCIPAL_SCOPE_KEY, Principal, audit_tenant
-from .web import Address, address_text, network_of
+from .web import Address, address_network, address_text
 
-MOST_FAILURES = 10
-WINDOW_SECONDS = 60.0
-_MOST_ADDRESSES = 10_000
+MAX_FAILURES = 10
+FAILURE_WINDOW_SECONDS = 60.0
+_MAX_THROTTLED_KEYS = 10_000
 
 
-class Throttle:
+class FailureThrottle:
     """Failures by address: after 10 within a minute, no other is counted until the first of them is a minute old.
 
     Of at most 10,000 addresses; more push out those that have not failed for longest. Times are seconds of any clock.
     """
 
-    def __init__(self, *, most_addresses: int = _MOST_ADDRESSES) -> None:
-        self._most_addresses = most_addresses
+    def __init__(self, *, max_keys: int = _MAX_THROTTLED_KEYS) -> None:
+        self._max_keys = max_keys
         self._failures: dict[str, deque[float]] = {}
 
     def __len__(self) -> int:
         return len(self._failures)
 
-    def wait_seconds(self, address: str, now: float) -> int:
+    def wait_seconds(self, key: str, now: float) -> int:
         """Return how long an address that has failed is to wait; 0 when its failure is counted now."""
-        failures = self._recent(address, now)
-        return max(1, math.ceil(failures[0] + WINDOW_SECONDS - now)) if len(failures) >= MOST_FAILURES else 0
+        failures = self._recent_failures(key, now)
+        return max(1, math.ceil(failures[0] + FAILURE_WINDOW_SECONDS - now)) if len(failures) >= MAX_FAILURES else 0
 
-    def failed(self, address: str, now: float) -> None:
+    def count_failure(self, key: str, now: float) -> None:
         """Count a failure."""
-        failures = self._recent(address, now)
+        failures = self._recent_failures(key, now)
         failures.append(now)
-        self._failures.pop(address, None)  # the last one that failed stands last
-        self._failures[address] = failures
-        while len(self._failures) > self._most_addresses:
+        self._failures.pop(key, None)  # the last one that failed stands last
+        self._failures[key] = failures
+        while len(self._failures) > self._max_keys:
             del self._failures[next(iter(self._failures))]
 
-    def _recent(self, address: str, now: float) -> deque[float]:
-        failures = self._failures.get(address)
+    def _recent_failures(self, key: str, now: float) -> deque[float]:
+        failures = self._failures.get(key)
         if failures is None:
-            return deque(maxlen=MOST_FAILURES)
+            return deque(maxlen=MAX_FAILURES)
         # What lies ahead was counted before the clock was set back.
-        while failures and not now - WINDOW_SECONDS < failures[0] <= now:
+        while failures and not now - FAILURE_WINDOW_SECONDS < failures[0] <= now:
             failures.popleft()
         if not failures:
-            del self._failures[address]
+            del self._failures[key]
         return failures
 
 
@@ -72,50 +72,50 @@ class SignIn:
 
     def __init__(self, auth: TokenAuth, sessions: Sessions, store: InterruptStore, clock: Clock) -> None:
         self._auth, self._sessions, self._store, self._clock = auth, sessions, store, clock
-        self._throttle = Throttle()
+        self._throttle = FailureThrottle()
 
-    async def __call__(self, request: Request, caller: Address | None, *, is_secure: bool) -> Response:
+    async def __call__(self, request: Request, client: Address | None, *, is_secure: bool) -> Response:
         """Show the page, or sign in. Raises `Problem`."""
         if request.method in ("GET", "HEAD"):
-            return self._form(request, request.query_params.get("next", ""))
+            return self._sign_in_page(request, request.query_params.get("next", ""))
         if request.method != "POST":
             raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD, POST"})
         fields = await read_small_form(request)
-        network, address = network_of(caller), address_text(caller)
-        found = await self._auth.authenticate(_token_in(fields.get("token", "")), request)
-        if found is None:
+        network, address = address_network(client), address_text(client)
+        authenticated = await self._auth.authenticate(_extract_token(fields.get("token", "")), request)
+        if authenticated is None:
             # A token of random bits is not found by trying: the wait keeps failures from filling the audit, and whoever
             # has the right one is let in from an address on which others fail.
             now = self._clock()
             if wait := self._throttle.wait_seconds(network, now):
-                words = f"This token is not known. Try again in {wait} seconds."
-                raise Problem(429, "Too many failed attempts", words, headers={"Retry-After": str(wait)})
-            self._throttle.failed(network, now)
+                message = f"This token is not known. Try again in {wait} seconds."
+                raise Problem(429, "Too many failed attempts", message, headers={"Retry-After": str(wait)})
+            self._throttle.count_failure(network, now)
             await self._store.note("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
-            return self._form(request, fields.get("next", ""), status=401, problem="This token is not known.")
-        user, key = found
+            return self._sign_in_page(request, fields.get("next", ""), status=401, problem="This token is not known.")
+        user, key = authenticated
         await self._store.note("signed_in", actor=user.name, tenant=audit_tenant(user), address=address)
         _, cookie = self._sessions.start(key)
-        await self._leave_behind(request, address)
-        response = _signed_in(request, _next_page(request, fields.get("next", "")))
-        set_cookie(response, request, cookie, is_secure=is_secure, root=_roots(request)[1])
+        await self._end_previous_session(request, address)
+        response = _sign_in_response(request, _resolve_next_path(request, fields.get("next", "")))
+        set_cookie(response, request, cookie, is_secure=is_secure, root=_root_paths(request)[1])
         return response
 
-    def _form(self, request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
+    def _sign_in_page(self, request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
         if status != 200 and wants_json(request):
             return JSONResponse({"error": {"status": status, "title": "Signing in failed", "message": problem}}, status)
-        visit = request.scope.get(PRINCIPAL_SCOPE_KEY)
-        context: dict[str, Any] = {
-            "next": safe_next(target, _root(request)),
+        principal = request.scope.get(PRINCIPAL_SCOPE_KEY)
+        values: dict[str, Any] = {
+            "next": safe_next(target, _root_path(request)),
             "problem": problem,
-            "user": visit.user.name if isinstance(visit, Principal) else None,
+            "user": principal.user.name if isinstance(principal, Principal) else None,
             # A session of a private path is not seen here: the page's script looks for one.
-            "public_root": _roots(request)[0] if _root(request) != _roots(request)[1] else None,
-            "is_automatic": visit is None and self._may_be_automatic(request),
+            "public_root": _root_paths(request)[0] if _root_path(request) != _root_paths(request)[1] else None,
+            "is_automatic": principal is None and self._can_sign_in_automatically(request),
         }
-        return page(request, "sign_in.html", status=status, **context)
+        return render_page(request, "sign_in.html", status=status, **values)
 
-    def _may_be_automatic(self, request: Request) -> bool:
+    def _can_sign_in_automatically(self, request: Request) -> bool:
         """Return whether the page may send the token of a printed URL by itself.
 
         A page of another site that leads here would sign its visitor in as somebody else. Browsers say "none" for an
@@ -124,26 +124,26 @@ class SignIn:
         """
         return self._auth.has_one_user and request.headers.getlist("sec-fetch-site") == ["none"]
 
-    async def _leave_behind(self, request: Request, address: str | None) -> None:
-        before = await self._sessions.read(request.cookies.get(COOKIE))
-        if before is not None:
-            user = self._auth.find_by_session_key(before.key)
+    async def _end_previous_session(self, request: Request, address: str | None) -> None:
+        session = await self._sessions.load(request.cookies.get(COOKIE_NAME))
+        if session is not None:
+            user = self._auth.find_by_session_key(session.key)
             tenant = ALL_TENANTS if user is None else audit_tenant(user)
-            await self._sessions.end(before, actor="" if user is None else user.name, tenant=tenant, address=address)
+            await self._sessions.end(session, actor="" if user is None else user.name, tenant=tenant, address=address)
 
-    async def sign_out(self, request: Request, visit: Principal, *, is_secure: bool) -> Response:
+    async def sign_out(self, request: Request, principal: Principal, *, is_secure: bool) -> Response:
         """End the session of a form that says so. Raises `Problem`."""
         fields = await read_small_form(request)
-        visit.require_form_token(fields.get(TOKEN_FIELD), "sign-out")
-        user = visit.user
-        by: dict[str, Any] = {"actor": user.name, "tenant": audit_tenant(user), "address": visit.address}
-        await self._sessions.end(visit.session, **by)
-        response = RedirectResponse(_root(request) + PATH, 303)
-        forget_cookie(response, request, is_secure=is_secure)
+        principal.require_form_token(fields.get(TOKEN_FIELD), "sign-out")
+        user = principal.user
+        by: dict[str, Any] = {"actor": user.name, "tenant": audit_tenant(user), "address": principal.address}
+        await self._sessions.end(principal.session, **by)
+        response = RedirectResponse(_root_path(request) + PATH, 303)
+        delete_cookie(response, request, is_secure=is_secure)
         return response
 
 
-def _token_in(text: str) -> str:
+def _extract_token(text: str) -> str:
     """Return the token that was typed, or that is in the printed URL, pasted whole."""
     return text.rpartition("#token=")[2].strip()
 
@@ -152,33 +152,33 @@ def safe_next(text: str, root: str) -> str:
     """Return where to go after signing in: a path of this console, or its first page for everything else."""
     start = f"{root}/"
     # Browsers read a backslash as a slash, leave out tabs and line ends, and take two slashes for another host.
-    is_plain = text.isascii() and text.isprintable() and not set(text) & set(" \\")
+    is_unambiguous = text.isascii() and text.isprintable() and not set(text) & set(" \\")
     path = text.partition("?")[0].partition("#")[0]
     is_own = text.startswith(start) and "//" not in path and "/." not in path and "%2e" not in path.lower()
-    return text if is_plain and is_own and len(text) <= MAX_NEXT_CHARACTERS else start
+    return text if is_unambiguous and is_own and len(text) <= MAX_NEXT_CHARACTERS else start
 
 
-def _roots(request: Request) -> tuple[str, str]:
+def _root_paths(request: Request) -> tuple[str, str]:
     """Return the path of the console, and the one below which its caller uses it: the private one for browsers.
 
     A program that signs in by itself follows no link of somebody else's.
     """
-    root = _root(request)
+    root = _root_path(request)
     public, private = request.scope.get(ROOTS_KEY, (root, root))
     is_browser = "mozilla/" in request.headers.get("user-agent", "").lower() or "sec-fetch-mode" in request.headers
     return public, private if is_browser else root
 
 
-def _next_page(request: Request, text: str) -> str:
-    public, private = _roots(request)
+def _resolve_next_path(request: Request, text: str) -> str:
+    public, private = _root_paths(request)
     if text.startswith(f"{private}/"):
         return safe_next(text, private)
     return private + safe_next(text, public).removeprefix(public)
 
 
-def _signed_in(request: Request, target: str) -> Response:
+def _sign_in_response(request: Request, target: str) -> Response:
     return JSONResponse({"signedIn": True}) if wants_json(request) else RedirectResponse(target, 303)
 
 
-def _root(request: Request) -> str:
+def _root_path(request: Request) -> str:
     return str(request.scope.get("root_path", ""))

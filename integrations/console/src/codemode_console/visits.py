@@ -41,11 +41,11 @@ class Principal:
 
     def form_token(self, subject: str) -> str:
         """Return the token of a form; ``about`` says of what, such as a request's id."""
-        return self.form_tokens.token(self.session, subject)
+        return self.form_tokens.create(self.session, subject)
 
     def require_form_token(self, token: object, subject: str) -> None:
         """Raise `Problem` 403 for a token that was made for another form, for somebody else, or by nobody."""
-        if not self.form_tokens.holds(token, self.session, subject):
+        if not self.form_tokens.is_valid(token, self.session, subject):
             raise Problem(403, "This form is not yours to send", "Open the page again and send its form from there.")
 
 

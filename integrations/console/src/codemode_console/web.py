@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 Address: TypeAlias = IPv4Address | IPv6Address
-_MOST_HOPS = 32
-_BACKLOG = 128
-_UNIX = "unix"
+_MAX_PROXY_HOPS = 32
+_SOCKET_BACKLOG = 128
+_UNIX_PEER = "unix"
 
 
 class TrustedProxies:
@@ -39,9 +39,11 @@ class TrustedProxies:
     def __init__(self, proxies: Iterable[str] = ()) -> None:
         if isinstance(proxies, str):
             raise WrongTypeError(f"trusted_proxies must be a list of addresses or networks, got the text {proxies!r}")
-        named = tuple(proxies)
-        self._has_unix = _UNIX in named
-        self._networks: tuple[IPv4Network | IPv6Network, ...] = tuple(ip_network(one) for one in named if one != _UNIX)
+        names = tuple(proxies)
+        self._has_unix = _UNIX_PEER in names
+        self._networks: tuple[IPv4Network | IPv6Network, ...] = tuple(
+            ip_network(proxy) for proxy in names if proxy != _UNIX_PEER
+        )
 
     def __bool__(self) -> bool:
         return self._has_unix or bool(self._networks)
@@ -52,25 +54,25 @@ class TrustedProxies:
         return any(address in network for network in self._networks)
 
 
-def peer_of(connection: HTTPConnection) -> Address | None:
+def peer_address(connection: HTTPConnection) -> Address | None:
     """Return the address at the other end of the connection; None where there is none, as on a Unix socket."""
-    return None if connection.client is None else read_address(connection.client.host)
+    return None if connection.client is None else parse_address(connection.client.host)
 
 
-def caller_of(connection: HTTPConnection, trusted: TrustedProxies) -> Address | None:
+def client_address(connection: HTTPConnection, trusted: TrustedProxies) -> Address | None:
     """Return who calls: the other end, or behind trusted proxies the nearest one that they have told of."""
-    address = peer_of(connection)
-    for hop in _told(connection):
+    address = peer_address(connection)
+    for text in _forwarded_for(connection):
         if address not in trusted:
             break
-        told = read_address(hop)
-        if told is None:
+        reported = parse_address(text)
+        if reported is None:
             break
-        address = told
+        address = reported
     return address
 
 
-def network_of(address: Address | None) -> str:
+def address_network(address: Address | None) -> str:
     """Return what counts as one address: of IPv6 a network of 64 bits, all of which one machine may have."""
     if isinstance(address, IPv6Address):
         return str(IPv6Network((address, 64), strict=False))
@@ -82,7 +84,7 @@ def address_text(address: Address | None) -> str | None:
     return None if address is None else str(address)
 
 
-def read_address(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """Return an address, an IPv4 one that is written as IPv6 as what it is; None for what is none."""
     try:
         address = ip_address(text.strip().partition("%")[0])
@@ -92,13 +94,13 @@ def read_address(text: str) -> Address | None:
     return address if mapped is None else mapped
 
 
-def _told(connection: HTTPConnection) -> Iterator[str]:
+def _forwarded_for(connection: HTTPConnection) -> Iterator[str]:
     """Give what proxies have told, the nearest first."""
     hops = ",".join(connection.headers.getlist("x-forwarded-for")).split(",")
-    return iter(hops[: -_MOST_HOPS - 1 : -1])
+    return iter(hops[: -_MAX_PROXY_HOPS - 1 : -1])
 
 
-_SOURCES = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'",
     "script-src 'self'",
     "style-src 'self'",
@@ -114,10 +116,10 @@ def security_headers(embed_in: Iterable[str] = ()) -> Mapping[str, str]:
     """Return the headers; ``embed_in`` are the origins whose pages may frame the console. Raises `ValueError`."""
     if isinstance(embed_in, str):
         raise WrongTypeError(f"embed_in must be a list of origins, got the text {embed_in!r}")
-    origins = [require_origin(one, "embed_in") for one in embed_in]
+    origins = [require_origin(origin, "embed_in") for origin in embed_in]
     ancestors = " ".join(origins) or "'none'"
-    found = {
-        "content-security-policy": "; ".join([*_SOURCES, f"frame-ancestors {ancestors}"]),
+    headers = {
+        "content-security-policy": "; ".join([*_CONTENT_SECURITY_POLICY, f"frame-ancestors {ancestors}"]),
         "x-content-type-options": "nosniff",
         "cache-control": "no-store",
         "referrer-policy": "no-referrer",
@@ -125,19 +127,19 @@ def security_headers(embed_in: Iterable[str] = ()) -> Mapping[str, str]:
         "cross-origin-resource-policy": "same-origin",
     }
     if not origins:
-        found["x-frame-options"] = "DENY"
-    return MappingProxyType(found)
+        headers["x-frame-options"] = "DENY"
+    return MappingProxyType(headers)
 
 
-def require_origin(text: str, what: str) -> str:
+def require_origin(text: str, option_name: str) -> str:
     """Return an origin, such as ``https://desk.acme.com``, as browsers write it. Raises `ValueError` for all else."""
-    origin = origin_of(text)
+    origin = parse_origin(text)
     if origin is None or urlsplit(text)[2:] not in (("", "", ""), ("/", "", "")):
-        raise ValueError(f"{what} must be origins such as https://desk.example.com, got {text!r}")
+        raise ValueError(f"{option_name} must be origins such as https://desk.example.com, got {text!r}")
     return origin
 
 
-def origin_of(text: str) -> str | None:
+def parse_origin(text: str) -> str | None:
     """Return the origin of a URL: scheme, host and a port that is not the scheme's own; None for what has none."""
     if not text.isascii() or not text.isprintable() or set(text) & set(" '\";,*\\"):
         return None
@@ -152,15 +154,15 @@ def origin_of(text: str) -> str | None:
     return f"{parts.scheme}://{host}" + ("" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}")
 
 
-def host_of(text: str) -> str | None:
+def parse_host(text: str) -> str | None:
     """Return the name or address in a ``Host``, without a port; None for what is none."""
-    origin = origin_of(f"http://{text}")
+    origin = parse_origin(f"http://{text}")
     if origin is None or set(text) & set("/?#@"):
         return None
     return urlsplit(origin).hostname
 
 
-class OwnHosts:
+class AllowedHosts:
     """By which names the console is called. A page of somebody else's whose name was turned to its address has another.
 
     Addresses are nobody's names. Without ``names`` all are its own, for proxies change them. Raises `ValueError`
@@ -170,20 +172,20 @@ class OwnHosts:
     def __init__(self, names: Iterable[str], base_origin: str | None = None) -> None:
         if isinstance(names, str):
             raise WrongTypeError(f"hosts must be a list of names, got the text {names!r}")
-        given = [(name, host_of(name)) for name in names]
-        if any(host is None for _, host in given):
-            raise ValueError(f"hosts must be names such as desk.example.com, got {[name for name, _ in given]!r}")
-        own = {host for _, host in given}
-        if own and base_origin is not None:
-            own.add(urlsplit(base_origin).hostname)
-        self._names = frozenset(own)
+        parsed = [(name, parse_host(name)) for name in names]
+        if any(host is None for _, host in parsed):
+            raise ValueError(f"hosts must be names such as desk.example.com, got {[name for name, _ in parsed]!r}")
+        host_names = {host for _, host in parsed}
+        if host_names and base_origin is not None:
+            host_names.add(urlsplit(base_origin).hostname)
+        self._names = frozenset(host_names)
 
-    def has(self, hosts: list[str]) -> bool:
+    def accepts(self, hosts: list[str]) -> bool:
         """Say whether what a request's ``Host`` headers say is the console."""
         if not self._names:
             return True
-        host = host_of(hosts[0]) if len(hosts) == 1 else None
-        return host is not None and (host in self._names or read_address(host) is not None)
+        host = parse_host(hosts[0]) if len(hosts) == 1 else None
+        return host is not None and (host in self._names or parse_address(host) is not None)
 
 
 def route_path(scope: Scope) -> str:
@@ -199,7 +201,7 @@ def declared_length(headers: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-async def drain(receive: Receive, max_bytes: int, max_seconds: float) -> None:
+async def drain_body(receive: Receive, max_bytes: int, max_seconds: float) -> None:
     """Read the rest of a body and drop it, within bounds: callers that are cut off while sending read no answer."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max_seconds):
@@ -246,9 +248,9 @@ class Server(uvicorn.Server):
         if self._on_ready is not None:
             self._on_ready()
 
-    def end(self, number: signal.Signals) -> None:
+    def handle_signal(self, signal_number: signal.Signals) -> None:
         """End after a signal: the first lets requests end, a second SIGINT does not."""
-        self.handle_exit(number, None)
+        self.handle_exit(signal_number, None)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -257,21 +259,21 @@ class Server(uvicorn.Server):
         with contextlib.ExitStack() as stack:
             for number in (signal.SIGINT, signal.SIGTERM):
                 with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # no loop of the main thread
-                    loop.add_signal_handler(number, self.end, number)
+                    loop.add_signal_handler(number, self.handle_signal, number)
                     stack.callback(loop.remove_signal_handler, number)
             yield
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_server_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises `ValueError` for no port, `OSError` for an address that is not available."""
     if not 0 <= port <= 65535:
         raise ValueError(f"port must be between 0 and 65535, got {port}")
     address = "127.0.0.1" if host == "localhost" else host
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.create_server((address, port), family=family, backlog=_BACKLOG)
+    return socket.create_server((address, port), family=family, backlog=_SOCKET_BACKLOG)
 
 
-def url_of(listening: socket.socket) -> str:
+def socket_url(server_socket: socket.socket) -> str:
     """Return where a socket listens, such as ``http://[::1]:8765``."""
-    host, port = listening.getsockname()[:2]
+    host, port = server_socket.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from .model import ABSENT, Choice, Edited, Field, Form, Kind, MalformedForm, State, is_of_form
-from .reading import MOST_EDITABLE_CHARACTERS, fields_of, read_form
+from .model import ABSENT, Choice, ControlKind, Field, FieldState, Form, FormResult, MalformedFormError, is_form_item
+from .reading import MAX_EDITABLE_CHARACTERS, create_form, read_form
 
 __all__ = [
     "ABSENT",
-    "MOST_EDITABLE_CHARACTERS",
+    "MAX_EDITABLE_CHARACTERS",
     "Choice",
-    "Edited",
+    "ControlKind",
     "Field",
+    "FieldState",
     "Form",
-    "Kind",
-    "MalformedForm",
-    "State",
-    "fields_of",
-    "is_of_form",
+    "FormResult",
+    "MalformedFormError",
+    "create_form",
+    "is_form_item",
     "read_form",
 ]

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 from urllib.parse import quote, unquote_to_bytes
 
-from ..visible import is_visible, visible_text
+from ..visible import is_all_visible, to_visible_text
 
-ROOT = ""
-_FRAGMENT = "#"
+ROOT_POINTER = ""
+_FRAGMENT_PREFIX = "#"
 
 
-def below(pointer: str, step: str | int) -> str:
+def child_pointer(pointer: str, name_or_index: str | int) -> str:
     """Return the pointer of a member or an item."""
-    return f"{pointer}/{str(step).replace('~', '~0').replace('/', '~1')}"
+    return f"{pointer}/{str(name_or_index).replace('~', '~0').replace('/', '~1')}"
 
 
-def pointer_to(path: tuple[str | int, ...]) -> str:
+def to_pointer(path: tuple[str | int, ...]) -> str:
     """Return the pointer of a path of names and indices."""
-    pointer = ROOT
-    for step in path:
-        pointer = below(pointer, step)
+    pointer = ROOT_POINTER
+    for name_or_index in path:
+        pointer = child_pointer(pointer, name_or_index)
     return pointer
 
 
@@ -32,40 +32,40 @@ def is_within(pointer: str, outer: str) -> bool:
     return pointer == outer or pointer.startswith(f"{outer}/")
 
 
-def above(pointer: str) -> str:
+def parent_pointer(pointer: str) -> str:
     """Return the pointer of what holds a value; of the root itself."""
     return pointer.rpartition("/")[0]
 
 
-def name_of(pointer: str) -> str:
+def control_name(pointer: str) -> str:
     """Return the name of a control: the pointer itself.
 
     In the form of a URI fragment (``#/a%0Ab``) where a browser would not keep it: a name must not be empty, and of ends
     of lines only one kind arrives.
     """
-    if pointer != ROOT and is_visible(pointer):
+    if pointer != ROOT_POINTER and is_all_visible(pointer):
         return pointer
-    return _FRAGMENT + quote(pointer, safe="/~", errors="surrogatepass")
+    return _FRAGMENT_PREFIX + quote(pointer, safe="/~", errors="surrogatepass")
 
 
-def pointer_of(name: str) -> str | None:
+def parse_control_name(name: str) -> str | None:
     """Return the pointer that names a control; None for another name."""
     if name.startswith("/"):
         return name
-    if not name.startswith(_FRAGMENT):
+    if not name.startswith(_FRAGMENT_PREFIX):
         return None
     try:
         pointer = unquote_to_bytes(name[1:]).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return None
-    return pointer if pointer == ROOT or pointer.startswith("/") else None
+    return pointer if pointer == ROOT_POINTER or pointer.startswith("/") else None
 
 
-Kind = Literal[
+ControlKind = Literal[
     "object", "array", "text", "lines", "escaped", "date", "number", "boolean", "enum", "const", "json"
 ]  # fmt: skip
-State = Literal["set", "absent", "null"]
-_NAMES, _AROUND_A_CHOICE = 6, 30
+FieldState = Literal["set", "absent", "null"]
+_NAMES_PER_FIELD, _MARKUP_CHARACTERS_PER_CHOICE = 6, 30
 
 
 class _Absent:
@@ -77,7 +77,7 @@ ABSENT: Final[Any] = _Absent()
 """There is no value: of a property that is left out, of a question that shows none."""
 
 
-class MalformedForm(ValueError):  # noqa: N818 - a status has its words: 400
+class MalformedFormError(ValueError):
     """Items are not those of a form that this package made."""
 
 
@@ -100,8 +100,8 @@ class Field:
 
     pointer: str
     label: str
-    kind: Kind
-    state: State = "set"
+    kind: ControlKind
+    state: FieldState = "set"
     text: str = ""
     value: Any = ABSENT
     description: str = ""
@@ -111,7 +111,7 @@ class Field:
     children: tuple[Field, ...] = ()
     can_be_absent: bool = False
     can_be_null: bool = False
-    can_grow: bool = False
+    can_add_item: bool = False
     can_be_removed: bool = False
     is_integer: bool = False
     problems: tuple[str, ...] = ()
@@ -119,16 +119,16 @@ class Field:
     @property
     def name(self) -> str:
         """The name of its control."""
-        return name_of(self.pointer)
+        return control_name(self.pointer)
 
     @property
     def marker(self) -> str:
         """What the form says of how the field was shown."""
-        chosen = next((one.value for one in self.alternatives if one.is_selected), "-")
-        return f"{self.state} {self.kind} {chosen}"
+        selected = next((choice.value for choice in self.alternatives if choice.is_selected), "-")
+        return f"{self.state} {self.kind} {selected}"
 
     @property
-    def has_state(self) -> bool:
+    def has_state_choice(self) -> bool:
         """Whether a person chooses between a value, null and nothing at all."""
         return self.can_be_absent or self.can_be_null
 
@@ -138,14 +138,17 @@ class Field:
         return self.kind in ("object", "array")
 
     @property
-    def characters(self) -> int:
+    def page_characters(self) -> int:
         """About how many characters of a page it takes, without those in it: its name stands in many attributes."""
-        listed = sum(len(one.value) + len(one.label) + _AROUND_A_CHOICE for one in (*self.choices, *self.alternatives))
-        return _NAMES * len(self.name) + len(self.text) + listed
+        choice_characters = sum(
+            len(choice.value) + len(choice.label) + _MARKUP_CHARACTERS_PER_CHOICE
+            for choice in (*self.choices, *self.alternatives)
+        )
+        return _NAMES_PER_FIELD * len(self.name) + len(self.text) + choice_characters
 
-    def unmarked(self) -> Field:
+    def without_problems(self) -> Field:
         """Return it without problems, and all fields in it."""
-        return replace(self, children=tuple(child.unmarked() for child in self.children), problems=())
+        return replace(self, children=tuple(child.without_problems() for child in self.children), problems=())
 
     def walk(self) -> Iterator[Field]:
         """Yield it and all fields in it."""
@@ -166,32 +169,34 @@ class Form:
     root: Field | None
     json_text: str
     mode: Literal["form", "json"]
-    was: str = ""
-    is_undecided: bool = False
+    initial_digests: str = ""
+    is_ambiguous: bool = False
     is_editable: bool = True
     problems: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     notes: tuple[str, ...] = ()
 
     @property
-    def characters(self) -> int:
+    def page_characters(self) -> int:
         """About how many characters of a page it takes."""
         fields = self.root.walk() if self.root is not None else ()
-        return len(self.json_text) + sum(one.characters for one in fields)
+        return len(self.json_text) + sum(field_.page_characters for field_ in fields)
 
-    def unmarked(self) -> Form:
+    def without_problems(self) -> Form:
         """Return it with all that was typed and no problems, for what is decided without it."""
-        return replace(self, root=None if self.root is None else self.root.unmarked(), problems={})
+        return replace(self, root=None if self.root is None else self.root.without_problems(), problems={})
 
     @property
-    def unplaced(self) -> dict[str, list[str]]:
+    def unplaced_problems(self) -> dict[str, list[str]]:
         """The problems that no field of the form shows, by pointers as text for a page."""
-        shown = {one.pointer for one in self.root.walk()} if self.root is not None else set[str]()
-        left = {pointer: words for pointer, words in self.problems.items() if pointer not in {*shown, "json"}}
-        return {visible_text(pointer, one_line=True): words for pointer, words in left.items()}
+        displayed = {field_.pointer for field_ in self.root.walk()} if self.root is not None else set[str]()
+        remaining = {
+            pointer: messages for pointer, messages in self.problems.items() if pointer not in {*displayed, "json"}
+        }
+        return {to_visible_text(pointer, one_line=True): messages for pointer, messages in remaining.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class FormResult:
     """What was read of a form.
 
     ``value`` is None while there are problems or the form is to be shown again; ``typed`` is the form with all that was
@@ -201,64 +206,64 @@ class Edited:
 
     value: Any
     problems: dict[str, list[str]]
-    typed: Form
-    unchanged: bool = False
-    is_redrawn: bool = False
+    form: Form
+    is_unchanged: bool = False
+    needs_redisplay: bool = False
 
     @property
-    def is_readable(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether ``value`` is what a person decided."""
-        return self.unchanged or (not self.problems and not self.is_redrawn)
+        return self.is_unchanged or (not self.problems and not self.needs_redisplay)
 
 
-MOST_ARRAY_ITEMS = 100
+MAX_ARRAY_ITEMS = 100
 
-WAS, STATE, CHOICE, COUNT = "was:", "state:", "choice:", "count:"
-_PREFIXES = (WAS, STATE, CHOICE, COUNT)
-_BUTTONS = ("add", "remove", "choose")
-_WHOLE = ("mode", "json", "was")
-_INDEX = re.compile(r"/(0|[1-9][0-9]{0,3})(?=/|\Z)")
+MARKER_PREFIX, STATE_PREFIX, CHOICE_PREFIX, COUNT_PREFIX = "was:", "state:", "choice:", "count:"
+_CONTROL_PREFIXES = (MARKER_PREFIX, STATE_PREFIX, CHOICE_PREFIX, COUNT_PREFIX)
+_BUTTON_NAMES = ("add", "remove", "choose")
+_FORM_VALUE_NAMES = ("mode", "json", "was")
+_ARRAY_INDEX = re.compile(r"/(0|[1-9][0-9]{0,3})(?=/|\Z)")
 
 
-def is_of_form(name: str) -> bool:
+def is_form_item(name: str) -> bool:
     """Tell whether a form of this package may have an item of this name."""
-    prefix = next((one for one in _PREFIXES if name.startswith(one)), "")
-    return name in (*_BUTTONS, *_WHOLE) or pointer_of(name[len(prefix) :]) is not None
+    prefix = next((candidate for candidate in _CONTROL_PREFIXES if name.startswith(candidate)), "")
+    return name in (*_BUTTON_NAMES, *_FORM_VALUE_NAMES) or parse_control_name(name[len(prefix) :]) is not None
 
 
-class Items:
+class SubmittedItems:
     """Items of one form by what they are about. Raises `MalformedForm` for what no form of this package sends."""
 
     def __init__(self, items: Iterable[tuple[str, str]]) -> None:
         self._by_key: dict[tuple[str, str], str] = {}
-        self.whole: dict[str, str] = {}
+        self.form_values: dict[str, str] = {}
         self.button: tuple[str, str] | None = None
         for name, text in items:
-            self._take(name, text)
-        self._used: set[str] = set()
-        self._let_go: list[str] = []
+            self._add_item(name, text)
+        self._read_pointers: set[str] = set()
+        self._ignored_pointers: list[str] = []
         self._known: set[str] | None = None
 
-    def _take(self, name: str, text: str) -> None:
-        if name in _BUTTONS:
-            pointer = pointer_of(text)
+    def _add_item(self, name: str, text: str) -> None:
+        if name in _BUTTON_NAMES:
+            pointer = parse_control_name(text)
             if pointer is None or self.button is not None:
-                raise MalformedForm(f"{name} names no place")
+                raise MalformedFormError(f"{name} names no place")
             self.button = name, pointer
             return
-        if name in _WHOLE:
-            if name in self.whole:
-                raise MalformedForm(f"{name} was sent twice")
-            self.whole[name] = text
+        if name in _FORM_VALUE_NAMES:
+            if name in self.form_values:
+                raise MalformedFormError(f"{name} was sent twice")
+            self.form_values[name] = text
             return
-        prefix = next((one for one in _PREFIXES if name.startswith(one)), "")
-        pointer = pointer_of(name[len(prefix) :])
+        prefix = next((candidate for candidate in _CONTROL_PREFIXES if name.startswith(candidate)), "")
+        pointer = parse_control_name(name[len(prefix) :])
         if pointer is None:
             if prefix:
-                raise MalformedForm(f"{prefix[:-1]} names no place")
+                raise MalformedFormError(f"{prefix[:-1]} names no place")
             return  # a field of the page around
         if (prefix, pointer) in self._by_key:
-            raise MalformedForm("a field was sent twice")
+            raise MalformedFormError("a field was sent twice")
         self._by_key[prefix, pointer] = text
 
     @property
@@ -271,101 +276,109 @@ class Items:
         """Whether there is any field of a form of controls."""
         return bool(self._by_key)
 
-    def typed(self, pointer: str) -> str | None:
+    def control_text(self, pointer: str) -> str | None:
         """Return what a control sent; None when it is none, or a box without its tick."""
-        self._used.add(pointer)
+        self._read_pointers.add(pointer)
         return self._by_key.get(("", pointer))
 
-    def marker(self, pointer: str) -> tuple[State, Kind, str] | None:
+    def display_marker(self, pointer: str) -> tuple[FieldState, ControlKind, str] | None:
         """Return how a field was shown: state, kind and which alternative."""
-        self._used.add(pointer)
-        text = self._by_key.get((WAS, pointer))
+        self._read_pointers.add(pointer)
+        text = self._by_key.get((MARKER_PREFIX, pointer))
         if text is None:
             return None
         parts = text.split(" ")
-        if len(parts) != 3 or parts[0] not in get_args(State) or parts[1] not in get_args(Kind):
-            raise MalformedForm("a field says wrongly how it was shown")
+        if len(parts) != 3 or parts[0] not in get_args(FieldState) or parts[1] not in get_args(ControlKind):
+            raise MalformedFormError("a field says wrongly how it was shown")
         return parts[0], parts[1], parts[2]  # pyright: ignore[reportReturnType] - looked at above
 
-    def state(self, pointer: str) -> State | None:
+    def chosen_state(self, pointer: str) -> FieldState | None:
         """Return the state that was chosen."""
-        text = self._by_key.get((STATE, pointer))
-        if text is not None and text not in get_args(State):
-            raise MalformedForm("a field has a state that there is not")
+        text = self._by_key.get((STATE_PREFIX, pointer))
+        if text is not None and text not in get_args(FieldState):
+            raise MalformedFormError("a field has a state that there is not")
         return text  # pyright: ignore[reportReturnType] - looked at above
 
-    def chosen(self, pointer: str) -> str | None:
+    def alternative_key(self, pointer: str) -> str | None:
         """Return the alternative that was chosen."""
-        return self._by_key.get((CHOICE, pointer))
+        return self._by_key.get((CHOICE_PREFIX, pointer))
 
-    def count(self, pointer: str) -> int | None:
+    def item_count(self, pointer: str) -> int | None:
         """Return of how many items an array was shown."""
-        text = self._by_key.get((COUNT, pointer))
+        text = self._by_key.get((COUNT_PREFIX, pointer))
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= MOST_ARRAY_ITEMS):
-            raise MalformedForm("an array has a count that it cannot have")
+        if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= MAX_ARRAY_ITEMS):
+            raise MalformedFormError("an array has a count that it cannot have")
         return int(text)
 
     @property
-    def unsent(self) -> list[str]:
+    def pointers_without_text(self) -> list[str]:
         """The pointers of fields that were shown with a value, and whose control sent none, which no browser does."""
         return [
             pointer
             for (prefix, pointer), text in self._by_key.items()
-            if prefix == WAS
+            if prefix == MARKER_PREFIX
             and text.startswith("set ")
             and text.split(" ")[1] not in ("object", "array", "boolean")
             and ("", pointer) not in self._by_key
         ]
 
-    def send(self, pointer: str, text: str) -> None:
+    def set_text(self, pointer: str, text: str) -> None:
         """Let a control say what it showed."""
         self._by_key["", pointer] = text
 
-    def members(self, pointer: str) -> list[str]:
+    def member_pointers(self, pointer: str) -> list[str]:
         """Return the pointers of what is directly in a place and has an item."""
-        found = {one for _, one in self._by_key if is_within(one, pointer) and one != pointer}
-        return sorted(one for one in found if above(one) == pointer)
+        descendants = {
+            candidate for _, candidate in self._by_key if is_within(candidate, pointer) and candidate != pointer
+        }
+        return sorted(candidate for candidate in descendants if parent_pointer(candidate) == pointer)
 
-    def let_go(self, pointer: str) -> None:
+    def ignore(self, pointer: str) -> None:
         """Read no more of a place: a choice has closed it."""
-        self._let_go.append(pointer)
+        self._ignored_pointers.append(pointer)
 
-    def refuse_unused(self) -> None:
+    def reject_unused(self) -> None:
         """Raise `MalformedForm` for an item of a field that the form does not have."""
         for _, pointer in self._by_key:
-            if pointer not in self._used and not any(is_within(pointer, one) for one in self._let_go):
-                raise MalformedForm(f"the form has no field {name_of(pointer)[:200]}")
+            if pointer not in self._read_pointers and not any(
+                is_within(pointer, ignored) for ignored in self._ignored_pointers
+            ):
+                raise MalformedFormError(f"the form has no field {control_name(pointer)[:200]}")
 
-    def press(self, *, has_array: bool) -> None:
+    def apply_button(self, *, has_array: bool) -> None:
         """Do what the button of the form says: one item more at the end of an array, or one less."""
         if self.button is None or not has_array:
             return
-        what, pointer = self.button
-        if what == "add":
-            count = self.count(pointer)
-            if count is None or count >= MOST_ARRAY_ITEMS:
-                raise MalformedForm("there is nothing to add to")
-            self._by_key[COUNT, pointer] = str(count + 1)
-        elif what == "remove":
-            self._remove(pointer)
+        action, pointer = self.button
+        if action == "add":
+            count = self.item_count(pointer)
+            if count is None or count >= MAX_ARRAY_ITEMS:
+                raise MalformedFormError("there is nothing to add to")
+            self._by_key[COUNT_PREFIX, pointer] = str(count + 1)
+        elif action == "remove":
+            self._remove_array_item(pointer)
 
-    def _remove(self, pointer: str) -> None:
-        array = above(pointer)
-        index = _INDEX.fullmatch(pointer[len(array) :])
-        count = self.count(array)
-        if index is None or count is None or int(index[1]) >= count:
-            raise MalformedForm("there is nothing to remove")
-        at = int(index[1])
-        moved: dict[tuple[str, str], str] = {}
-        for (prefix, one), text in self._by_key.items():
-            if is_within(one, pointer):
+    def _remove_array_item(self, pointer: str) -> None:
+        array = parent_pointer(pointer)
+        match = _ARRAY_INDEX.fullmatch(pointer[len(array) :])
+        count = self.item_count(array)
+        if match is None or count is None or int(match[1]) >= count:
+            raise MalformedFormError("there is nothing to remove")
+        removed_index = int(match[1])
+        shifted: dict[tuple[str, str], str] = {}
+        for (prefix, item_pointer), text in self._by_key.items():
+            if is_within(item_pointer, pointer):
                 continue
-            below = _INDEX.match(one, len(array)) if is_within(one, array) and one != array else None
-            if below is not None and int(below[1]) > at:
-                moved[prefix, f"{array}/{int(below[1]) - 1}{one[below.end() :]}"] = text
+            following = (
+                _ARRAY_INDEX.match(item_pointer, len(array))
+                if is_within(item_pointer, array) and item_pointer != array
+                else None
+            )
+            if following is not None and int(following[1]) > removed_index:
+                shifted[prefix, f"{array}/{int(following[1]) - 1}{item_pointer[following.end() :]}"] = text
             else:
-                moved[prefix, one] = text
-        moved[COUNT, array] = str(count - 1)
-        self._by_key = moved
+                shifted[prefix, item_pointer] = text
+        shifted[COUNT_PREFIX, array] = str(count - 1)
+        self._by_key = shifted

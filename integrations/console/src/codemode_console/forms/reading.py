@@ -13,281 +13,326 @@ from codemode.interrupts.interrupt import same_json
 from codemode.schemas.json_schemas import DictSchema, repair_schema
 
 from ..bodies import MalformedBodyError, parse_json_text
-from ..visible import visible_json_pieces, visible_text
-from .building import Builder, TooManyFields
-from .controls import sent_lines
-from .model import ABSENT, ROOT, Edited, Field, Form, Items, MalformedForm, above, is_within, pointer_to
+from ..visible import iterate_visible_json, to_visible_text
+from .building import FormBuilder, TooManyFieldsError
+from .controls import normalize_line_ends
+from .model import (
+    ABSENT,
+    ROOT_POINTER,
+    Field,
+    Form,
+    FormResult,
+    MalformedFormError,
+    SubmittedItems,
+    is_within,
+    parent_pointer,
+    to_pointer,
+)
 
-MOST_EDITABLE_CHARACTERS = 200_000
+MAX_EDITABLE_CHARACTERS = 200_000
 """A value whose JSON is longer is decided as it is: a form would send it twice, and each character as up to nine."""
 
 JSON_FIELD = "json"
-_MOST_PROBLEMS = 64
-_MOST_KEPT = 64
-_MOST_KEPT_CHARACTERS = 64 * 1024
-_TOO_LONG = "The value is too large to be edited on a page."
-_TOO_MANY = "The value has too many parts for a form and is edited as JSON text."
-_UNDECIDED = "the form and the JSON text were both changed and say different things: choose one of them"
+_MAX_PROBLEMS = 64
+_MAX_CACHED_SCHEMAS = 64
+_MAX_CACHED_SCHEMA_CHARACTERS = 64 * 1024
+_VALUE_TOO_LARGE = "The value is too large to be edited on a page."
+_TOO_MANY_PARTS = "The value has too many parts for a form and is edited as JSON text."
+_AMBIGUOUS = "the form and the JSON text were both changed and say different things: choose one of them"
 
-Mode = Literal["form", "json"]
-_Compiled: TypeAlias = tuple[DictSchema, tuple[str, ...]]
+EditMode = Literal["form", "json"]
+_CompiledSchema: TypeAlias = tuple[DictSchema, tuple[str, ...]]
 
 
-def fields_of(schema: Any, value: Any = ABSENT) -> Form:
+def create_form(schema: Any, value: Any = ABSENT) -> Form:
     """Return the form of a value under its JSON Schema; without a value, one that a person fills in.
 
     ``schema``: a dict, True, or None where there is none. The work is bounded; a large value belongs in a
     thread (`codemode.host.threads.run_check`).
     """
-    compiled, notes = _compiled(schema)
-    text = _json_text(value)
+    compiled, notes = _compile_schema(schema)
+    text = _to_json_text(value)
     if text is None:
-        return Form(None, "", "json", is_editable=False, notes=(*notes, _TOO_LONG))
-    root, more = _root(Builder(compiled), value)
-    return _form(root, text or _json_of(root), notes=(*notes, *more))
+        return Form(None, "", "json", is_editable=False, notes=(*notes, _VALUE_TOO_LARGE))
+    root, limit_notes = _build_root(FormBuilder(compiled), value)
+    return _assemble_form(root, text or _fields_json_text(root), notes=(*notes, *limit_notes))
 
 
-def read_form(form_items: Iterable[tuple[str, str]], schema: Any, shown_input: Any = ABSENT) -> Edited:
+def read_form(form_items: Iterable[tuple[str, str]], schema: Any, displayed_value: Any = ABSENT) -> FormResult:
     """Return what a submitted form says of the value that it showed.
 
     A field of which no item says anything keeps what was shown, so that a caller may send what it changes alone. Raises
     `MalformedForm` for items that no form of this schema and value sends. Work as `fields_of` says.
     """
-    compiled, notes = _compiled(schema)
-    reading = _Reading(compiled, Items(form_items), shown_input, notes)
-    if _json_text(shown_input) is None and reading.says_something:
-        raise MalformedForm(_TOO_LONG)
-    return reading.edited()
+    compiled, notes = _compile_schema(schema)
+    reader = _FormReader(compiled, SubmittedItems(form_items), displayed_value, notes)
+    if _to_json_text(displayed_value) is None and reader.has_submission:
+        raise MalformedFormError(_VALUE_TOO_LARGE)
+    return reader.read()
 
 
-def _compiled(schema: Any) -> _Compiled:
+def _compile_schema(schema: Any) -> _CompiledSchema:
     if not isinstance(schema, dict):
         return DictSchema(schema if isinstance(schema, bool) else {}), ()
     text = json.dumps(schema)
-    return _compiled_text(text) if len(text) <= _MOST_KEPT_CHARACTERS else _compiled_text.__wrapped__(text)
+    return (
+        _compile_schema_text(text)
+        if len(text) <= _MAX_CACHED_SCHEMA_CHARACTERS
+        else _compile_schema_text.__wrapped__(text)
+    )
 
 
-@lru_cache(maxsize=_MOST_KEPT)
-def _compiled_text(text: str) -> _Compiled:
+@lru_cache(maxsize=_MAX_CACHED_SCHEMAS)
+def _compile_schema_text(text: str) -> _CompiledSchema:
     readable, warning = repair_schema(json.loads(text))
-    notes = () if warning is None else (f"The schema {visible_text(warning, one_line=True)}.",)
+    notes = () if warning is None else (f"The schema {to_visible_text(warning, one_line=True)}.",)
     return DictSchema(readable), notes
 
 
-def _root(builder: Builder, value: Any) -> tuple[Field | None, tuple[str, ...]]:
+def _build_root(builder: FormBuilder, value: Any) -> tuple[Field | None, tuple[str, ...]]:
     try:
-        root = builder.root(value, "Input")
-    except TooManyFields:
-        return None, (_TOO_MANY,)
+        root = builder.build_root(value, "Input")
+    except TooManyFieldsError:
+        return None, (_TOO_MANY_PARTS,)
     return (None if root.kind == "json" and not root.alternatives else root), ()
 
 
-def _json_text(value: Any) -> str | None:
+def _to_json_text(value: Any) -> str | None:
     """Return the JSON text of a value; nothing for none, None for one that is too long."""
     if value is ABSENT:
         return ""
     pieces: list[str] = []
-    left = MOST_EDITABLE_CHARACTERS
-    for piece in visible_json_pieces(value):
+    characters_left = MAX_EDITABLE_CHARACTERS
+    for piece in iterate_visible_json(value):
         pieces.append(piece)
-        left -= len(piece)
-        if left < 0:
+        characters_left -= len(piece)
+        if characters_left < 0:
             return None
     return "".join(pieces)
 
 
-def _json_of(root: Field | None) -> str:
-    if root is None or any(one.value is ABSENT and one.state == "set" for one in root.walk()):
+def _fields_json_text(root: Field | None) -> str:
+    if root is None or any(field.value is ABSENT and field.state == "set" for field in root.walk()):
         return ""
-    return _json_text(root.value) or ""
+    return _to_json_text(root.value) or ""
 
 
-def _form(
+def _assemble_form(
     root: Field | None,
     text: str,
     *,
-    mode: Mode = "form",
+    mode: EditMode = "form",
     problems: dict[str, list[str]] | None = None,
     notes: tuple[str, ...] = (),
     is_undecided: bool = False,
 ) -> Form:
-    found = problems or {}
+    problems_by_pointer = problems or {}
     return Form(
-        root=_with_problems(root, found) if root is not None else None,
+        root=_attach_problems(root, problems_by_pointer) if root is not None else None,
         json_text=text,
         mode="json" if root is None else mode,
-        was=f"{_digest_of_text(text)} {_digest(root)}",
-        is_undecided=is_undecided,
-        problems=found,
+        initial_digests=f"{_digest_text(text)} {_digest_fields(root)}",
+        is_ambiguous=is_undecided,
+        problems=problems_by_pointer,
         notes=notes,
     )
 
 
-def _with_problems(field: Field, problems: dict[str, list[str]]) -> Field:
-    children = tuple(_with_problems(one, problems) for one in field.children)
+def _attach_problems(field: Field, problems: dict[str, list[str]]) -> Field:
+    children = tuple(_attach_problems(child, problems) for child in field.children)
     return replace(field, children=children, problems=tuple(problems.get(field.pointer, ())))
 
 
-def _digest_of_text(text: str) -> str:
-    return hashlib.sha256(sent_lines(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _digest_text(text: str) -> str:
+    return hashlib.sha256(normalize_line_ends(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _digest(root: Field | None) -> str:
+def _digest_fields(root: Field | None) -> str:
     """Return a digest of what the controls of a form hold."""
-    found = hashlib.sha256()
-    for one in root.walk() if root is not None else ():
-        chosen = next((choice.value for choice in one.alternatives if choice.is_selected), "")
-        said = "\0".join((one.name, one.state, "" if one.is_container else sent_lines(one.text), chosen))
-        found.update(said.encode("utf-8", "surrogatepass") + b"\0\0")
-    return found.hexdigest()[:32]
+    digest = hashlib.sha256()
+    for field in root.walk() if root is not None else ():
+        selected = next((choice.value for choice in field.alternatives if choice.is_selected), "")
+        control_state = "\0".join(
+            (field.name, field.state, "" if field.is_container else normalize_line_ends(field.text), selected)
+        )
+        digest.update(control_state.encode("utf-8", "surrogatepass") + b"\0\0")
+    return digest.hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ReadValue:
     """What one half of a form says: the fields, or the JSON text. ``value`` is ABSENT where it cannot be read."""
 
     value: Any
     problems: dict[str, list[str]]
 
 
-class _Reading:
+class _FormReader:
     """Reads one submitted form."""
 
-    def __init__(self, schema: DictSchema, items: Items, shown: Any, notes: tuple[str, ...]) -> None:
+    def __init__(self, schema: DictSchema, items: SubmittedItems, displayed_value: Any, notes: tuple[str, ...]) -> None:
         self._schema = schema
         self._items = items
-        self._shown = shown
+        self._displayed_value = displayed_value
         self._notes = notes
-        self._json = items.whole.get(JSON_FIELD)
+        self._json_input = items.form_values.get(JSON_FIELD)
 
     @property
-    def says_something(self) -> bool:
+    def has_submission(self) -> bool:
         """Whether any item is about the value."""
-        return self._items.has_fields or self._json is not None or self._items.button is not None
+        return self._items.has_fields or self._json_input is not None or self._items.button is not None
 
-    def edited(self) -> Edited:
+    def read(self) -> FormResult:
         """Return what was decided, or the form again."""
-        if not self.says_something and self._shown is not ABSENT:
-            return Edited(self._shown, {}, fields_of(self._schema.json_schema, self._shown), unchanged=True)
-        self._fill_unsent()
-        self._items.press(has_array=self._items.has_fields)
-        builder = Builder(self._schema, self._items)
-        root, more = _root(builder, self._shown)
-        self._notes += more
+        if not self.has_submission and self._displayed_value is not ABSENT:
+            return FormResult(
+                self._displayed_value,
+                {},
+                create_form(self._schema.json_schema, self._displayed_value),
+                is_unchanged=True,
+            )
+        self._restore_missing_fields()
+        self._items.apply_button(has_array=self._items.has_fields)
+        builder = FormBuilder(self._schema, self._items)
+        root, limit_notes = _build_root(builder, self._displayed_value)
+        self._notes += limit_notes
         if root is not None:
-            self._items.refuse_unused()
-        elif self._items.has_fields and not more:
-            raise MalformedForm("the value is edited as JSON text: its form has no fields")
-        is_lost = bool(more) and self._items.has_fields  # what was typed is in no text: it must not go unnoticed
-        if self._items.button is not None or builder.is_redrawn or is_lost:
-            text = self._json if self._json is not None else _json_of(root)
-            return Edited(None, {}, _form(root, text, notes=self._notes), is_redrawn=True)
-        by_fields = _Said(root.value if root is not None else ABSENT, builder.problems)
-        mode = self._mode(root, by_fields)
+            self._items.reject_unused()
+        elif self._items.has_fields and not limit_notes:
+            raise MalformedFormError("the value is edited as JSON text: its form has no fields")
+        is_lost = bool(limit_notes) and self._items.has_fields  # what was typed is in no text: it must not go unnoticed
+        if self._items.button is not None or builder.has_new_fields or is_lost:
+            text = self._json_input if self._json_input is not None else _fields_json_text(root)
+            return FormResult(None, {}, _assemble_form(root, text, notes=self._notes), needs_redisplay=True)
+        field_value = _ReadValue(root.value if root is not None else ABSENT, builder.problems)
+        mode = self._select_mode(root, field_value)
         if mode is None:
-            problems = {ROOT: [_UNDECIDED]}
-            form = _form(root, self._json or "", problems=problems, notes=self._notes, is_undecided=True)
-            return Edited(None, problems, form)
-        said = self._from_json() if mode == "json" else self._from_fields(cast("Field", root), by_fields)
-        if said.problems and not said.unchanged and self._is_untouched(root):
-            return replace(said, value=self._shown, unchanged=True)
-        return said
+            problems = {ROOT_POINTER: [_AMBIGUOUS]}
+            form = _assemble_form(root, self._json_input or "", problems=problems, notes=self._notes, is_undecided=True)
+            return FormResult(None, problems, form)
+        result = self._read_json_half() if mode == "json" else self._read_field_half(cast("Field", root), field_value)
+        if result.problems and not result.is_unchanged and self._is_as_displayed(root):
+            return replace(result, value=self._displayed_value, unchanged=True)
+        return result
 
-    def _is_untouched(self, root: Field | None) -> bool:
+    def _is_as_displayed(self, root: Field | None) -> bool:
         """Tell whether all that was sent is as it was shown, also where that cannot be read back."""
-        if self._shown is ABSENT:
+        if self._displayed_value is ABSENT:
             return False
-        was_text, _, was_fields = fields_of(self._schema.json_schema, self._shown).was.partition(" ")
-        is_text_so = self._json is None or _digest_of_text(self._json) == was_text
-        return is_text_so and (not self._items.has_fields or _digest(root) == was_fields)
+        initial_text, _, initial_fields = create_form(
+            self._schema.json_schema, self._displayed_value
+        ).initial_digests.partition(" ")
+        is_text_unchanged = self._json_input is None or _digest_text(self._json_input) == initial_text
+        return is_text_unchanged and (not self._items.has_fields or _digest_fields(root) == initial_fields)
 
-    def _fill_unsent(self) -> None:
+    def _restore_missing_fields(self) -> None:
         """Let controls that a caller did not send say what they showed, where that is known: nobody has typed there."""
-        unsent = self._items.unsent
-        root = _root(Builder(self._schema), self._shown)[0] if unsent and self._shown is not ABSENT else None
-        if root is None or self._items.whole.get("was", "").partition(" ")[2] != _digest(root):
+        pointers = self._items.pointers_without_text
+        root = (
+            _build_root(FormBuilder(self._schema), self._displayed_value)[0]
+            if pointers and self._displayed_value is not ABSENT
+            else None
+        )
+        if root is None or self._items.form_values.get("was", "").partition(" ")[2] != _digest_fields(root):
             return
-        texts = {one.pointer: one.text for one in root.walk()}
-        for pointer in unsent:
+        texts = {field.pointer: field.text for field in root.walk()}
+        for pointer in pointers:
             if pointer in texts:
-                self._items.send(pointer, texts[pointer])
+                self._items.set_text(pointer, texts[pointer])
 
-    def _mode(self, root: Field | None, by_fields: _Said) -> Mode | None:
+    def _select_mode(self, root: Field | None, field_value: _ReadValue) -> EditMode | None:
         """Return which half counts: the one that was changed; None when both were, to different values."""
-        if root is None or (not self._items.has_fields and self._json is not None):
+        if root is None or (not self._items.has_fields and self._json_input is not None):
             return "json"
-        said = self._items.whole.get("mode", "form")
-        if said not in ("form", "json"):
-            raise MalformedForm("mode is form or json")
-        if self._json is None:
+        requested_mode = self._items.form_values.get("mode", "form")
+        if requested_mode not in ("form", "json"):
+            raise MalformedFormError("mode is form or json")
+        if self._json_input is None:
             return "form"
-        was_text, _, was_fields = self._items.whole.get("was", "").partition(" ")
-        if not was_text:  # of a caller that has no page: it says which it means
-            return "json" if said == "json" else "form"
-        has_text, has_fields = _digest_of_text(self._json) != was_text, _digest(root) != was_fields
+        initial_text, _, initial_fields = self._items.form_values.get("was", "").partition(" ")
+        if not initial_text:  # of a caller that has no page: it says which it means
+            return "json" if requested_mode == "json" else "form"
+        has_text, has_fields = _digest_text(self._json_input) != initial_text, _digest_fields(root) != initial_fields
         if has_text and has_fields:
-            return "form" if self._is_same(by_fields) else None
+            return "form" if self._halves_agree(field_value) else None
         if has_text != has_fields:
             return "json" if has_text else "form"
-        return "json" if said == "json" else "form"
+        return "json" if requested_mode == "json" else "form"
 
-    def _is_same(self, by_fields: _Said) -> bool:
-        said = self._read_json()
-        return not said.problems and not by_fields.problems and same_json(said.value, by_fields.value)
+    def _halves_agree(self, field_value: _ReadValue) -> bool:
+        read_value = self._parse_json_input()
+        return not read_value.problems and not field_value.problems and same_json(read_value.value, field_value.value)
 
-    def _read_json(self) -> _Said:
-        if self._json is None or not self._json.strip():
-            return _Said(ABSENT, {JSON_FIELD: ["is required"]})
+    def _parse_json_input(self) -> _ReadValue:
+        if self._json_input is None or not self._json_input.strip():
+            return _ReadValue(ABSENT, {JSON_FIELD: ["is required"]})
         try:
-            return _Said(parse_json_text(sent_lines(self._json)), {})
+            return _ReadValue(parse_json_text(normalize_line_ends(self._json_input)), {})
         except MalformedBodyError as error:
-            return _Said(ABSENT, {JSON_FIELD: [str(error)]})
+            return _ReadValue(ABSENT, {JSON_FIELD: [str(error)]})
 
-    def _from_json(self) -> Edited:
-        said = self._read_json()
-        text = sent_lines(self._json or "")
-        if said.problems:
-            root, _ = _root(Builder(self._schema), self._shown)
-            return Edited(
-                None, said.problems, _form(root, text, mode="json", problems=said.problems, notes=self._notes)
+    def _read_json_half(self) -> FormResult:
+        read_value = self._parse_json_input()
+        text = normalize_line_ends(self._json_input or "")
+        if read_value.problems:
+            root, _ = _build_root(FormBuilder(self._schema), self._displayed_value)
+            return FormResult(
+                None,
+                read_value.problems,
+                _assemble_form(root, text, mode="json", problems=read_value.problems, notes=self._notes),
             )
-        problems = self._misfits(said.value, {})
-        root, _ = _root(Builder(self._schema), said.value)
-        return self._done(said, problems, _form(root, text, mode="json", problems=problems, notes=self._notes))
+        problems = self._find_schema_problems(read_value.value, {})
+        root, _ = _build_root(FormBuilder(self._schema), read_value.value)
+        return self._create_result(
+            read_value, problems, _assemble_form(root, text, mode="json", problems=problems, notes=self._notes)
+        )
 
-    def _from_fields(self, root: Field, said: _Said) -> Edited:
-        shown = {one.pointer for one in root.walk()}
-        problems = dict(said.problems)
-        for pointer, words in self._misfits(said.value, said.problems).items():
+    def _read_field_half(self, root: Field, read_value: _ReadValue) -> FormResult:
+        displayed = {field.pointer for field in root.walk()}
+        problems = dict(read_value.problems)
+        for pointer, messages in self._find_schema_problems(read_value.value, read_value.problems).items():
             # What is about no field belongs to the one around it.
-            place = pointer
-            while place not in shown and place != ROOT:
-                place = above(place)
-            problems[place] = [*problems.get(place, ()), *words]
-        text = _json_of(root) if not said.problems else (self._json or _json_text(self._shown) or "")
-        return self._done(said, problems, _form(root, text, problems=problems, notes=self._notes))
+            target = pointer
+            while target not in displayed and target != ROOT_POINTER:
+                target = parent_pointer(target)
+            problems[target] = [*problems.get(target, ()), *messages]
+        text = (
+            _fields_json_text(root)
+            if not read_value.problems
+            else (self._json_input or _to_json_text(self._displayed_value) or "")
+        )
+        return self._create_result(
+            read_value, problems, _assemble_form(root, text, problems=problems, notes=self._notes)
+        )
 
-    def _misfits(self, value: Any, unread: dict[str, list[str]]) -> dict[str, list[str]]:
+    def _find_schema_problems(self, value: Any, unreadable: dict[str, list[str]]) -> dict[str, list[str]]:
         """Return what a value breaks of the schema, but what is so because of values that could not be read."""
-        found: dict[str, list[str]] = {}
+        problems: dict[str, list[str]] = {}
         if value is ABSENT:
-            return found
-        for path, words in self._schema.locate_failures(_filled(value), _MOST_PROBLEMS):
-            pointer = pointer_to(path)
-            if not any(is_within(pointer, one) or is_within(one, pointer) for one in unread):
-                found.setdefault(pointer, []).append(visible_text(words, one_line=True))
-        return found
+            return problems
+        for path, message in self._schema.located(_fill_absent(value), _MAX_PROBLEMS):
+            pointer = to_pointer(path)
+            if not any(
+                is_within(pointer, unreadable_pointer) or is_within(unreadable_pointer, pointer)
+                for unreadable_pointer in unreadable
+            ):
+                problems.setdefault(pointer, []).append(to_visible_text(message, one_line=True))
+        return problems
 
-    def _done(self, said: _Said, problems: dict[str, list[str]], form: Form) -> Edited:
-        if not said.problems and self._shown is not ABSENT and same_json(said.value, self._shown):
-            return Edited(self._shown, problems, form, unchanged=True)
-        return Edited(None if problems else said.value, problems, form)
+    def _create_result(self, read_value: _ReadValue, problems: dict[str, list[str]], form: Form) -> FormResult:
+        if (
+            not read_value.problems
+            and self._displayed_value is not ABSENT
+            and same_json(read_value.value, self._displayed_value)
+        ):
+            return FormResult(self._displayed_value, problems, form, is_unchanged=True)
+        return FormResult(None if problems else read_value.value, problems, form)
 
 
-def _filled(value: Any) -> Any:
+def _fill_absent(value: Any) -> Any:
     """Return a value with null for what could not be read of it. It is as deep as a form, at most."""
     if isinstance(value, dict):
-        return {key: _filled(one) for key, one in cast("dict[str, Any]", value).items()}
+        return {key: _fill_absent(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_filled(one) for one in cast("list[Any]", value)]
+        return [_fill_absent(item) for item in cast("list[Any]", value)]
     return None if value is ABSENT else value

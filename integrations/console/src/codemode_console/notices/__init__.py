@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from .sender import Sender, failures_of
-from .target import Target, require_targets
+from .sender import NoticeSender, find_failed_notices
+from .target import NoticeTarget, require_targets
 from .webhooks import SlackWebhook, Webhook, verify_signature
 
 __all__ = [
-    "Sender",
+    "NoticeSender",
+    "NoticeTarget",
     "SlackWebhook",
-    "Target",
     "Webhook",
-    "failures_of",
+    "find_failed_notices",
     "require_targets",
     "verify_signature",
 ]

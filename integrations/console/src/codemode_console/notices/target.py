@@ -14,43 +14,43 @@ import httpx
 from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import Notice, Record, StoredRequest
 
-from ..visible import is_visible
-from ..web import origin_of
+from ..visible import is_all_visible
+from ..web import parse_origin
 
-MOST_REQUESTS = 50
+MAX_LISTED_REQUESTS = 50
 _MAX_NAME_CHARACTERS = 1_000
 
 
-def link_of(base_url: str, record_id: str) -> str:
+def record_url(base_url: str, record_id: str) -> str:
     """Return where a record's page is. Whoever follows it has to sign in."""
     return f"{base_url.rstrip('/')}/records/{quote(record_id, safe='')}"
 
 
-def waiting_of(record: Record) -> list[StoredRequest]:
+def pending_requests(record: Record) -> list[StoredRequest]:
     """Return the requests that wait."""
-    return [one for one in record.requests if one.state == "waiting"]
+    return [request for request in record.requests if request.state == "waiting"]
 
 
-def short(text: str, most: int = _MAX_NAME_CHARACTERS) -> str:
+def truncate(text: str, max_characters: int = _MAX_NAME_CHARACTERS) -> str:
     """Return a text, or its beginning and an ellipsis."""
-    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= max_characters else f"{text[: max_characters - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 _MAX_TARGET_NAME_CHARACTERS = 100
 _MAX_URL_CHARACTERS = 2_000
 _DIGEST_CHARACTERS = 16
-_LAST_PORT = 65_535
+_MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class NoticeRequest:
     """What is posted. Its texts may be secret or long: they are in no ``repr``."""
 
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
 
 
-class Target(ABC):
+class NoticeTarget(ABC):
     """A URL to which notices are posted. ``name`` is what the store, pages and logs call it: it holds no secret.
 
     Without a name it is the kind and a digest of the URL. Raises `ValueError`.
@@ -59,12 +59,12 @@ class Target(ABC):
     kind: ClassVar[str]
 
     def __init__(self, url: str, *, include_input: bool = False, name: str | None = None) -> None:
-        self._url = _require_url(url)
+        self._url = _check_url(url)
         if not isinstance(cast("object", include_input), bool):
             raise WrongTypeError(f"include_input must be True or False, got {include_input!r:.100}")
         self._include_input = include_input
         digest = hashlib.sha256(self._url.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        self.name = f"{self.kind}-{digest}" if name is None else _require_name(name)
+        self.name = f"{self.kind}-{digest}" if name is None else _check_name(name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, include_input={self._include_input})"
@@ -75,34 +75,36 @@ class Target(ABC):
         return self._url
 
     @abstractmethod
-    def post(self, notice: Notice, link: str, now: float) -> Post:
+    def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
         """Return what is posted now, in Unix time. It holds nothing that decides or signs in."""
 
 
-def require_targets(notify: Any, base_url: str | None) -> tuple[Target, ...]:
+def require_targets(notify: Any, base_url: str | None) -> tuple[NoticeTarget, ...]:
     """Return the targets that a console is given, and which is where for links. Raises `ValueError`."""
-    if isinstance(notify, Target | str) or not isinstance(notify, Iterable):
+    if isinstance(notify, NoticeTarget | str) or not isinstance(notify, Iterable):
         raise WrongTypeError("notify must be a list of Webhook and SlackWebhook")
     targets = tuple(cast("Iterable[Any]", notify))
-    for one in targets:
-        if not isinstance(one, Target):
-            raise WrongTypeError(f"notify must be a list of Webhook and SlackWebhook, got {type(one).__name__} in it")
-    names = [one.name for one in targets]
+    for target in targets:
+        if not isinstance(target, NoticeTarget):
+            raise WrongTypeError(
+                f"notify must be a list of Webhook and SlackWebhook, got {type(target).__name__} in it"
+            )
+    names = [target.name for target in targets]
     if len(set(names)) < len(names):
         raise ValueError("notify has two targets of one name, or of one URL without names")
     if targets:
-        _require_base(base_url)
+        _check_base_url(base_url)
     return targets
 
 
-def _require_base(base_url: str | None) -> None:
+def _check_base_url(base_url: str | None) -> None:
     if base_url is None:
         raise ValueError("notify needs base_url, where the console is for browsers: each notice has a link")
-    if origin_of(base_url) is None or set(base_url) & set("?#|<>") or len(base_url) > _MAX_URL_CHARACTERS:
+    if parse_origin(base_url) is None or set(base_url) & set("?#|<>") or len(base_url) > _MAX_URL_CHARACTERS:
         raise ValueError("base_url must be the URL of the console, without a query, for the links of notices")
 
 
-def _require_url(url: Any) -> str:
+def _check_url(url: Any) -> str:
     # Who sees the URL of a webhook may post to it: no error tells it.
     if not isinstance(url, str):
         raise WrongTypeError(f"url must be a text, got {type(url).__name__}")
@@ -110,7 +112,7 @@ def _require_url(url: Any) -> str:
         found = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError, ValueError):
         found = httpx.URL("")
-    is_reachable = bool(found.host) and (found.port is None or 0 < found.port <= _LAST_PORT)
+    is_reachable = bool(found.host) and (found.port is None or 0 < found.port <= _MAX_PORT)
     if found.scheme not in ("http", "https") or not is_reachable or not url.isprintable() or " " in url:
         raise ValueError("url must be an http or https URL with a host")
     if found.userinfo:
@@ -118,10 +120,10 @@ def _require_url(url: Any) -> str:
     return url
 
 
-def _require_name(name: Any) -> str:
+def _check_name(name: Any) -> str:
     if not isinstance(name, str):
         raise WrongTypeError(f"name must be a text, got {type(name).__name__}")
-    if not 0 < len(name) <= _MAX_TARGET_NAME_CHARACTERS or not is_visible(name):
+    if not 0 < len(name) <= _MAX_TARGET_NAME_CHARACTERS or not is_all_visible(name):
         raise ValueError(
             f"name must be a visible text of at most {_MAX_TARGET_NAME_CHARACTERS} characters, got {name!r}"
         )

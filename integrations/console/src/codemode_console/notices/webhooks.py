@@ -14,18 +14,18 @@ from typing import Any, TypeAlias, cast
 from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import Notice, Record, StoredRequest
 
-from ..visible import json_beginning, visible_text
-from .target import MOST_REQUESTS, Post, Target, short, waiting_of
+from ..visible import to_visible_text, truncate_json
+from .target import MAX_LISTED_REQUESTS, NoticeRequest, NoticeTarget, pending_requests, truncate
 
 ID_HEADER = "Codemode-Notice-Id"
 TIME_HEADER = "Codemode-Time"
 SIGNATURE_HEADER = "Codemode-Signature"
-_VERSION = "v1="
-_MAX_DIGITS = 15
-Key: TypeAlias = str | bytes
+_SIGNATURE_PREFIX = "v1="
+_MAX_TIMESTAMP_DIGITS = 15
+SecretKey: TypeAlias = str | bytes
 
 
-def key_bytes(secret: Any) -> bytes:
+def to_key_bytes(secret: Any) -> bytes:
     """Return a secret as bytes. Raises `ValueError` for what is none, and never tells it."""
     if not isinstance(secret, str | bytes):
         raise WrongTypeError(f"secret must be a text or bytes, got {type(secret).__name__}")
@@ -34,14 +34,14 @@ def key_bytes(secret: Any) -> bytes:
     return secret.encode("utf-8", "surrogatepass") if isinstance(secret, str) else secret
 
 
-def signed_headers(key: bytes, notice_id: str, now: float, body: bytes) -> dict[str, str]:
+def create_signed_headers(key: bytes, notice_id: str, now: float, body: bytes) -> dict[str, str]:
     """Return the headers of a webhook that is sent now, in Unix time."""
-    said = str(int(now))
-    return {ID_HEADER: notice_id, TIME_HEADER: said, SIGNATURE_HEADER: _signature(key, said, body)}
+    timestamp = str(int(now))
+    return {ID_HEADER: notice_id, TIME_HEADER: timestamp, SIGNATURE_HEADER: _sign(key, timestamp, body)}
 
 
 def verify_signature(
-    secret: Key | Sequence[Key],
+    secret: SecretKey | Sequence[SecretKey],
     headers: Mapping[str, str],
     body: bytes,
     *,
@@ -53,30 +53,33 @@ def verify_signature(
     ``headers`` are those that came, in any case, ``body`` the bytes that came. Raises `ValueError` for what can be no
     secret, tolerance or body.
     """
-    secrets = [secret] if isinstance(secret, str | bytes) else list(secret)
-    keys = [key_bytes(one) for one in secrets]
+    secrets_or_keys = [secret] if isinstance(secret, str | bytes) else list(secret)
+    keys = [to_key_bytes(secret_or_key) for secret_or_key in secrets_or_keys]
     if not keys or tolerance_seconds <= 0:
         raise ValueError("verify_signature needs a secret, and a tolerance_seconds above 0")
     if not isinstance(cast("object", body), bytes):
         raise WrongTypeError(f"body must be the bytes that came, got {type(body).__name__}")
-    came = {name.lower(): value for name, value in headers.items()}
-    said, signature = came.get(TIME_HEADER.lower(), ""), came.get(SIGNATURE_HEADER.lower(), "")
-    if not (said.isascii() and said.isdigit() and len(said) <= _MAX_DIGITS):
+    headers_by_name = {name.lower(): value for name, value in headers.items()}
+    timestamp, signature = (
+        headers_by_name.get(TIME_HEADER.lower(), ""),
+        headers_by_name.get(SIGNATURE_HEADER.lower(), ""),
+    )
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _MAX_TIMESTAMP_DIGITS):
         return False
-    given = signature.encode("utf-8", "surrogatepass")
+    signature_bytes = signature.encode("utf-8", "surrogatepass")
     # All of them: how long it takes tells nobody which one it was.
-    matches = [hmac.compare_digest(_signature(key, said, body).encode(), given) for key in keys]
-    return any(matches) and abs(clock() - int(said)) <= tolerance_seconds
+    matches = [hmac.compare_digest(_sign(key, timestamp, body).encode(), signature_bytes) for key in keys]
+    return any(matches) and abs(clock() - int(timestamp)) <= tolerance_seconds
 
 
-def _signature(key: bytes, said: str, body: bytes) -> str:
-    return _VERSION + hmac.new(key, said.encode() + b"." + body, hashlib.sha256).hexdigest()
+def _sign(key: bytes, timestamp: str, body: bytes) -> str:
+    return _SIGNATURE_PREFIX + hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 MAX_INPUT_CHARACTERS = 16_384
 
 
-class Webhook(Target):
+class Webhook(NoticeTarget):
     """A URL that is posted JSON, signed with ``secret`` so that the receiver knows who sent it and when.
 
     ``include_input`` puts the inputs of calls into it. ``name`` is what pages and the audit call it. Raises
@@ -85,47 +88,49 @@ class Webhook(Target):
 
     kind = "webhook"
 
-    def __init__(self, url: str, *, secret: Key, include_input: bool = False, name: str | None = None) -> None:
+    def __init__(self, url: str, *, secret: SecretKey, include_input: bool = False, name: str | None = None) -> None:
         super().__init__(url, include_input=include_input, name=name)
-        self._key = key_bytes(secret)
+        self._key = to_key_bytes(secret)
 
-    def post(self, notice: Notice, link: str, now: float) -> Post:
+    def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
         """See `Target.post`."""
-        body = json.dumps(_said(notice, link, self._include_input), allow_nan=False).encode()
-        return Post({"Content-Type": "application/json", **signed_headers(self._key, notice.id, now, body)}, body)
+        body = json.dumps(_webhook_payload(notice, link, self._include_input), allow_nan=False).encode()
+        return NoticeRequest(
+            {"Content-Type": "application/json", **create_signed_headers(self._key, notice.id, now, body)}, body
+        )
 
 
-def _said(notice: Notice, link: str, include_input: bool) -> dict[str, Any]:
-    waiting = waiting_of(notice.record)
-    requests = [_request(one, include_input) for one in waiting[:MOST_REQUESTS]]
-    about = {"record": _record(notice.record), "count": len(waiting), "requests": requests}
-    return {"id": notice.id, "kind": "waiting", "link": link, **about}
+def _webhook_payload(notice: Notice, link: str, include_input: bool) -> dict[str, Any]:
+    pending = pending_requests(notice.record)
+    requests = [_request_json(request, include_input) for request in pending[:MAX_LISTED_REQUESTS]]
+    content = {"record": _record_json(notice.record), "count": len(pending), "requests": requests}
+    return {"id": notice.id, "kind": "waiting", "link": link, **content}
 
 
-def _record(record: Record) -> dict[str, Any]:
+def _record_json(record: Record) -> dict[str, Any]:
     times = {"createdAtMs": record.created_at_ms, "expiresAtMs": record.expires_at_ms}
-    named = {"tenant": short(record.tenant), "app": short(record.app), "labels": dict(record.labels)}
-    return {"id": record.id, "version": record.version, **named, **times}
+    identity = {"tenant": truncate(record.tenant), "app": truncate(record.app), "labels": dict(record.labels)}
+    return {"id": record.id, "version": record.version, **identity, **times}
 
 
-def _request(request: StoredRequest, include_input: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {"tool": short(request.tool_name), "kind": short(request.kind)}
+def _request_json(request: StoredRequest, include_input: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {"tool": truncate(request.tool_name), "kind": truncate(request.kind)}
     if include_input:
-        text, is_whole = json_beginning(request.input, MAX_INPUT_CHARACTERS, indent=None)
-        said |= {"input": request.input} if is_whole else {"inputBeginning": text}
-    return said
+        text, is_whole = truncate_json(request.input, MAX_INPUT_CHARACTERS, indent=None)
+        values |= {"input": request.input} if is_whole else {"inputBeginning": text}
+    return values
 
 
 _MAX_FIELD_CHARACTERS = 1_000
 _MAX_SECTION_CHARACTERS = 2_900
 _MAX_NAME_CHARACTERS = 100
-_MOST_NAMED, _MOST_INPUTS = 8, 5
-_LAST_MS = 253_402_300_799_000  # of the last year that has four digits
+_MAX_LISTED_NAMES, _MAX_LISTED_INPUTS = 8, 5
+_MAX_DATE_MS = 253_402_300_799_000  # of the last year that has four digits
 # Slack reads these itself, in plain text too: <!channel>.
-_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_SLACK_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
-class SlackWebhook(Target):
+class SlackWebhook(NoticeTarget):
     """An incoming webhook of Slack, whose URL is its secret.
 
     ``include_input`` puts the inputs of calls into the message. ``name`` is what pages and the audit call it. Raises
@@ -134,67 +139,76 @@ class SlackWebhook(Target):
 
     kind = "slack"
 
-    def post(self, notice: Notice, link: str, now: float) -> Post:
+    def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
         """See `Target.post`."""
         del now
-        said = _message(notice.record, link, self._include_input)
-        return Post({"Content-Type": "application/json"}, json.dumps(said).encode())
+        message = _slack_message(notice.record, link, self._include_input)
+        return NoticeRequest({"Content-Type": "application/json"}, json.dumps(message).encode())
 
 
-def _message(record: Record, link: str, include_input: bool) -> dict[str, Any]:
-    waiting = waiting_of(record)
-    title = "A call waits for a decision" if len(waiting) == 1 else f"{len(waiting)} calls wait for a decision"
+def _slack_message(record: Record, link: str, include_input: bool) -> dict[str, Any]:
+    pending = pending_requests(record)
+    title = "A call waits for a decision" if len(pending) == 1 else f"{len(pending)} calls wait for a decision"
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _plain(title, _MAX_NAME_CHARACTERS)},
-        {"type": "section", "fields": _fields(record, waiting)},
+        {"type": "header", "text": _plain_text(title, _MAX_NAME_CHARACTERS)},
+        {"type": "section", "fields": _slack_fields(record, pending)},
     ]
     if include_input:
-        blocks += [_input(one) for one in waiting[:_MOST_INPUTS]]
-    button = {"type": "button", "text": _plain("Open", _MAX_NAME_CHARACTERS), "url": link}
+        blocks += [_input_block(request) for request in pending[:_MAX_LISTED_INPUTS]]
+    button = {"type": "button", "text": _plain_text("Open", _MAX_NAME_CHARACTERS), "url": link}
     blocks.append({"type": "actions", "elements": [button]})
     # What a phone shows of it is marked up: nothing of a stranger's is in there.
     return {"text": title, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 
 
-def _fields(record: Record, waiting: list[StoredRequest]) -> list[dict[str, Any]]:
-    tools = Counter(one.tool_name for one in waiting)
+def _slack_fields(record: Record, pending: list[StoredRequest]) -> list[dict[str, Any]]:
+    tools = Counter(request.tool_name for request in pending)
     labels = record.labels.items()
-    lists = {
-        "Tools": _lines([(_name(tool) or "?") + (f" ({count})" if count > 1 else "") for tool, count in tools.items()]),
-        "App": _name(record.app),
-        "Tenant": _name(record.tenant),
-        "Labels": _lines([f"{_name(name)}: {_name(text)}" for name, text in labels]),
-        "Waits until": _until(record.expires_at_ms),
+    texts_by_title = {
+        "Tools": _list_names(
+            [(_visible_name(tool) or "?") + (f" ({count})" if count > 1 else "") for tool, count in tools.items()]
+        ),
+        "App": _visible_name(record.app),
+        "Tenant": _visible_name(record.tenant),
+        "Labels": _list_names([f"{_visible_name(name)}: {_visible_name(text)}" for name, text in labels]),
+        "Waits until": _format_expiry(record.expires_at_ms),
     }
-    return [_plain(f"{title}\n{text}", _MAX_FIELD_CHARACTERS) for title, text in lists.items() if text]
+    return [_plain_text(f"{title}\n{text}", _MAX_FIELD_CHARACTERS) for title, text in texts_by_title.items() if text]
 
 
-def _lines(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return "\n".join([*names[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+def _list_names(names: list[str]) -> str:
+    hidden_count = len(names) - _MAX_LISTED_NAMES
+    return "\n".join([*names[:_MAX_LISTED_NAMES], *([f"and {hidden_count} more"] if hidden_count > 0 else [])])
 
 
-def _name(text: str) -> str:
-    return short(visible_text(text[: _MAX_NAME_CHARACTERS + 1], one_line=True), _MAX_NAME_CHARACTERS)
+def _visible_name(text: str) -> str:
+    return truncate(to_visible_text(text[: _MAX_NAME_CHARACTERS + 1], one_line=True), _MAX_NAME_CHARACTERS)
 
 
-def _input(request: StoredRequest) -> dict[str, Any]:
-    text, is_whole = json_beginning(request.input, _MAX_SECTION_CHARACTERS)
-    said = text if is_whole else f"{text}\N{HORIZONTAL ELLIPSIS}"
-    return {"type": "section", "text": _plain(f"{_name(request.tool_name)}\n{said}", _MAX_SECTION_CHARACTERS)}
+def _input_block(request: StoredRequest) -> dict[str, Any]:
+    text, is_whole = truncate_json(request.input, _MAX_SECTION_CHARACTERS)
+    shown_text = text if is_whole else f"{text}\N{HORIZONTAL ELLIPSIS}"
+    return {
+        "type": "section",
+        "text": _plain_text(f"{_visible_name(request.tool_name)}\n{shown_text}", _MAX_SECTION_CHARACTERS),
+    }
 
 
-def _until(expires_at_ms: int) -> str:
-    return "" if expires_at_ms > _LAST_MS else f"{datetime.fromtimestamp(expires_at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+def _format_expiry(expires_at_ms: int) -> str:
+    return (
+        ""
+        if expires_at_ms > _MAX_DATE_MS
+        else f"{datetime.fromtimestamp(expires_at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    )
 
 
-def _plain(text: str, most: int) -> dict[str, Any]:
+def _plain_text(text: str, max_characters: int) -> dict[str, Any]:
     """Return a text that is shown as it is, in at most so many characters."""
     pieces, length = list[str](), 0
     for character in text:
-        piece = _ESCAPES.get(character, character)
+        piece = _SLACK_ESCAPES.get(character, character)
         length += len(piece)
-        if length >= most:
+        if length >= max_characters:
             pieces.append("\N{HORIZONTAL ELLIPSIS}")
             break
         pieces.append(piece)

@@ -25,21 +25,21 @@ from codemode.stores import AuditLine, InterruptStore, verify_audit
 from codemode.stores.records import Tenants
 
 from ..bodies import read_small_form
-from ..decisions import told_words
+from ..decisions import describe_audit_decision
 from ..errors import Problem
-from ..record_view import DiffLine, told_diff
-from ..rendering import page, wants_json
+from ..record_view import DiffLine, parse_audit_diff
+from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
-from ..visible import Cut, cut, moment
+from ..visible import Excerpt, create_excerpt, time_element
 from ..visits import Principal, audit_refusal, audit_tenant, require_principal, visible_tenants
 from .desk import ConsoleContext
 
-PAGE = 50
-MOST_SCANNED = 1000
+LINES_PER_PAGE = 50
+MAX_SCANNED_LINES = 1000
 """So many lines are looked at for one page."""
-DECISIONS = ("decided", "withdrawn", "closed", "run_again")
+DECISION_KINDS = ("decided", "withdrawn", "closed", "run_again")
 """Kinds of lines of what somebody has decided."""
-KIND_WORDS = {
+KIND_LABELS = {
     "put": "Requested",
     "decided": "Decided",
     "refused": "Answer refused",
@@ -63,40 +63,40 @@ KIND_WORDS = {
     "program_disabled": "Saved program disabled",
     "program_enabled": "Saved program enabled",
 }
-_KINDS = {words: kind for kind, words in KIND_WORDS.items()}
-_FIELDS = tuple(one.name for one in fields(AuditLine))
-_SHOWN_APART = frozenset({"sequence", "at_ms", "kind", "actor", "tenant", "record_id", "address", "diff", "details"})
-_NAME = re.compile("[A-Za-z0-9_-]{1,200}")
-_TOOLS_SHOWN = 5
-_PROOF = frozenset({"salt", "previous", "hash"})
+_KINDS_BY_LABEL = {words: kind for kind, words in KIND_LABELS.items()}
+_LINE_FIELDS = tuple(one.name for one in fields(AuditLine))
+_COLUMN_FIELDS = frozenset({"sequence", "at_ms", "kind", "actor", "tenant", "record_id", "address", "diff", "details"})
+_RECORD_ID = re.compile("[A-Za-z0-9_-]{1,200}")
+_MAX_LISTED_TOOLS = 5
+_CHAIN_FIELDS = frozenset({"salt", "previous", "hash"})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LinesPage:
     """Lines, the newest first. ``next`` is the sequence behind which there may be more; None at the end."""
 
     lines: tuple[AuditLine, ...]
-    next: int | None
+    next_cursor: int | None
 
 
-async def find(
-    store: InterruptStore, tenant: Tenants, after: str | None, fits: Callable[[AuditLine], bool] | None = None
-) -> Found:
+async def find_lines(
+    store: InterruptStore, tenant: Tenants, after: str | None, matches: Callable[[AuditLine], bool] | None = None
+) -> LinesPage:
     """Return a page of lines, of at most `MOST_SCANNED` that are looked at. Raises `Problem` 400 for no such page."""
-    found: list[AuditLine] = []
-    scanned, last = 0, None
-    most = PAGE + 1 if fits is None else MOST_SCANNED
-    async for line in store.audit(tenant=tenant, newest_first=True, after=cursor_of(after), limit=most):
+    matching: list[AuditLine] = []
+    scanned, last_sequence = 0, None
+    scan_limit = LINES_PER_PAGE + 1 if matches is None else MAX_SCANNED_LINES
+    async for line in store.audit(tenant=tenant, newest_first=True, after=parse_cursor(after), limit=scan_limit):
         scanned += 1
-        if fits is None or fits(line):
-            if len(found) == PAGE:
-                return Found(tuple(found), last)
-            found.append(line)
-        last = line.sequence
-    return Found(tuple(found), last if scanned == most else None)
+        if matches is None or matches(line):
+            if len(matching) == LINES_PER_PAGE:
+                return LinesPage(tuple(matching), last_sequence)
+            matching.append(line)
+        last_sequence = line.sequence
+    return LinesPage(tuple(matching), last_sequence if scanned == scan_limit else None)
 
 
-def cursor_of(text: str | None) -> int | None:
+def parse_cursor(text: str | None) -> int | None:
     """Read where a page begins. Raises `Problem` 400."""
     if not text:
         return None
@@ -107,20 +107,20 @@ def cursor_of(text: str | None) -> int | None:
 
 def line_json(line: AuditLine) -> dict[str, Any]:
     """Return all of a line under its own names: what its hash is made of, and the hash."""
-    return {name: getattr(line, name) for name in _FIELDS}
+    return {name: getattr(line, name) for name in _LINE_FIELDS}
 
 
-async def lines_text(lines: Sequence[AuditLine]) -> str:
+async def to_json_lines(lines: Sequence[AuditLine]) -> str:
     """Return each as one line of ASCII JSON, whatever it holds. Made off the event loop, too."""
-    return await run_check(LARGE_CHARACTERS, lambda: "".join(map(_line_text, lines)))
+    return await run_check(LARGE_CHARACTERS, lambda: "".join(map(_to_json_line, lines)))
 
 
-def _line_text(line: AuditLine) -> str:
+def _to_json_line(line: AuditLine) -> str:
     return json.dumps(line_json(line), separators=(",", ":"), default=repr) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LineView:
     """One line for a page: all of it is text to be shown as such, but ``when``, ``diff`` and ``details``.
 
     ``words`` is what happened, ``said`` what was decided, in the words of cards.
@@ -129,223 +129,235 @@ class Told:
     sequence: str
     when: Markup
     kind: str
-    words: str
+    event: str
     actor: str
     tenant: str
     address: str
     record_id: str
     has_page: bool
     tool: str
-    said: str
-    reason: Cut | None
+    decision: str
+    reason: Excerpt | None
     diff: tuple[DiffLine, ...]
-    details: Cut | None
+    details: Excerpt | None
 
 
-async def told(lines: Sequence[AuditLine]) -> list[Told]:
+async def create_line_views(lines: Sequence[AuditLine]) -> list[LineView]:
     """Return lines for a page, made off the event loop: nobody knows how much is in them."""
-    return await run_check(LARGE_CHARACTERS, lambda: [_told(line) for line in lines])
+    return await run_check(LARGE_CHARACTERS, lambda: [_create_line_view(line) for line in lines])
 
 
-def _told(line: AuditLine) -> Told:
-    more = {name: getattr(line, name) for name in _FIELDS if name not in _SHOWN_APART | _PROOF}
-    said = {name: value for name, value in more.items() if value not in (None, "", (), {})}
+def _create_line_view(line: AuditLine) -> LineView:
+    extra_fields = {name: getattr(line, name) for name in _LINE_FIELDS if name not in _COLUMN_FIELDS | _CHAIN_FIELDS}
+    details = {name: value for name, value in extra_fields.items() if value not in (None, "", (), {})}
     if line.details:
-        said["details"] = line.details
+        details["details"] = line.details
     if line.diff:
-        said["diff"] = list(line.diff)
-    kind = _text(line.kind)
-    decided = told_words(_text(line.decision) or kind)
-    return Told(
-        sequence=_text(line.sequence),
-        when=moment(line.at_ms) if type(line.at_ms) is int else Markup(),
+        details["diff"] = list(line.diff)
+    kind = _to_text(line.kind)
+    decision_text = describe_audit_decision(_to_text(line.decision) or kind)
+    return LineView(
+        sequence=_to_text(line.sequence),
+        when=time_element(line.at_ms) if type(line.at_ms) is int else Markup(),
         kind=kind,
-        words=decided.capitalize() if kind == "decided" else KIND_WORDS.get(kind, kind),
-        actor=_text(line.actor),
-        tenant=_text(line.tenant),
-        address=_text(line.address),
-        record_id=_text(line.record_id),
-        has_page=_NAME.fullmatch(_text(line.record_id)) is not None,
-        tool=_text(line.tool_name) or ", ".join(_asked_tools(line)),
-        said=decided,
-        reason=cut(_text(line.reason)) if line.reason else None,
-        diff=tuple(told_diff([one for one in line.diff if isinstance(cast("Any", one), Mapping)])),
-        details=cut(json.loads(json.dumps(said, default=repr))) if said else None,
+        event=decision_text.capitalize() if kind == "decided" else KIND_LABELS.get(kind, kind),
+        actor=_to_text(line.actor),
+        tenant=_to_text(line.tenant),
+        address=_to_text(line.address),
+        record_id=_to_text(line.record_id),
+        has_page=_RECORD_ID.fullmatch(_to_text(line.record_id)) is not None,
+        tool=_to_text(line.tool_name) or ", ".join(_list_requested_tools(line)),
+        decision=decision_text,
+        reason=create_excerpt(_to_text(line.reason)) if line.reason else None,
+        diff=tuple(parse_audit_diff([entry for entry in line.diff if isinstance(cast("Any", entry), Mapping)])),
+        details=create_excerpt(json.loads(json.dumps(details, default=repr))) if details else None,
     )
 
 
-def _asked_tools(line: AuditLine) -> list[str]:
+def _list_requested_tools(line: AuditLine) -> list[str]:
     """Return the tools that a pause asked about, as far as its line has them."""
     details: Any = line.details
     requests: Any = cast("Mapping[str, Any]", details).get("requests") if isinstance(details, Mapping) else None
-    asked = cast("list[Any]", requests)[:_TOOLS_SHOWN] if isinstance(requests, list) else []
-    return [_text(cast("dict[str, Any]", one).get("tool")) for one in asked if isinstance(one, dict)]
+    requested_calls = cast("list[Any]", requests)[:_MAX_LISTED_TOOLS] if isinstance(requests, list) else []
+    return [_to_text(cast("dict[str, Any]", call).get("tool")) for call in requested_calls if isinstance(call, dict)]
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else repr(value)[:200]
 
 
 _log = logging.getLogger("codemode.console")
-VERIFY_SECONDS = 60.0
-MOST_EXPORTS = 4
-MOST_EXPORTS_OF_USER = 2
-_VERIFY = "audit/verify"
-_LINES_AT_ONCE = 100
+VERIFY_TIMEOUT_SECONDS = 60.0
+MAX_EXPORTS = 4
+MAX_EXPORTS_PER_USER = 2
+_VERIFY_FORM_SUBJECT = "audit/verify"
+_LINES_PER_CHUNK = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Verification:
     """What came of a check: ``words`` for people; ``is_whole`` None where there was no end to it."""
 
-    is_whole: bool | None
-    words: str
+    is_intact: bool | None
+    message: str
     sequence: int | None = None
     reason: str | None = None
 
 
-def routes(desk: ConsoleContext) -> list[BaseRoute]:
+def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of ``/audit``, of checking it and of a copy."""
-    checks, exports = _Checks(desk), _Exports(desk)
+    verifier, exporter = _Verifier(context), _Exporter(context)
 
     async def audit(request: Request) -> Response:
-        return await _page(desk, request, None)
+        return await _audit_page(context, request, None)
 
     async def verify(request: Request) -> Response:
         form, visit = await read_small_form(request), require_principal(request)
         try:
-            visit.require_form_token(form.get(TOKEN_FIELD), _VERIFY)
+            visit.require_form_token(form.get(TOKEN_FIELD), _VERIFY_FORM_SUBJECT)
         except Problem as problem:
-            await audit_refusal(desk.store, visit, request, problem.message)
+            await audit_refusal(context.store, visit, request, problem.message)
             raise
-        return await _page(desk, request, await checks.check(form.get("head", "").strip()))
+        return await _audit_page(context, request, await verifier.verify(form.get("head", "").strip()))
 
     return [
         Route("/audit", audit, methods=["GET"]),
         Route("/audit/verify", verify, methods=["POST"]),
-        Route("/audit/export", exports.export, methods=["GET"]),
+        Route("/audit/export", exporter.export, methods=["GET"]),
     ]
 
 
-async def _page(desk: ConsoleContext, request: Request, checked: Checked | None) -> Response:
-    visit = require_principal(request)
-    asked = {name: request.query_params.get(name, "").strip() for name in ("tenant", "kind", "actor", "record")}
+async def _audit_page(context: ConsoleContext, request: Request, verification: Verification | None) -> Response:
+    principal = require_principal(request)
+    filters = {name: request.query_params.get(name, "").strip() for name in ("tenant", "kind", "actor", "record")}
 
-    sought = {**asked, "kind": _KINDS.get(asked["kind"], asked["kind"])}
+    line_filters = {**filters, "kind": _KINDS_BY_LABEL.get(filters["kind"], filters["kind"])}
 
-    def fits(line: AuditLine) -> bool:
+    def matches(line: AuditLine) -> bool:
         pairs = (("kind", line.kind), ("actor", line.actor), ("record", line.record_id))
-        return all(sought[name] in ("", value) for name, value in pairs)
+        return all(line_filters[name] in ("", value) for name, value in pairs)
 
-    kept = {name: value for name, value in asked.items() if value}
-    tenants = visible_tenants(visit.user, asked["tenant"])
-    found = await find(desk.store, tenants, request.query_params.get("after"), fits if kept else None)
-    token = visit.form_token(_VERIFY)
+    active_filters = {name: value for name, value in filters.items() if value}
+    tenants = visible_tenants(principal.user, filters["tenant"])
+    lines_page = await find_lines(
+        context.store, tenants, request.query_params.get("after"), matches if active_filters else None
+    )
+    token = principal.form_token(_VERIFY_FORM_SUBJECT)
     if wants_json(request):
-        said = None if checked is None else {"isWhole": checked.is_whole, "message": checked.words}
-        if said is not None and checked is not None:
-            said |= {"sequence": checked.sequence, "reason": checked.reason}
-        lines = [line_json(one) for one in found.lines]
-        return JSONResponse({"lines": lines, "next": found.next, "checked": said, "formToken": token})
-    following = None if found.next is None else urlencode({**kept, "after": found.next})
-    context: dict[str, Any] = {"asked": asked, "checked": checked, "token": token, "following": following}
-    context |= {"most_scanned": MOST_SCANNED, "kinds": KIND_WORDS.values()}
-    return page(request, "audit.html", lines=await told(found.lines), **context)
+        verification_json = (
+            None if verification is None else {"isWhole": verification.is_intact, "message": verification.message}
+        )
+        if verification_json is not None and verification is not None:
+            verification_json |= {"sequence": verification.sequence, "reason": verification.reason}
+        lines = [line_json(line) for line in lines_page.lines]
+        return JSONResponse(
+            {"lines": lines, "next": lines_page.next_cursor, "checked": verification_json, "formToken": token}
+        )
+    next_query = (
+        None if lines_page.next_cursor is None else urlencode({**active_filters, "after": lines_page.next_cursor})
+    )
+    values: dict[str, Any] = {"asked": filters, "checked": verification, "token": token, "following": next_query}
+    values |= {"most_scanned": MAX_SCANNED_LINES, "kinds": KIND_LABELS.values()}
+    return render_page(request, "audit.html", lines=await create_line_views(lines_page.lines), **values)
 
 
-class _Checks:
+class _Verifier:
     """Whether the audit is as it was written: one check at a time, against the head of the last that it passed."""
 
-    def __init__(self, desk: ConsoleContext) -> None:
-        self._desk = desk
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
         self._is_busy = False
-        self._head: str | None = None
+        self._verified_head: str | None = None
 
-    async def check(self, given: str) -> Checked:
+    async def verify(self, expected_head: str) -> Verification:
         """Read all lines, for at most `VERIFY_SECONDS`. Raises `Problem` 429 while another check goes on."""
         if self._is_busy:
             raise Problem(429, "The audit is being checked", "Try again in a moment.", headers={"Retry-After": "5"})
         self._is_busy = True
         try:
-            async with asyncio.timeout(VERIFY_SECONDS):
-                return await self._checked(given)
+            async with asyncio.timeout(VERIFY_TIMEOUT_SECONDS):
+                return await self._verify(expected_head)
         except TimeoutError:
-            words = f"There are too many lines to check here: it was given up after {VERIFY_SECONDS:.0f} seconds."
-            return Checked(None, f"{words} Check it with verify_audit, on a machine of its own.")
+            message = (
+                f"There are too many lines to check here: it was given up after {VERIFY_TIMEOUT_SECONDS:.0f} seconds."
+            )
+            return Verification(None, f"{message} Check it with verify_audit, on a machine of its own.")
         finally:
             self._is_busy = False
 
-    async def _checked(self, given: str) -> Checked:
-        store = self._desk.store
+    async def _verify(self, expected_head: str) -> Verification:
+        store = self._context.store
         head = await store.audit_head()
         try:
-            bad = await verify_audit(store, given or self._head)
+            broken_line = await verify_audit(store, expected_head or self._verified_head)
         except ValueError:
             raise Problem(400, "This is no head of an audit", "It is the text that this page shows.") from None
-        if bad is None:
-            self._head = head
-            return Checked(True, f"All lines are as they were written. Head: {head}")
-        what = {"changed": "was changed", "missing": "is missing", "rewritten": "is not the one that there was"}
-        words = f"Line {bad.sequence} {what[bad.reason]}. What stands from there on proves nothing."
-        return Checked(False, words, bad.sequence, bad.reason)
+        if broken_line is None:
+            self._verified_head = head
+            return Verification(True, f"All lines are as they were written. Head: {head}")
+        defects = {"changed": "was changed", "missing": "is missing", "rewritten": "is not the one that there was"}
+        message = (
+            f"Line {broken_line.sequence} {defects[broken_line.reason]}. What stands from there on proves nothing."
+        )
+        return Verification(False, message, broken_line.sequence, broken_line.reason)
 
 
-class _Exports:
+class _Exporter:
     """Copies of all lines that somebody may see: in the audit themselves, and few at a time."""
 
-    def __init__(self, desk: ConsoleContext) -> None:
-        self._desk = desk
-        self._of_users: Counter[str] = Counter()
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        self._active_by_user: Counter[str] = Counter()
 
     async def export(self, request: Request) -> Response:
         """Send all lines. It is noted before the first of them is read."""
-        visit = require_principal(request)
+        principal = require_principal(request)
         if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             raise Problem(403, "This was not sent from a page of the console", "Take the copy there.")
-        place = ExitStack()
-        place.enter_context(self._place(visit.user.name))
+        slot = ExitStack()
+        slot.enter_context(self._reserve_slot(principal.user.name))
         try:
             if request.method == "GET":
-                by: dict[str, Any] = {"actor": visit.user.name, "address": visit.address}
-                await self._desk.store.note("audit_exported", tenant=audit_tenant(visit.user), **by)
+                attribution: dict[str, Any] = {"actor": principal.user.name, "address": principal.address}
+                await self._context.store.note("audit_exported", tenant=audit_tenant(principal.user), **attribution)
         except BaseException:
-            place.close()
+            slot.close()
             raise
-        return _Export(self._lines(visit), place)
+        return _ExportResponse(self._lines(principal), slot)
 
     @contextmanager
-    def _place(self, name: str) -> Generator[None]:
-        if self._of_users[name] >= MOST_EXPORTS_OF_USER or self._of_users.total() >= MOST_EXPORTS:
+    def _reserve_slot(self, name: str) -> Generator[None]:
+        if self._active_by_user[name] >= MAX_EXPORTS_PER_USER or self._active_by_user.total() >= MAX_EXPORTS:
             raise Problem(429, "Too many copies are being taken", "Wait for one.", headers={"Retry-After": "30"})
-        self._of_users[name] += 1
+        self._active_by_user[name] += 1
         try:
             yield
         finally:
-            self._of_users -= Counter([name])
+            self._active_by_user -= Counter([name])
 
-    async def _lines(self, visit: Principal) -> AsyncGenerator[bytes]:
-        found = self._desk.store.audit(tenant=visible_tenants(visit.user, ""))
-        async with aclosing(found) as lines:
+    async def _lines(self, principal: Principal) -> AsyncGenerator[bytes]:
+        audit_lines = self._context.store.audit(tenant=visible_tenants(principal.user, ""))
+        async with aclosing(audit_lines) as lines:
             batch: list[AuditLine] = []
             async for line in lines:
                 batch.append(line)
-                if len(batch) == _LINES_AT_ONCE:
-                    yield (await lines_text(batch)).encode()
+                if len(batch) == _LINES_PER_CHUNK:
+                    yield (await to_json_lines(batch)).encode()
                     batch = []
             if batch:
-                yield (await lines_text(batch)).encode()
+                yield (await to_json_lines(batch)).encode()
 
 
-class _Export(StreamingResponse):
+class _ExportResponse(StreamingResponse):
     """A copy that is sent as it is read, and holds its place until it has ended or nobody takes it any more."""
 
-    def __init__(self, lines: AsyncGenerator[bytes], place: ExitStack) -> None:
+    def __init__(self, lines: AsyncGenerator[bytes], slot: ExitStack) -> None:
         headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
         super().__init__(lines, headers=headers, media_type="application/x-ndjson")
-        self._lines, self._place = lines, place
+        self._lines, self._slot = lines, slot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._place:
+        with self._slot:
             try:
                 if scope["method"] == "HEAD":
                     await Response(headers=dict(self.headers))(scope, receive, send)
@@ -358,24 +370,28 @@ class _Export(StreamingResponse):
                 await self._lines.aclose()
 
 
-def history_routes(desk: ConsoleContext) -> list[BaseRoute]:
+def history_routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/history``."""
 
     async def history(request: Request) -> Response:
-        asked = {name: request.query_params.get(name, "").strip() for name in ("tenant", "tool", "actor")}
+        filters = {name: request.query_params.get(name, "").strip() for name in ("tenant", "tool", "actor")}
 
-        def fits(line: AuditLine) -> bool:
-            if line.kind not in DECISIONS:
+        def matches(line: AuditLine) -> bool:
+            if line.kind not in DECISION_KINDS:
                 return False
-            return asked["tool"] in ("", line.tool_name) and asked["actor"] in ("", line.actor)
+            return filters["tool"] in ("", line.tool_name) and filters["actor"] in ("", line.actor)
 
-        tenants = visible_tenants(require_principal(request).user, asked["tenant"])
-        found = await find(desk.store, tenants, request.query_params.get("after"), fits)
+        tenants = visible_tenants(require_principal(request).user, filters["tenant"])
+        lines_page = await find_lines(context.store, tenants, request.query_params.get("after"), matches)
         if wants_json(request):
-            return JSONResponse({"decisions": [line_json(one) for one in found.lines], "next": found.next})
-        kept = {name: value for name, value in asked.items() if value}
-        following = None if found.next is None else urlencode({**kept, "after": found.next})
-        context: dict[str, Any] = {"asked": asked, "following": following, "most_scanned": MOST_SCANNED}
-        return page(request, "history.html", lines=await told(found.lines), **context)
+            return JSONResponse(
+                {"decisions": [line_json(entry) for entry in lines_page.lines], "next": lines_page.next_cursor}
+            )
+        active_filters = {name: value for name, value in filters.items() if value}
+        next_query = (
+            None if lines_page.next_cursor is None else urlencode({**active_filters, "after": lines_page.next_cursor})
+        )
+        values: dict[str, Any] = {"asked": filters, "following": next_query, "most_scanned": MAX_SCANNED_LINES}
+        return render_page(request, "history.html", lines=await create_line_views(lines_page.lines), **values)
 
     return [Route("/history", history, methods=["GET"])]

@@ -20,209 +20,248 @@ from codemode.stores import ALL_TENANTS, AnswerRefusedError, Record, StoredReque
 
 from ..bodies import FormItems, read_form_items, single_value
 from ..decisions import (
-    ABOUT_CHOICE,
-    MOST_REASON_CHARACTERS,
-    Chosen,
-    about_many,
-    changed_meanwhile,
-    chosen_of,
-    is_decision,
-    no_decision,
-    no_longer_asked,
-    version_of,
+    BULK_SELECTION_SUBJECT,
+    MAX_REASON_CHARACTERS,
+    SelectedCall,
+    bulk_decision_subject,
+    compute_call_version,
+    has_decision,
+    invalid_decision_problem,
+    not_pending_problem,
+    parse_selection,
+    stale_form_problem,
 )
 from ..errors import Problem, not_found_problem, to_problem
-from ..rendering import page, wants_json
+from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
-from ..visible import ON_DEMAND_CHARACTERS, Cut, cut
+from ..visible import MAX_EXPANDED_CHARACTERS, Excerpt, create_excerpt
 from ..visits import audit_refusal, find_refusal, require_principal, visible_tenants
 from .desk import ConsoleContext
 
-MOST_ON_PAGE_CHARACTERS = 1_000_000
+MAX_INPUT_CHARACTERS_PER_PAGE = 1_000_000
 """So many characters of inputs are on one page; what is behind them is decided on its own."""
-_DECISIONS = {"approve": "approved", "deny": "denied"}
+_DECISION_TEXTS = {"approve": "approved", "deny": "denied"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _CallResult:
     """What there is to be said of one that was chosen. ``one`` is None where it is nothing that the visitor sees."""
 
-    chosen: Chosen
+    selected: SelectedCall
     record: Record | None = None
-    one: StoredRequest | None = None
+    call: StoredRequest | None = None
     problem: Problem | None = None
-    asked: Cut | None = None
+    input_excerpt: Excerpt | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as callers of the API get it."""
-        told: dict[str, Any] = {"record": self.chosen.record_id, "id": self.chosen.interrupt_id}
-        return told if self.problem is None else {**told, "error": self.problem.to_json()}
+        result: dict[str, Any] = {"record": self.selected.record_id, "id": self.selected.interrupt_id}
+        return result if self.problem is None else {**result, "error": self.problem.to_json()}
 
 
-def routes(desk: ConsoleContext) -> list[BaseRoute]:
+def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes on which many are chosen, and decided."""
 
     async def look(request: Request) -> Response:
         items = await read_form_items(request)
-        await _require_own_form(desk, request, single_value(items, TOKEN_FIELD), ABOUT_CHOICE)
-        return await _look(desk, request, _decision(request, items), chosen_of(_named(items), parts=2))
+        await _require_valid_form(context, request, single_value(items, TOKEN_FIELD), BULK_SELECTION_SUBJECT)
+        return await _review_page(
+            context, request, _parse_decision(request, items), parse_selection(_request_fields(items), part_count=2)
+        )
 
     async def decide(request: Request) -> Response:
         items = await read_form_items(request)
-        decision, chosen = _decision(request, items), chosen_of(_named(items), parts=4)
-        await _require_own_form(desk, request, single_value(items, TOKEN_FIELD), about_many(decision, chosen))
+        decision, chosen = _parse_decision(request, items), parse_selection(_request_fields(items), part_count=4)
+        await _require_valid_form(
+            context, request, single_value(items, TOKEN_FIELD), bulk_decision_subject(decision, chosen)
+        )
         reason = single_value(items, "reason").strip()
-        if len(reason) > MOST_REASON_CHARACTERS:
-            raise Problem(422, "The reason is too long", f"It may have {MOST_REASON_CHARACTERS:,} characters.")
+        if len(reason) > MAX_REASON_CHARACTERS:
+            raise Problem(422, "The reason is too long", f"It may have {MAX_REASON_CHARACTERS:,} characters.")
         records: dict[str, Record] = {}
-        told: list[_Told] = []
-        for one in chosen:
-            last = told[-1].problem if told else None
+        results: list[_CallResult] = []
+        for selected in chosen:
+            last_problem = results[-1].problem if results else None
             # Once the database is away, nobody waits for it again for each of the rest.
-            is_away = last is not None and last.status == 503
-            told.append(
-                _Told(one, problem=last) if is_away else await _decided(desk, request, one, decision, reason, records)
+            is_store_unavailable = last_problem is not None and last_problem.status == 503
+            results.append(
+                _CallResult(selected, problem=last_problem)
+                if is_store_unavailable
+                else await _decide_call(context, request, selected, decision, reason, records)
             )
-        return _answer(request, decision, told)
+        return _results_page(request, decision, results)
 
     return [Route("/many", look, methods=["POST"]), Route("/many/decide", decide, methods=["POST"])]
 
 
-def _named(items: FormItems) -> Sequence[str]:
+def _request_fields(items: FormItems) -> Sequence[str]:
     return [text for name, text in items if name == "request"]
 
 
-def _decision(request: Request, items: FormItems) -> str:
+def _parse_decision(request: Request, items: FormItems) -> str:
     decision = single_value(items, "decision")
-    if decision not in _DECISIONS:
-        raise no_decision(_DECISIONS, is_for_programs=wants_json(request))
+    if decision not in _DECISION_TEXTS:
+        raise invalid_decision_problem(_DECISION_TEXTS, is_for_programs=wants_json(request))
     return decision
 
 
-async def _require_own_form(desk: ConsoleContext, request: Request, token: str, of: str) -> None:
+async def _require_valid_form(context: ConsoleContext, request: Request, token: str, subject: str) -> None:
     """Raise `Problem` 403 for who decides nothing, and for a form that is not theirs; which is audited."""
-    visit = require_principal(request)
+    principal = require_principal(request)
     try:
-        visit.require_form_token(token, of)
-        if not visit.user.may_decide:
+        principal.require_form_token(token, subject)
+        if not principal.user.may_decide:
             raise Problem(403, "You may not decide this", "you may look, and decide nothing")
     except Problem as problem:
-        await audit_refusal(desk.store, visit, request, problem.message)
+        await audit_refusal(context.store, principal, request, problem.message)
         raise
 
 
-async def _look(desk: ConsoleContext, request: Request, decision: str, chosen: Sequence[Chosen]) -> Response:
+async def _review_page(
+    context: ConsoleContext, request: Request, decision: str, selection: Sequence[SelectedCall]
+) -> Response:
     """Return the page that lists each input. Nothing is decided yet."""
     tenants = visible_tenants(require_principal(request).user, "")
-    ids = list(dict.fromkeys(one.record_id for one in chosen))
-    records = {one.id: one for one in await desk.store.records(ids, tenant=tenants)}
-    told = await run_check(LARGE_CHARACTERS, lambda: [_seen(desk, records, one) for one in chosen])
+    ids = list(dict.fromkeys(selected.record_id for selected in selection))
+    records = {selected.id: selected for selected in await context.store.records(ids, tenant=tenants)}
+    results = await run_check(
+        LARGE_CHARACTERS, lambda: [_prepare_call(context, records, selected) for selected in selection]
+    )
     if not wants_json(request):  # programs get each input whole
-        told = _whole(told)
-    asked = [one for one in told if one.problem is None]
-    tools = {one.one.tool_name for one in told if one.one is not None}
+        results = _require_whole_inputs(results)
+    pending = [selected for selected in results if selected.problem is None]
+    tools = {selected.call.tool_name for selected in results if selected.call is not None}
     if len(tools) > 1 and len(ids) > 1:  # the calls of one program are shown together on its page, too
         raise Problem(422, "These are calls of several tools", "Those of one tool are decided together; nothing was.")
-    if not asked:
-        return _answer(request, decision, told)
-    token = require_principal(request).form_token(about_many(decision, [one.chosen for one in asked]))
+    if not pending:
+        return _results_page(request, decision, results)
+    token = require_principal(request).form_token(
+        bulk_decision_subject(decision, [selected.selected for selected in pending])
+    )
 
     def rendered() -> Response:
         if wants_json(request):
-            listed = [{**one.to_json(), "request": one.chosen.text(), **_shown(one)} for one in asked]
-            gone = [one.to_json() for one in told if one.problem is not None]
-            return JSONResponse({"decision": decision, "requests": listed, "notWaiting": gone, "formToken": token})
-        shown: dict[str, Any] = {
+            listed = [
+                {**result.to_json(), "request": result.selected.to_field_value(), **_input_json(result)}
+                for result in pending
+            ]
+            not_pending = [result.to_json() for result in results if result.problem is not None]
+            return JSONResponse(
+                {"decision": decision, "requests": listed, "notWaiting": not_pending, "formToken": token}
+            )
+        values: dict[str, Any] = {
             "tool": next(iter(tools)) if len(tools) == 1 else "",
-            "most_reason": MOST_REASON_CHARACTERS,
+            "most_reason": MAX_REASON_CHARACTERS,
         }
-        gone = [one for one in told if one.problem is not None]
-        return page(request, "many.html", decision=decision, asked=asked, gone=gone, token=token, **shown)
+        not_pending = [result for result in results if result.problem is not None]
+        return render_page(
+            request, "many.html", decision=decision, asked=pending, gone=not_pending, token=token, **values
+        )
 
     return await run_check(LARGE_CHARACTERS, rendered)
 
 
-def _shown(told: _Told) -> dict[str, Any]:
-    one = told.one
-    return {} if one is None else {"tool": one.tool_name, "input": one.input, "shown": told.chosen.shown}
+def _input_json(result: _CallResult) -> dict[str, Any]:
+    call = result.call
+    return (
+        {} if call is None else {"tool": call.tool_name, "input": call.input, "shown": result.selected.display_digest}
+    )
 
 
-def _seen(desk: ConsoleContext, records: dict[str, Record], chosen: Chosen) -> _Told:
+def _prepare_call(context: ConsoleContext, records: dict[str, Record], selected: SelectedCall) -> _CallResult:
     """Return a request as it is shown. Raises `Problem` 422 for a question that is no approval."""
-    record = records.get(chosen.record_id)
-    one = None if record is None else _request(record, chosen.interrupt_id)
-    if record is None or one is None:
-        return _Told(chosen, problem=not_found_problem())
-    if one.kind != APPROVAL_KIND:
+    record = records.get(selected.record_id)
+    call = None if record is None else _find_call(record, selected.interrupt_id)
+    if record is None or call is None:
+        return _CallResult(selected, problem=not_found_problem())
+    if call.kind != APPROVAL_KIND:
         raise Problem(422, "This is not decided with others", "Each question is answered on the page of its record.")
-    as_shown = Chosen(record.id, one.interrupt_id, version_of(record, one), desk.store.shown(one))
-    return _Told(as_shown, record, one, no_longer_asked(record, one), cut(one.input, ON_DEMAND_CHARACTERS))
+    displayed = SelectedCall(
+        record.id, call.interrupt_id, compute_call_version(record, call), context.store.shown(call)
+    )
+    return _CallResult(
+        displayed, record, call, not_pending_problem(record, call), create_excerpt(call.input, MAX_EXPANDED_CHARACTERS)
+    )
 
 
-def _whole(told: Sequence[_Told]) -> list[_Told]:
+def _require_whole_inputs(results: Sequence[_CallResult]) -> list[_CallResult]:
     """Leave out what the page cannot show whole: nobody approves what they have not seen."""
-    left, shown = MOST_ON_PAGE_CHARACTERS, list[_Told]()
-    for one in told:
-        if one.problem is not None or one.asked is None:
-            shown.append(one)
-        elif one.asked.is_whole and len(one.asked.text) <= left:
-            left -= len(one.asked.text)
-            shown.append(one)
+    characters_left, kept = MAX_INPUT_CHARACTERS_PER_PAGE, list[_CallResult]()
+    for result in results:
+        if result.problem is not None or result.input_excerpt is None:
+            kept.append(result)
+        elif result.input_excerpt.is_whole and len(result.input_excerpt.text) <= characters_left:
+            characters_left -= len(result.input_excerpt.text)
+            kept.append(result)
         else:
-            shown.append(replace(one, problem=_too_long()))
-    return shown
+            kept.append(replace(result, problem=_input_too_long_problem()))
+    return kept
 
 
-def _too_long() -> Problem:
-    words = "Not all of its input can be shown here, and nothing is decided that is not shown: decide it on its page."
-    return Problem(422, "Its input is too long for this page", words)
+def _input_too_long_problem() -> Problem:
+    message = "Not all of its input can be shown here, and nothing is decided that is not shown: decide it on its page."
+    return Problem(422, "Its input is too long for this page", message)
 
 
-def _request(record: Record, interrupt_id: str) -> StoredRequest | None:
-    return next((one for one in record.requests if one.interrupt_id == interrupt_id), None)
+def _find_call(record: Record, interrupt_id: str) -> StoredRequest | None:
+    return next((call for call in record.requests if call.interrupt_id == interrupt_id), None)
 
 
-async def _decided(
-    desk: ConsoleContext, request: Request, chosen: Chosen, decision: str, reason: str, records: dict[str, Record]
-) -> _Told:
+async def _decide_call(
+    context: ConsoleContext,
+    request: Request,
+    selected: SelectedCall,
+    decision: str,
+    reason: str,
+    records: dict[str, Record],
+) -> _CallResult:
     """Decide about one, whatever becomes of the others. ``records`` are those that were read for others before."""
-    visit = require_principal(request)
+    principal = require_principal(request)
     try:
         # Away by now: those before it are decided, and the answer says which.
-        record = records.get(chosen.record_id) or await desk.store.record(chosen.record_id, tenant=ALL_TENANTS)
+        record = records.get(selected.record_id) or await context.store.record(selected.record_id, tenant=ALL_TENANTS)
     except (StoreError, StoreUnavailableError) as error:
-        return _Told(chosen, problem=to_problem(error))
+        return _CallResult(selected, problem=to_problem(error))
     records[record.id] = record
-    one = _request(record, chosen.interrupt_id) if visit.user.can_see(record.tenant) else None
-    if one is None:
-        return _Told(chosen, problem=not_found_problem())
-    if (why := await find_refusal(desk.policy, visit.user, record, request)) is not None:
-        await audit_refusal(desk.store, visit, request, why)
-        return _Told(chosen, record, one, Problem(403, "You may not decide this", why))
+    call = _find_call(record, selected.interrupt_id) if principal.user.can_see(record.tenant) else None
+    if call is None:
+        return _CallResult(selected, problem=not_found_problem())
+    if (reason_refused := await find_refusal(context.policy, principal.user, record, request)) is not None:
+        await audit_refusal(context.store, principal, request, reason_refused)
+        return _CallResult(selected, record, call, Problem(403, "You may not decide this", reason_refused))
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}
-    if one.actor == visit.user.name and is_decision(one, answer):
-        return _Told(chosen, record, one)  # sent again
-    as_shown = await run_check(LARGE_CHARACTERS, lambda: (version_of(record, one), desk.store.shown(one)))
-    if one.state == "waiting" and as_shown != (chosen.version, chosen.shown):
-        return _Told(chosen, record, one, changed_meanwhile(one))
-    said: dict[str, Any] = {"actor": visit.user.name, "tenant": record.tenant, "address": visit.address}
-    name = one.interrupt_id
+    if call.actor == principal.user.name and has_decision(call, answer):
+        return _CallResult(selected, record, call)  # sent again
+    displayed = await run_check(
+        LARGE_CHARACTERS, lambda: (compute_call_version(record, call), context.store.shown(call))
+    )
+    if call.state == "waiting" and displayed != (selected.version, selected.display_digest):
+        return _CallResult(selected, record, call, stale_form_problem(call))
+    attribution: dict[str, Any] = {"actor": principal.user.name, "tenant": record.tenant, "address": principal.address}
+    name = call.interrupt_id
     try:
-        first = (await desk.store.decide({name: answer}, seen={name: chosen.shown}, **said))[name]
+        stored_call = (await context.store.decide({name: answer}, seen={name: selected.display_digest}, **attribution))[
+            name
+        ]
     except AnswerRefusedError as error:
-        return _Told(chosen, record, one, Problem(422, "The answer does not fit", error.message))
+        return _CallResult(selected, record, call, Problem(422, "The answer does not fit", error.message))
     except (StoreError, StoreUnavailableError) as error:
-        return _Told(chosen, record, one, no_longer_asked(record, one) or to_problem(error))
-    problem = None if first.actor == visit.user.name else no_longer_asked(record, first)
-    return _Told(chosen, record, one, problem)
+        return _CallResult(selected, record, call, not_pending_problem(record, call) or to_problem(error))
+    problem = None if stored_call.actor == principal.user.name else not_pending_problem(record, stored_call)
+    return _CallResult(selected, record, call, problem)
 
 
-def _answer(request: Request, decision: str, told: Sequence[_Told]) -> Response:
+def _results_page(request: Request, decision: str, results: Sequence[_CallResult]) -> Response:
     """Return which were decided, and of the others why not."""
-    done = [one for one in told if one.problem is None]
-    gone = [one for one in told if one.problem is not None]
-    status = 200 if done or gone[0].problem is None else gone[0].problem.status
+    done = [result for result in results if result.problem is None]
+    undecided = [result for result in results if result.problem is not None]
+    status = 200 if done or undecided[0].problem is None else undecided[0].problem.status
     if wants_json(request):
-        said = {"decided": [one.to_json() for one in done], "notDecided": [one.to_json() for one in gone]}
-        return JSONResponse({"decision": _DECISIONS[decision], **said}, status)
-    return page(request, "many_done.html", status=status, decided=_DECISIONS[decision], done=done, gone=gone)
+        outcomes = {
+            "decided": [result.to_json() for result in done],
+            "notDecided": [result.to_json() for result in undecided],
+        }
+        return JSONResponse({"decision": _DECISION_TEXTS[decision], **outcomes}, status)
+    return render_page(
+        request, "many_done.html", status=status, decided=_DECISION_TEXTS[decision], done=done, gone=undecided
+    )

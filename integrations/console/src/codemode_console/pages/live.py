@@ -23,20 +23,20 @@ from ..errors import Problem
 from ..visits import Principal, audit_tenant, require_principal
 from .desk import ConsoleContext
 
-REMEMBERED = 1000
+MAX_REMEMBERED_CHANGES = 1000
 """So many changes are kept for all; who is further behind reads them from the store."""
-MOST_OF_USER = 20
-MOST = 500
+MAX_CONNECTIONS_PER_USER = 20
+MAX_CONNECTIONS = 500
 _RETRY_SECONDS = 1.0
 _log = logging.getLogger("codemode.console")
 
 
-class Seat:
+class Subscriber:
     """One live connection's place: woken by each change. ``is_over`` once the server is about to end."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        self.is_over = False
+        self.is_stopping = False
 
     async def wait(self, seconds: float) -> None:
         """Wait for something new, at most so long."""
@@ -51,65 +51,71 @@ class Seat:
 
     def set(self) -> None:
         """Say that the server is about to end, as an event of it."""
-        self.is_over = True
+        self.is_stopping = True
         self.wake()
 
 
-class Feed:
+class ChangeFeed:
     """The last changes of all tenants, read while there is a connection. Holds nothing of any one connection."""
 
-    def __init__(self, store: InterruptStore, *, most_of_user: int = MOST_OF_USER, most: int = MOST) -> None:
-        self._store, self._most_of_user, self._most = store, most_of_user, most
-        self._seats: set[Seat] = set()
-        self._of_users: Counter[str] = Counter()
+    def __init__(
+        self,
+        store: InterruptStore,
+        *,
+        max_per_user: int = MAX_CONNECTIONS_PER_USER,
+        max_subscribers: int = MAX_CONNECTIONS,
+    ) -> None:
+        self._store, self._max_per_user, self._max_subscribers = store, max_per_user, max_subscribers
+        self._subscribers: set[Subscriber] = set()
+        self._counts_by_user: Counter[str] = Counter()
         self._recent: deque[Change] = deque()
-        self._since: int | None = None
+        self._remembered_since: int | None = None
         self._reading: asyncio.Task[None] | None = None
         self.head: int | None = None
         """Of which change it knows last; None before it knows of any."""
 
     def __len__(self) -> int:
-        return len(self._seats)
+        return len(self._subscribers)
 
     @contextmanager
-    def seat(self, name: str) -> Generator[Seat]:
+    def subscribe(self, user_name: str) -> Generator[Subscriber]:
         """Give a user a place. Raises `Problem` 429 where they have too many, 503 where all have."""
-        if self._of_users[name] >= self._most_of_user:
-            raise _full(429, "You look at too many pages at once")
-        if len(self._seats) >= self._most:
-            raise _full(503, "Too many pages are looked at")
-        seat = Seat()
-        self._seats.add(seat)
-        self._of_users[name] += 1
+        if self._counts_by_user[user_name] >= self._max_per_user:
+            raise _too_many_connections_problem(429, "You look at too many pages at once")
+        if len(self._subscribers) >= self._max_subscribers:
+            raise _too_many_connections_problem(503, "Too many pages are looked at")
+        subscriber = Subscriber()
+        self._subscribers.add(subscriber)
+        self._counts_by_user[user_name] += 1
         if self._reading is None:
-            self._reading = asyncio.get_running_loop().create_task(self._read())
+            self._reading = asyncio.get_running_loop().create_task(self._read_changes())
         try:
-            yield seat
+            yield subscriber
         finally:
-            self._leave(seat, name)
+            self._unsubscribe(subscriber, user_name)
 
-    def behind(self, sequence: int) -> list[Change] | None:
+    def changes_after(self, sequence: int) -> list[Change] | None:
         """Return the changes behind a sequence; None where not all of them are remembered."""
-        if self._since is None or sequence < self._since:
+        if self._remembered_since is None or sequence < self._remembered_since:
             return None
-        found: list[Change] = []
+        changes: list[Change] = []
         for change in reversed(self._recent):
             if change.sequence <= sequence:
                 break
-            found.append(change)
-        return found[::-1]
+            changes.append(change)
+        return changes[::-1]
 
-    def _leave(self, seat: Seat, name: str) -> None:
-        self._seats.discard(seat)
-        self._of_users[name] -= 1
-        if not self._of_users[name]:
-            del self._of_users[name]
-        if not self._seats and self._reading is not None:
+    def _unsubscribe(self, subscriber: Subscriber, user_name: str) -> None:
+        self._subscribers.discard(subscriber)
+        self._counts_by_user[user_name] -= 1
+        if not self._counts_by_user[user_name]:
+            del self._counts_by_user[user_name]
+        if not self._subscribers and self._reading is not None:
             self._reading.cancel()
-            self._reading = self._since = self.head = None
+            self._reading = self._remembered_since = self.head = None
             self._recent.clear()
 
-    async def _read(self) -> None:
+    async def _read_changes(self) -> None:
         while True:
             try:
                 await self._follow()
@@ -119,141 +125,147 @@ class Feed:
 
     async def _follow(self) -> None:
         if self.head is None:
-            self._since = self.head = await self._store.changes_head()
-            self._wake()
+            self._remembered_since = self.head = await self._store.changes_head()
+            self._wake_subscribers()
         async for change in self._store.changes(tenant=ALL_TENANTS, after=self.head):
             self._recent.append(change)
             self.head = change.sequence
-            if len(self._recent) > REMEMBERED:
-                self._since = self._recent.popleft().sequence
-            self._wake()
+            if len(self._recent) > MAX_REMEMBERED_CHANGES:
+                self._remembered_since = self._recent.popleft().sequence
+            self._wake_subscribers()
 
-    def _wake(self) -> None:
-        for seat in self._seats:
-            seat.wake()
+    def _wake_subscribers(self) -> None:
+        for subscriber in self._subscribers:
+            subscriber.wake()
 
 
-def _full(status: int, title: str) -> Problem:
+def _too_many_connections_problem(status: int, title: str) -> Problem:
     return Problem(status, title, "The page works without; look again by yourself.", headers={"Retry-After": "30"})
 
 
 HEARTBEAT_SECONDS = 15.0
-CHECK_SECONDS = 2.0
+REAUTHENTICATE_SECONDS = 2.0
 """So often it is asked whether somebody is still who they were."""
-LIFE_SECONDS = 600.0
+MAX_CONNECTION_SECONDS = 600.0
 """So long a connection lasts: the next one is let in by whatever stands in front."""
-SEND_SECONDS = 30.0
+SEND_TIMEOUT_SECONDS = 30.0
 _RETRY_MS = 2000
 _GRACE_SECONDS = 3.0
 
 
-def routes(desk: ConsoleContext) -> list[BaseRoute]:
+def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/events``."""
-    feed = Feed(desk.store)
+    feed = ChangeFeed(context.store)
 
     async def events(request: Request) -> Response:
-        visit, after = require_principal(request), _after(request)
+        principal, after = require_principal(request), _parse_start_sequence(request)
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Problem(403, "This was not sent from a page of the console")
-        place = ExitStack()
-        seat = place.enter_context(feed.seat(visit.user.name))
-        return _Stream(_told(desk, feed, seat, visit, after), seat, place)
+        slot = ExitStack()
+        subscriber = slot.enter_context(feed.subscribe(principal.user.name))
+        return _EventStream(_stream_events(context, feed, subscriber, principal, after), subscriber, slot)
 
     return [Route("/events", events, methods=["GET"])]
 
 
-class _Stream(EventSourceResponse):
+class _EventStream(EventSourceResponse):
     """A stream that holds a place for as long as it is sent."""
 
-    def __init__(self, told: AsyncIterator[ServerSentEvent], seat: Seat, place: ExitStack) -> None:
+    def __init__(self, events: AsyncIterator[ServerSentEvent], subscriber: Subscriber, slot: ExitStack) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            told,
+            events,
             ping=0,
-            send_timeout=SEND_SECONDS,
-            shutdown_event=cast("Any", seat),  # it is set, and no more
+            send_timeout=SEND_TIMEOUT_SECONDS,
+            shutdown_event=cast("Any", subscriber),  # it is set, and no more
             shutdown_grace_period=_GRACE_SECONDS,
         )
-        self._place = place
+        self._slot = slot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._place, suppress(TimeoutError):  # who takes nothing for so long is gone
+        with self._slot, suppress(TimeoutError):  # who takes nothing for so long is gone
             await super().__call__(scope, receive, send)
 
 
-async def _told(
-    desk: ConsoleContext, feed: Feed, seat: Seat, visit: Principal, after: int | None
+async def _stream_events(
+    context: ConsoleContext, feed: ChangeFeed, subscriber: Subscriber, principal: Principal, after: int | None
 ) -> AsyncIterator[ServerSentEvent]:
-    stay = _Stay(visit, seat)
+    lifetime = _ConnectionLifetime(principal, subscriber)
     try:
-        head = await desk.store.changes_head()
+        head = await context.store.changes_head()
         sequence = head if after is None else min(after, head)
         yield ServerSentEvent(id=str(sequence), retry=_RETRY_MS, comment="open")
-        while await stay.lasts():
-            reached = feed.head
-            async with aclosing(_new(desk, feed, visit, sequence)) as changes:
+        while await lifetime.continues():
+            feed_head = feed.head
+            async with aclosing(_read_changes_after(context, feed, principal, sequence)) as changes:
                 async for change in changes:
-                    if not await stay.lasts():
+                    if not await lifetime.continues():
                         break
-                    if visit.user.can_see(change.tenant):
-                        yield _event(change)
+                    if principal.user.can_see(change.tenant):
+                        yield _to_event(change)
                     sequence = change.sequence
-            if not stay.is_over:
-                sequence = max(sequence, reached or 0)
-                if stay.is_silent():
+            if not lifetime.is_over:
+                sequence = max(sequence, feed_head or 0)
+                if lifetime.needs_heartbeat():
                     yield ServerSentEvent(id=str(sequence), comment="still here")
-                await seat.wait(CHECK_SECONDS)
-        if stay.has_ended:
+                await subscriber.wait(REAUTHENTICATE_SECONDS)
+        if lifetime.is_signed_out:
             yield ServerSentEvent(event="ended", data="{}")
     except CodeModeError:
         return  # the database is away: whoever listens comes again
 
 
-async def _new(desk: ConsoleContext, feed: Feed, visit: Principal, sequence: int) -> AsyncGenerator[Change]:
+async def _read_changes_after(
+    context: ConsoleContext, feed: ChangeFeed, principal: Principal, sequence: int
+) -> AsyncGenerator[Change]:
     """Give the changes behind a sequence that there are, of whichever tenants."""
-    found = feed.behind(sequence)
-    if found is None:
-        tenant = audit_tenant(visit.user)
-        async for change in desk.store.changes(tenant=tenant, after=sequence, follow=False):
+    remembered = feed.changes_after(sequence)
+    if remembered is None:
+        tenant = audit_tenant(principal.user)
+        async for change in context.store.changes(tenant=tenant, after=sequence, follow=False):
             yield change
         return
-    for change in found:
+    for change in remembered:
         yield change
 
 
-def _event(change: Change) -> ServerSentEvent:
-    said = {"sequence": change.sequence, "record": change.record_id, "kind": change.kind}
-    return ServerSentEvent(id=str(change.sequence), event="change", data=json.dumps(said))
+def _to_event(change: Change) -> ServerSentEvent:
+    payload = {"sequence": change.sequence, "record": change.record_id, "kind": change.kind}
+    return ServerSentEvent(id=str(change.sequence), event="change", data=json.dumps(payload))
 
 
-class _Stay:
+class _ConnectionLifetime:
     """Whether somebody may go on listening: known still, as the same user, and not for too long."""
 
-    def __init__(self, visit: Principal, seat: Seat) -> None:
+    def __init__(self, principal: Principal, subscriber: Subscriber) -> None:
         now = asyncio.get_running_loop().time()
-        self._visit, self._seat = visit, seat
-        self._check, self._beat, self._end = now + CHECK_SECONDS, now + HEARTBEAT_SECONDS, now + LIFE_SECONDS
-        self.is_over = self.has_ended = False
+        self._principal, self._subscriber = principal, subscriber
+        self._next_check, self._next_heartbeat, self._end = (
+            now + REAUTHENTICATE_SECONDS,
+            now + HEARTBEAT_SECONDS,
+            now + MAX_CONNECTION_SECONDS,
+        )
+        self.is_over = self.is_signed_out = False
 
-    async def lasts(self) -> bool:
+    async def continues(self) -> bool:
         """Say whether they may, as it was not long ago."""
         now = asyncio.get_running_loop().time()
-        if not self.is_over and now >= self._check:
-            self._check = now + CHECK_SECONDS
-            again = await self._visit.reauthenticate()
-            self.has_ended = again is None or again.user != self._visit.user
-        self.is_over = self.is_over or self.has_ended or self._seat.is_over or now >= self._end
+        if not self.is_over and now >= self._next_check:
+            self._next_check = now + REAUTHENTICATE_SECONDS
+            current = await self._principal.reauthenticate()
+            self.is_signed_out = current is None or current.user != self._principal.user
+        self.is_over = self.is_over or self.is_signed_out or self._subscriber.is_stopping or now >= self._end
         return not self.is_over
 
-    def is_silent(self) -> bool:
+    def needs_heartbeat(self) -> bool:
         """Say whether it is time to be heard of, once each time."""
         now = asyncio.get_running_loop().time()
-        if now < self._beat:
+        if now < self._next_heartbeat:
             return False
-        self._beat = now + HEARTBEAT_SECONDS
+        self._next_heartbeat = now + HEARTBEAT_SECONDS
         return True
 
 
-def _after(request: Request) -> int | None:
+def _parse_start_sequence(request: Request) -> int | None:
     """Return behind which sequence somebody listens; None is now. Raises `Problem` 400."""
     text = request.headers.get("last-event-id") or request.query_params.get("after") or None
     if text is None:

@@ -14,7 +14,15 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from codemode_console.web import Server as WebServer
-from codemode_console.web import TrustedProxies, caller_of, declared_length, listen, read_address, route_path, url_of
+from codemode_console.web import (
+    TrustedProxies,
+    client_address,
+    declared_length,
+    open_server_socket,
+    parse_address,
+    route_path,
+    socket_url,
+)
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.lowlevel import Server
 from starlette.datastructures import Headers
@@ -331,8 +339,8 @@ def with_client_address(scope: Scope, proxies: TrustedProxies) -> Scope:
     peer = scope.get("client")
     if peer is None:
         return scope
-    caller = caller_of(HTTPConnection(scope), proxies)
-    if caller is None or caller == read_address(peer[0]):
+    caller = client_address(HTTPConnection(scope), proxies)
+    if caller is None or caller == parse_address(peer[0]):
         return scope
     return {**scope, "client": (str(caller), 0), PEER_KEY: peer}
 
@@ -372,7 +380,7 @@ async def serve_http(
                 for line in app.set_listen_address(host, port):
                     (print_line or _print_to_stderr)(line)
                 if on_listening is not None:
-                    on_listening(f"{url_of(bound)}{MCP_PATH}")
+                    on_listening(f"{socket_url(bound)}{MCP_PATH}")
 
             await _serve(_Server(app, http_limits, on_ready), bound)
 
@@ -423,7 +431,7 @@ class _Server(WebServer):
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        return listen(host, port)
+        return open_server_socket(host, port)
     except ValueError as error:
         raise ConfigError(f"--http: {error}") from error
     except OSError as error:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
-from codemode_console.web import host_of, origin_of, read_address
+from codemode_console.web import parse_address, parse_host, parse_origin
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken, TokenVerifier, principal_components
 from starlette.datastructures import Headers
@@ -349,7 +349,7 @@ class RequestAuthenticator:
     def check_host_and_origin(self, scope: Scope) -> None:
         """Check Host and Origin, against pages whose name was turned to this address. Raises `HttpError`."""
         host = _single_header(scope, "host")
-        host_name = None if host is None else host_of(host)
+        host_name = None if host is None else parse_host(host)
         if host_name is None or not self._is_own_host(host_name):
             raise HttpError(421, "The gateway is not called by this name (Host)")
         origin = _single_header(scope, "origin")
@@ -359,7 +359,7 @@ class RequestAuthenticator:
             f"http://{host}",
             f"https://{host}",
             *self._settings.origins,
-            origin_of(self._settings.url or ""),
+            parse_origin(self._settings.url or ""),
         }
         # Browsers say that much of a form on a page that tells nobody where it is, as the console's are.
         is_console_form = origin == "null" and _single_header(scope, "sec-fetch-site") == "same-origin"
@@ -374,7 +374,7 @@ class RequestAuthenticator:
             not self._settings.hosts
             or name in configured_names
             or name == "localhost"
-            or read_address(name) is not None
+            or parse_address(name) is not None
         )
 
     async def authenticate(

@@ -17,8 +17,8 @@ from urllib.parse import quote
 from codemode_console.application import approval_console
 from codemode_console.auth import TokenAuth, User
 from codemode_console.errors import Problem
-from codemode_console.guarded import Guarded
-from codemode_console.rendering import problem_page
+from codemode_console.guarded import AccessMiddleware
+from codemode_console.rendering import problem_response
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -129,7 +129,7 @@ SERVERS_PATH = "/servers/"
 
 def create_server_pages(gateway: Any, **guard_options: Any) -> ASGIApp:
     """Return the pages, behind the sign-in of the console: ``guard`` is what that is made with."""
-    return Guarded(_ServerPages(gateway), **guard_options)
+    return AccessMiddleware(_ServerPages(gateway), **guard_options)
 
 
 def server_page_path(name: str) -> str:
@@ -146,7 +146,7 @@ class _ServerPages:
         try:
             response: Response = await self._respond(request)
         except Problem as problem:
-            response = problem_page(request, problem)
+            response = problem_response(request, problem)
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from codemode_console.web import declared_length, drain, network_of, read_address
+from codemode_console.web import address_network, declared_length, drain_body, parse_address
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
@@ -174,7 +174,7 @@ class RequestReservation:
 def _client_address(scope: Mapping[str, Any]) -> str:
     """Return where a request comes from: of IPv6 the network, whose addresses are one caller's to choose from."""
     address = (scope.get("client") or ("",))[0]
-    return network_of(read_address(address)) or address
+    return address_network(parse_address(address)) or address
 
 
 _DRAIN_SECONDS = 1.0
@@ -239,7 +239,7 @@ class BoundedReceive:
         """Take what is left of a body, within bounds: a connection closed before would take the answer with it."""
         with contextlib.suppress(HttpError):
             if not self._is_complete:
-                await drain(self._receive_next, max(self._max_bytes, _MIN_DRAIN_BYTES), _DRAIN_SECONDS)
+                await drain_body(self._receive_next, max(self._max_bytes, _MIN_DRAIN_BYTES), _DRAIN_SECONDS)
 
     async def _receive_counted(self) -> Message:
         message = await self._receive_next()
