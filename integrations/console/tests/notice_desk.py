@@ -40,7 +40,7 @@ class Desk:
             self.store = SqliteInterruptStore(path, clock=self.clock)
         self.targets = targets
         self.slept: list[float] = []
-        self.sender = NoticeSender(self.store, targets, BASE_URL, sleep=self._sleep, spread=lambda: 1.0)
+        self.sender = NoticeSender(self.store, targets, BASE_URL, sleep=self._sleep, random_fraction=lambda: 1.0)
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

@@ -222,7 +222,7 @@ def self_sending(action: str, fields: Mapping[str, str], more: str = "") -> str:
     return f"<!doctype html>{form}<script>document.forms[0].submit()</script>"
 
 
-async def create_form(page: Page) -> tuple[str, dict[str, str]]:
+async def fields_of(page: Page) -> tuple[str, dict[str, str]]:
     """Return where the first card's form goes and what it holds."""
     form = cards(page).first
     found = await form.evaluate("form => [form.action, Object.fromEntries(new FormData(form))]")
@@ -239,7 +239,7 @@ async def test_a_form_on_a_page_of_another_origin_decides_nothing(
 ) -> None:
     record_id = await desk.pause(ASK)
     page = await open_record(visitor, desk, record_id)
-    action, fields = await create_form(page)
+    action, fields = await fields_of(page)
     body = self_sending(action, {**fields, "decision": "approve"}, f'enctype="{encoding}"')
     async with elsewhere(body, host) as origin:
         visitor.trust(origin)
@@ -271,7 +271,7 @@ async def test_no_page_of_another_origin_signs_anybody_out_or_in(desk: Desk, vis
 async def test_no_script_of_another_origin_reads_or_sends(desk: Desk, visitor: Visitor, recorder: Recorder) -> None:
     record_id = await desk.pause(ASK)
     page = await open_record(visitor, desk, record_id)
-    action, fields = await create_form(page)
+    action, fields = await fields_of(page)
     async with elsewhere("<!doctype html><title>evil</title>") as origin:
         visitor.trust(origin)
         visitor.expect_blocked()
@@ -326,9 +326,9 @@ async def test_a_forged_or_borrowed_token_of_a_form_decides_nothing(
 ) -> None:
     first, second = await desk.pause(ASK), await desk.pause("return await tools.refund({ order: 'B-18' })")
     page = await open_record(visitor, desk, first)
-    _, hers = await create_form(page)
+    _, hers = await fields_of(page)
     async with visiting(hall, [desk.url]) as bob:
-        _, his = await create_form(await open_record(bob, desk, second, BOB))
+        _, his = await fields_of(await open_record(bob, desk, second, BOB))
     forged = hers["form_token"][:-4] + ("AAAA" if not hers["form_token"].endswith("AAAA") else "BBBB")
     for token in (forged, "", hers["form_token"], his["form_token"]):
         await page.goto(f"{desk.url}/records/{second}")

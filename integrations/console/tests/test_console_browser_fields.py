@@ -260,7 +260,7 @@ async def test_a_change_is_shown_as_a_difference_before_it_is_decided(
     record_id = await desk.pause(ASK)
     page = await open_record(visitor, desk, record_id)
     await field(page, "/cents").fill("9000")
-    await field(page, "/cents").apply_button("Enter")
+    await field(page, "/cents").press("Enter")
     await expect(cards(page)).to_contain_text("90000")
     await expect(field(page, "/cents")).to_have_value("9000")
     await expect_one_way_to_approve(page, "Approve with changes")

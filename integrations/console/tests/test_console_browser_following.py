@@ -21,7 +21,7 @@ await tools.refund({ order: "A-17", cents: 100 });
 return await tools.refund({ order: "B-18", cents: 200 });
 """
 # How many buttons of cards can be pressed at the moment at which they come.
-COUNT_PREFIX = """() => {
+COUNT = """() => {
     window.pressable = [];
     new MutationObserver((all) => {
         for (const one of all) for (const node of one.addedNodes) {
@@ -40,7 +40,8 @@ def tools() -> Sequence[Any]:
     return [refund]
 
 
-LISTENS = "typeof live !== 'undefined' && live.source !== null && live.source.readyState === EventSource.OPEN"
+CONNECTION = "liveUpdates.source?.readyState === EventSource.OPEN"
+LISTENS = f"typeof liveUpdates !== 'undefined' && {CONNECTION}"
 
 
 async def listens(page: Any) -> None:
@@ -58,7 +59,7 @@ async def test_what_is_asked_next_is_not_pressed_by_what_was_meant_for_the_last(
     record_id = await desk.pause(TWICE)
     page = await open_record(visitor, desk, record_id)
     await listens(page)
-    await page.evaluate(COUNT_PREFIX)
+    await page.evaluate(COUNT)
     (first,) = (await desk.store.record(record_id, tenant=ALL_TENANTS)).requests
     await desk.store.decide({first.interrupt_id: {"approved": True}}, actor="bob", tenant=ALL_TENANTS)
     await expect(page.locator(".card form").get_by_label("order").first).to_have_value("B-18")

@@ -54,9 +54,9 @@ async def open_list(visitor: Visitor, desk: Desk) -> Page:
 async def press(page: Page, *keys: str) -> None:
     """Press keys, of which the last leads to another page."""
     for key in keys[:-1]:
-        await page.keyboard.apply_button(key)
+        await page.keyboard.press(key)
     async with page.expect_navigation():
-        await page.keyboard.apply_button(keys[-1])
+        await page.keyboard.press(keys[-1])
     await page.wait_for_load_state()
 
 
@@ -72,8 +72,8 @@ async def test_calls_of_different_kinds_are_decided_from_the_list_by_keyboard_al
     await expect(page.get_by_role("status")).to_have_text("Approved: Refund third")
     await desk.outcome(third)
     await page.reload()
-    await page.keyboard.apply_button("d")
-    await page.keyboard.apply_button("Enter")
+    await page.keyboard.press("d")
+    await page.keyboard.press("Enter")
     await expect(page.locator("details[open] input")).to_be_focused()
     await page.keyboard.type("not now")
     await press(page, "Enter")
@@ -106,10 +106,10 @@ async def test_the_keys_of_a_record_go_to_the_calls_that_still_wait(desk: Desk, 
         ("d", button(cards.nth(1), "Deny")),
     ):
         for key in keys:
-            await page.keyboard.apply_button(key)
+            await page.keyboard.press(key)
         await expect(focused).to_be_focused()
     await page.reload()
-    await page.keyboard.apply_button("n")
+    await page.keyboard.press("n")
     await expect(cards.nth(1)).to_be_focused()
     await press(page, "n")
     assert page.url == f"{desk.url}/"
@@ -124,9 +124,9 @@ async def test_keys_go_on_at_the_row_below_the_one_that_was_decided(desk: Desk, 
     await expect(page.get_by_role("status")).to_have_text("Approved: Refund second")
     await press(page, "a", "Enter")
     await expect(page.get_by_role("status")).to_have_text("Approved: Refund first")
-    await page.keyboard.apply_button("a")
+    await page.keyboard.press("a")
     await expect(page.locator("tr[data-call] button:focus")).to_have_count(0)
-    await page.keyboard.apply_button("j")
+    await page.keyboard.press("j")
     await press(page, "a", "Enter")
     await expect(page.get_by_role("status")).to_have_text("Approved: Refund third")
 

@@ -219,12 +219,12 @@ async def test_keys_move_and_decide_nothing(desk: Desk, visitor: Visitor, refund
 
     record_id = await desk.pause(TWO)
     page = await open_record(visitor, desk, record_id)
-    await page.keyboard.apply_button("j")
-    await page.keyboard.apply_button("j")
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
     await expect(page.locator(".card").nth(1)).to_be_focused()
-    await page.keyboard.apply_button("a")
+    await page.keyboard.press("a")
     await expect(button(page.locator(".card").nth(1), "Approve")).to_be_focused()
-    await page.keyboard.apply_button("r")
+    await page.keyboard.press("r")
     await page.keyboard.type("jaded")
     await expect(page.locator(".card").nth(1).locator("[name=reason]")).to_have_value("jaded")
     assert refunded == []

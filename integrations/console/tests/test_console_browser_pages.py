@@ -134,7 +134,7 @@ async def tab_to(page: Page, wanted: Locator) -> None:
     await page.wait_for_load_state()  # with its stylesheet, which says how the focus looks
     handle = await wanted.element_handle()
     for _ in range(MOST_TABS):
-        await page.keyboard.apply_button("Tab")
+        await page.keyboard.press("Tab")
         is_shown, is_there = await page.evaluate(
             """wanted => {
               const focused = document.activeElement;
@@ -161,25 +161,25 @@ async def test_everything_can_be_done_with_the_keyboard_alone(desk: Desk, visito
     # The field has the focus once the page is there.
     await expect(page.get_by_label("Token")).to_be_focused()
     await page.keyboard.type(ANA)
-    await page.keyboard.apply_button("Enter")
+    await page.keyboard.press("Enter")
     link = page.locator(f'a[href$="/records/{record_id}"]').first
     await link.wait_for()
     await tab_to(page, link)
-    await page.keyboard.apply_button("Enter")
+    await page.keyboard.press("Enter")
     await page.wait_for_url(f"**/records/{record_id}")
     await tab_to(page, cards(page).nth(1).locator('[name="/amount"]'))
-    await page.keyboard.apply_button("ControlOrMeta+a")
+    await page.keyboard.press("ControlOrMeta+a")
     await page.keyboard.type("100")
     await tab_to(page, button(cards(page).nth(1), "Approve with changes"))
     async with page.expect_navigation():
-        await page.keyboard.apply_button("Enter")
+        await page.keyboard.press("Enter")
     await desk.until(record_id, lambda record: record.version == 2)
     await page.goto(f"{desk.url}/records/{record_id}")
     await tab_to(page, cards(page).locator("[name=reason]"))
     await page.keyboard.type("the parcel may still arrive")
     await tab_to(page, button(cards(page), "Deny"))
     async with page.expect_navigation():
-        await page.keyboard.apply_button("Space")
+        await page.keyboard.press("Space")
     assert (await desk.outcome(record_id))["refunded"] == 1
     assert paid[0] == "refund(A-1003, 100.00 EUR)"
 

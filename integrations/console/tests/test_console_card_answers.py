@@ -59,14 +59,14 @@ def test_a_tools_own_question_is_answered_by_its_form() -> None:
             form = CardForm(page)
             assert "reason" not in {one.get("name") for one in form.controls}
             form.fill("/account", "x").fill("/limit", "much")
-            for answer in (await form.enter(ana), await form.apply_button(ana, "Answer")):
+            for answer in (await form.enter(ana), await form.press(ana, "Answer")):
                 assert answer.status_code == 422
                 form = CardForm(answer.text)
                 assert form.control("/account")["aria-invalid"] == form.control("/limit")["aria-invalid"] == "true"
                 assert (form.control("/account")["value"], form.control("/limit")["value"]) == ("x", "much")
             assert (await form.fill("/account", "DE1").fill("/limit", "7").enter(ana)).status_code == 200
             assert await desk.states(record_id) == ["waiting"]
-            assert (await form.apply_button(ana, "Answer")).status_code == 303
+            assert (await form.press(ana, "Answer")).status_code == 303
             assert "answered by ana" in (await ana.get(f"/records/{record_id}")).text
         assert await desk.outcome(record_id) == {"answer": {"account": "DE1", "limit": 7}}
 
@@ -99,11 +99,11 @@ def test_a_question_without_a_schema_takes_any_json(answer: Any) -> None:
         record_id = await desk.pause(CONNECT)
         async with desk.browser() as ana:
             form = await desk.form(ana, record_id)
-            assert (await form.apply_button(ana, "Answer")).status_code == 422
-            assert (await form.fill("json", "neither").apply_button(ana, "Answer")).status_code == 422
-            assert (await form.fill("json", json.dumps(answer)).apply_button(ana, "Answer")).status_code == 303
-            assert (await form.apply_button(ana, "Answer")).status_code == 303
-            assert (await form.fill("json", '"other"').apply_button(ana, "Answer")).status_code == 409
+            assert (await form.press(ana, "Answer")).status_code == 422
+            assert (await form.fill("json", "neither").press(ana, "Answer")).status_code == 422
+            assert (await form.fill("json", json.dumps(answer)).press(ana, "Answer")).status_code == 303
+            assert (await form.press(ana, "Answer")).status_code == 303
+            assert (await form.fill("json", '"other"').press(ana, "Answer")).status_code == 409
         assert await desk.outcome(record_id) == {"answer": answer}
 
     run(work)
@@ -116,12 +116,12 @@ def test_one_question_after_the_other_takes_no_answer_of_the_one_before() -> Non
         async with desk.browser() as ana, desk.browser(BOB) as bob:
             old = (await desk.form(bob, record_id)).fill("/account", "his").fill("/limit", "1")
             new = (await desk.form(ana, record_id)).fill("/account", "hers").fill("/limit", "2")
-            assert (await new.apply_button(ana, "Answer")).status_code == 303
+            assert (await new.press(ana, "Answer")).status_code == 303
             await desk.go_on(record_id)
-            late = await old.apply_button(bob, "Answer")
+            late = await old.press(bob, "Answer")
             assert (late.status_code, "ana was first" in late.text, "his" in late.text) == (409, True, True)
             second = CardForm(late.text)
-            assert (await second.fill("json", "2").apply_button(bob, "Answer")).status_code == 303
+            assert (await second.fill("json", "2").press(bob, "Answer")).status_code == 303
         assert await desk.outcome(record_id) == {"answer": 2}
 
     run(work)
@@ -166,14 +166,14 @@ def test_somebody_says_how_a_call_ended(label: str, fields: dict[str, str], outc
             form = await desk.form(ana, record_id)
             assert (await form.enter(ana)).status_code == 422
             for wrong in ("Record this result", "It failed"):
-                assert (await form.apply_button(ana, wrong)).status_code == 422
+                assert (await form.press(ana, wrong)).status_code == 422
             for name in ("approve", "answer", "edit", "nonsense"):
                 assert (await form.send(ana, "decision", name)).status_code == 400
             assert await desk.states(record_id) == ["waiting"]
             for name, text in fields.items():
                 form.fill(name, text)
-            assert (await form.apply_button(ana, label)).status_code == 303
-            assert (await form.apply_button(ana, label)).status_code == 303
+            assert (await form.press(ana, label)).status_code == 303
+            assert (await form.press(ana, label)).status_code == 303
             assert " by ana" in (await ana.get(f"/records/{record_id}")).text
         assert await desk.outcome(record_id) == outcome
         assert len(charged) == times
@@ -215,7 +215,7 @@ def test_the_field_that_does_not_do_is_the_one_that_is_marked() -> None:
                 one = form.as_shown()
                 for name, text in typed.items():
                     one.fill(name, text)
-                answer = await one.apply_button(ana, label)
+                answer = await one.press(ana, label)
                 shown = CardForm(answer.text)
                 assert answer.status_code == 422
                 assert shown.control(marked)["aria-invalid"] == "true"
@@ -236,7 +236,7 @@ def test_a_denial_whose_reason_is_too_long_marks_the_reason_alone(reason: str, i
         record_id = await desk.pause(call(VALUE))
         async with desk.browser() as ana:
             form = (await desk.form(ana, record_id)).fill("/cents", "much").fill("reason", reason)
-            answer = await form.apply_button(ana, "Deny" if is_marked else "Approve with changes")
+            answer = await form.press(ana, "Deny" if is_marked else "Approve with changes")
             shown = CardForm(answer.text)
             assert answer.status_code == 422
             assert shown.control("/cents")["value"] == "much"
@@ -400,7 +400,7 @@ def test_a_post_costs_as_many_statements_whatever_the_record_holds(monkeypatch: 
         async with desk.browser() as ana:
             form = (await desk.form(ana, record_id)).fill("/cents", "8")
             counted["statements"] = 0
-            assert (await form.apply_button(ana, label)).status_code in (200, 303)
+            assert (await form.press(ana, label)).status_code in (200, 303)
             return counted["statements"]
 
     async def work() -> None:

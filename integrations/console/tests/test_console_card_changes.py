@@ -50,20 +50,20 @@ def test_what_the_resume_refuses_waits_again_with_its_words_and_older_forms_deci
         async with desk.browser() as ana, desk.browser(BOB) as bob:
             his = (await desk.form(bob, record_id)).fill("/order", "B-18").fill("reason", "his reason")
             hers = await desk.form(ana, record_id)
-            assert (await hers.fill("/cents", "9000").apply_button(ana, "Approve with changes")).status_code == 303
+            assert (await hers.fill("/cents", "9000").press(ana, "Approve with changes")).status_code == 303
             async with Resumer(desk.store, tenant=ALL_TENANTS, resume=strict.resume):
                 async for change in desk.store.changes(tenant=ALL_TENANTS):
                     if change.kind == "released":
                         break
             assert await desk.states(record_id) == ["waiting"]
-            late = await his.apply_button(bob, "Approve with changes")
+            late = await his.press(bob, "Approve with changes")
             assert late.status_code == 409
             assert "The answer was refused" in late.text
             again = CardForm(late.text)
             assert (again.control("/order")["value"], again.control("reason")["value"]) == ("B-18", "his reason")
             assert await desk.states(record_id) == ["waiting"]
-            assert (await hers.apply_button(ana, "Approve with changes")).status_code == 409
-            assert (await again.apply_button(bob, "Approve with changes")).status_code == 303
+            assert (await hers.press(ana, "Approve with changes")).status_code == 409
+            assert (await again.press(bob, "Approve with changes")).status_code == 303
         assert await desk.outcome(record_id) == "taken"
         assert taken == [{"order": "B-18", "cents": 5}]
 
@@ -87,7 +87,7 @@ def test_of_another_input_the_new_one_is_shown_with_what_was_typed_beside_it() -
             form = (await desk.form(ana, record_id)).fill("/cents", "123").fill("reason", "mine")
             store.record = real
             for label in ("Approve with changes", "Deny", "Show changes", "Approve"):
-                answer = await form.apply_button(ana, label)
+                answer = await form.press(ana, label)
                 assert answer.status_code == 409, label
                 again = CardForm(answer.text)
                 assert {name: again.control(name)["value"] for name in ("/order", "/cents", "reason")} == {
@@ -95,7 +95,7 @@ def test_of_another_input_the_new_one_is_shown_with_what_was_typed_beside_it() -
                 }  # fmt: skip
                 if label != "Deny":
                     assert "123" in answer.text.partition("What you had typed")[2]
-            as_json = await form.apply_button(ana, "Approve", headers=JSON)
+            as_json = await form.press(ana, "Approve", headers=JSON)
             assert (as_json.status_code, as_json.json()["error"]["code"]) == (409, "RequestSuperseded")
             assert await desk.states(record_id) == ["waiting"]
 
@@ -109,23 +109,23 @@ def test_who_is_second_learns_who_was_first_when_and_what() -> None:
         async with desk.browser() as ana, desk.browser(BOB) as bob:
             hers, his = [await desk.form(one, record_id) for one in (ana, bob)]
             his.fill("/cents", "77").fill("reason", "his reason")
-            assert (await hers.apply_button(ana, "Approve")).status_code == 303
+            assert (await hers.press(ana, "Approve")).status_code == 303
             for ended in (False, True):
                 if ended:
                     assert await desk.outcome(record_id) == "taken"
                 for label in ("Approve with changes", "Deny", "Approve", "Show changes"):
-                    late = await his.apply_button(bob, label)
+                    late = await his.press(bob, label)
                     assert late.status_code == 409, late.text
                     assert "ana was first: approved, 2" in late.text
                     assert "his reason" in late.text
-                same = await his.as_shown().apply_button(bob, "Approve")
+                same = await his.as_shown().press(bob, "Approve")
                 assert (same.status_code, "ana was first" in same.text) == (409, True)
-                told = (await his.apply_button(bob, "Deny", headers=JSON)).json()["error"]
+                told = (await his.press(bob, "Deny", headers=JSON)).json()["error"]
                 assert (told["actor"], told["decision"], told["code"]) == ("ana", "approved", "AlreadyDecided")
                 assert told["decidedAtMs"] > 0
                 # Whoever has decided is told nothing bad for the same once more, and the truth for another.
-                assert (await hers.apply_button(ana, "Approve")).status_code == 303
-                other = await hers.apply_button(ana, "Deny")
+                assert (await hers.press(ana, "Approve")).status_code == 303
+                other = await hers.press(ana, "Deny")
                 assert (other.status_code, "ana was first" in other.text) == (409, True)
         assert taken == [VALUE]
         kinds = [line.kind async for line in desk.store.audit(tenant=ALL_TENANTS, record_id=record_id)]
@@ -146,9 +146,7 @@ def test_of_many_at_the_same_time_exactly_one_decides() -> None:
                     if words[number] == "Approve with changes":
                         form.fill("/cents", str(100 + number))
                 clicks = [(name, label) for name, label in zip(people, words, strict=True) for _ in range(4)]
-                answers = await asyncio.gather(
-                    *(forms[name].apply_button(people[name], label) for name, label in clicks)
-                )
+                answers = await asyncio.gather(*(forms[name].press(people[name], label) for name, label in clicks))
                 (one,) = await desk.requests(record_id)
                 for (name, _), answer in zip(clicks, answers, strict=True):
                     assert answer.status_code == (303 if name == one.actor else 409), answer.text
@@ -166,15 +164,11 @@ def test_two_cards_of_one_record_are_decided_in_both_orders(order: tuple[int, in
         record_id = await desk.pause(TWO)
         async with desk.browser() as ana, desk.browser(BOB) as bob:
             hers, his = [await desk.form(one, record_id, n) for one, n in zip((ana, bob), order, strict=True)]
-            assert (
-                await hers.fill("/cents", str(order[0])).apply_button(ana, "Approve with changes")
-            ).status_code == 303
+            assert (await hers.fill("/cents", str(order[0])).press(ana, "Approve with changes")).status_code == 303
             await desk.go_on(record_id)
             assert (await desk.store.record(record_id, tenant=ALL_TENANTS)).version == 2
             # The program has gone on, and what he was shown has not changed.
-            assert (
-                await his.fill("/cents", str(order[1])).apply_button(bob, "Approve with changes")
-            ).status_code == 303
+            assert (await his.fill("/cents", str(order[1])).press(bob, "Approve with changes")).status_code == 303
         assert await desk.outcome(record_id) == ["taken", "taken"]
         assert taken == [{**VALUE, "cents": n} for n in order]
 
@@ -197,15 +191,15 @@ def test_forms_of_nobody_decide_nothing() -> None:
             own = form.control("form_token")["value"]
             for label in ("Approve", "Deny", "Show changes"):
                 for token in tokens:
-                    assert (await form.fill("form_token", token).apply_button(ana, label)).status_code == 403
-                    assert (await form.apply_button(ana, label, headers=JSON)).status_code == 403
+                    assert (await form.fill("form_token", token).press(ana, label)).status_code == 403
+                    assert (await form.press(ana, label, headers=JSON)).status_code == 403
             form.fill("form_token", own)
             for name in ("version", "shown"):
                 was = form.control(name)["value"]
-                assert (await form.fill(name, was[:-1]).apply_button(ana, "Approve")).status_code == 403
+                assert (await form.fill(name, was[:-1]).press(ana, "Approve")).status_code == 403
                 form.fill(name, was)
             assert set(await desk.states(record_id)) == {"waiting"}
-            assert (await form.apply_button(ana, "Approve")).status_code == 303
+            assert (await form.press(ana, "Approve")).status_code == 303
 
     run(work)
 
@@ -228,7 +222,7 @@ def test_no_token_can_be_made_up(changed: list[tuple[str, str]]) -> None:
             meant = [item for item in form.items() if item[0] != "reason"] == [
                 one for one in before if one[0] != "reason"
             ]
-            assert (await form.apply_button(ana, "Deny")).status_code == (303 if meant else 403)
+            assert (await form.press(ana, "Deny")).status_code == (303 if meant else 403)
 
     run(work)
 
@@ -247,16 +241,16 @@ def test_ends_have_their_own_status_and_say_what_happened() -> None:
             assert lease is not None
             await desk.store.lose(lease)
             for record_id, status, words in [(withdrawn, 409, "withdrawn"), (lost, 409, "cron was first")]:
-                answer = await forms[record_id].apply_button(ana, "Approve with changes")
+                answer = await forms[record_id].press(ana, "Approve with changes")
                 assert (answer.status_code, words in answer.text, "4321" in answer.text) == (status, True, True)
             clock.days = 8
             for swept in (False, True):
                 if swept:
                     await desk.store.sweep()
-                answer = await forms[expired].apply_button(ana, "Approve with changes")
+                answer = await forms[expired].press(ana, "Approve with changes")
                 assert (answer.status_code, "expired" in answer.text, "4321" in answer.text) == (410, True, True)
                 assert "/requests/" not in answer.text
-                told = await forms[expired].apply_button(ana, "Deny", headers=JSON)
+                told = await forms[expired].press(ana, "Deny", headers=JSON)
                 assert (told.status_code, told.json()["error"]["code"]) == (410, "RecordExpired")
 
     run(work)
@@ -277,10 +271,10 @@ def test_a_database_that_goes_away_is_told_of_and_nothing_is_decided() -> None:
                 real = getattr(store, name)
                 setattr(store, name, away)
                 for headers in ({}, JSON):
-                    answer = await form.apply_button(ana, "Approve", headers=headers)
+                    answer = await form.press(ana, "Approve", headers=headers)
                     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
                     assert "db.internal" not in answer.text
                 setattr(store, name, real)
-            assert (await form.apply_button(ana, "Approve")).status_code == 303
+            assert (await form.press(ana, "Approve")).status_code == 303
 
     run(work)

@@ -60,14 +60,14 @@ def test_an_approval_holds_for_as_long_as_was_chosen_and_for_this_call_unless_so
             control = form.control("later")
             assert (control["value"], control["autocomplete"]) == ("", "off")
             assert [one["label"] for one in control["options"]] == ["this call", *WORDS.values()]
-            answer = await form.select("later", {"": "this call", **WORDS}[choice]).apply_button(ana, button)
+            answer = await form.select("later", {"": "this call", **WORDS}[choice]).press(ana, button)
             assert answer.status_code == 303
             assert not has_choice((await ana.get(f"/records/{record_id}")).text)
             (one,) = await desk.requests(record_id)
             assert one.decision == {"approved": True}
             expected = [(one.interrupt_id, choice, "ana", "192.0.2.1", ["decided"])] if choice else []
             assert kept.taken == expected
-            assert (await form.apply_button(ana, button)).status_code == 303
+            assert (await form.press(ana, button)).status_code == 303
             assert kept.taken == expected, "the same once more is not kept anew: it may have been taken back"
 
     run(work)
@@ -81,11 +81,11 @@ def test_what_decides_nothing_keeps_the_choice_and_a_denial_holds_for_no_other_c
         async with desk.browser() as ana:
             form = (await desk.form(ana, record_id)).fill("later", "always").fill("/cents", "x")
             for label, status in (("Show changes", 422), ("Approve", 422), ("Approve with changes", 422)):
-                answer = await form.apply_button(ana, label)
+                answer = await form.press(ana, label)
                 assert answer.status_code == status
                 form = CardForm(answer.text)
                 assert form.control("later")["value"] == "always"
-            assert (await form.apply_button(ana, "Deny")).status_code == 303
+            assert (await form.press(ana, "Deny")).status_code == 303
         assert await desk.states(record_id) == ["decided"]
         assert kept.taken == []
 
@@ -100,10 +100,10 @@ def test_whoever_was_not_first_or_may_not_decide_has_nothing_kept() -> None:
         async with desk.browser() as ana, desk.browser(BOB) as bob, desk.browser(EVE) as eve:
             assert not has_choice((await eve.get(f"/records/{record_id}")).text)
             late = (await desk.form(bob, record_id)).fill("later", "always")
-            assert (await late.apply_button(eve, "Approve")).status_code == 403
-            assert (await late.apply_button(ana, "Approve")).status_code == 403
-            assert (await (await desk.form(ana, record_id)).apply_button(ana, "Deny")).status_code == 303
-            assert (await late.apply_button(bob, "Approve")).status_code == 409
+            assert (await late.press(eve, "Approve")).status_code == 403
+            assert (await late.press(ana, "Approve")).status_code == 403
+            assert (await (await desk.form(ana, record_id)).press(ana, "Deny")).status_code == 303
+            assert (await late.press(bob, "Approve")).status_code == 409
         (one,) = await desk.requests(record_id)
         assert (one.actor, one.decision) == ("ana", {"approved": False})
         assert kept.taken == []
@@ -124,9 +124,9 @@ def test_where_nobody_keeps_it_there_is_no_choice_and_one_that_is_sent_decides_n
             form = CardForm(page.text)
             form.controls.append({"tag": "select", "name": "later", "value": "always"})
             for label in ("Approve", "Approve with changes", "Deny"):
-                assert (await form.apply_button(ana, label)).status_code == 400
+                assert (await form.press(ana, label)).status_code == 400
             assert await desk.states(record_id) == ["waiting"]
-            assert (await form.fill("later", "").apply_button(ana, "Approve")).status_code == 303
+            assert (await form.fill("later", "").press(ana, "Approve")).status_code == 303
         assert kept.taken == []
 
     run(work)
@@ -140,9 +140,9 @@ def test_a_choice_that_was_not_offered_decides_nothing() -> None:
         async with desk.browser() as ana:
             form = await desk.form(ana, record_id)
             for wrong in ("Always", "always ", "for ever", "__class__"):
-                assert (await form.fill("later", wrong).apply_button(ana, "Approve")).status_code == 400
+                assert (await form.fill("later", wrong).press(ana, "Approve")).status_code == 400
             form.controls.append({"tag": "input", "name": "later", "value": "always"})
-            assert (await form.apply_button(ana, "Approve")).status_code == 400
+            assert (await form.press(ana, "Approve")).status_code == 400
         assert await desk.states(record_id) == ["waiting"]
         assert kept.taken == []
 
@@ -158,7 +158,7 @@ def test_what_a_tool_asks_itself_is_answered_for_itself_alone() -> None:
             form = (await desk.form(ana, record_id)).fill("json", "7")
             assert not has_choice(form.html)
             form.controls.append({"tag": "select", "name": "later", "value": "always"})
-            assert (await form.apply_button(ana, "Answer")).status_code == 400
+            assert (await form.press(ana, "Answer")).status_code == 400
         assert await desk.states(record_id) == ["waiting"]
         assert kept.taken == []
 
@@ -172,12 +172,12 @@ def test_what_cannot_be_kept_is_told_and_the_call_stays_decided() -> None:
         desk = desk_of(kept)
         records = [await desk.pause(call({"cents": cents}), payload={"known": True}) for cents in (1, 2)]
         async with desk.browser() as ana:
-            answer = await (await desk.form(ana, records[0])).fill("later", "always").apply_button(ana, "Approve")
+            answer = await (await desk.form(ana, records[0])).fill("later", "always").press(ana, "Approve")
             assert answer.status_code == 200
             assert "It was approved for this call alone" in answer.text
             assert "disk" not in answer.text
             form = (await desk.form(ana, records[1])).fill("later", "session")
-            told = (await form.apply_button(ana, "Approve", headers=JSON)).json()
+            told = (await form.press(ana, "Approve", headers=JSON)).json()
             assert told["error"]["title"] == "It was approved for this call alone"
         assert [await desk.states(one) for one in records] == [["decided"], ["decided"]]
 

@@ -60,16 +60,16 @@ def test_any_value_goes_through_the_page_as_it_is(pair: Pair, other: Pair) -> No
         async with desk.browser() as ana:
             form = CardForm((await ana.get(seen.path)).text)
             for label in ("Approve", "Approve with changes"):
-                answer = await form.apply_button(ana, label)
+                answer = await form.press(ana, label)
                 assert answer.status_code == 303, answer.text
                 assert seen.decided.pop() == {"approved": True}
-            again = CardForm((await form.apply_button(ana, "Show changes")).text)
-            assert (await again.apply_button(ana, "Approve")).status_code == 303
+            again = CardForm((await form.press(ana, "Show changes")).text)
+            assert (await again.press(ana, "Approve")).status_code == 303
             assert seen.decided.pop() == {"approved": True}
             seen.one = replace(seen.one, input_schema={})
             seen.record = replace(seen.record, requests=(seen.one,))
             form = CardForm((await ana.get(seen.path)).text).fill("json", json.dumps(typed))
-            answer = await form.apply_button(ana, "Approve with changes")
+            answer = await form.press(ana, "Approve with changes")
             assert answer.status_code == 303, answer.text
             assert exact(seen.decided.pop().get("input", value)) == exact(typed) or _is_same(typed, value)
 
@@ -175,8 +175,8 @@ def test_a_hostile_schema_neither_hides_its_request_nor_keeps_the_loop(
         desk, seen = await shown(input_schema=schema, input=value)
         async with desk.browser() as ana:
             form = CardForm((await ana.get(seen.path)).text)
-            assert (await form.apply_button(ana, "Show changes")).status_code in (200, 422)
-            assert (await form.apply_button(ana, "Deny")).status_code == 303
+            assert (await form.press(ana, "Show changes")).status_code in (200, 422)
+            assert (await form.press(ana, "Deny")).status_code == 303
         assert threads
         assert threading.get_ident() not in threads
 
@@ -192,7 +192,7 @@ def test_a_hostile_schema_of_a_question_is_answered(name: str) -> None:
             form = CardForm((await ana.get(seen.path)).text)
             if "json" not in {one.get("name") for one in form.controls}:
                 return
-            answer = await form.fill("json", json.dumps(value)).apply_button(ana, "Answer")
+            answer = await form.fill("json", json.dumps(value)).press(ana, "Answer")
             assert answer.status_code in (303, 422), answer.text
 
     run(work)
@@ -220,7 +220,7 @@ def test_what_strangers_write_is_text_in_every_place_of_a_card() -> None:
                 pages = [(await ana.get(seen.path)).text]
                 if seen.one.state == "waiting":
                     form = CardForm(pages[0])
-                    pages += [(await form.apply_button(ana, form.buttons[0][0])).text]
+                    pages += [(await form.press(ana, form.buttons[0][0])).text]
             for page in pages:
                 assert "<script>alert" not in page
                 assert "<img" not in page
@@ -246,11 +246,11 @@ def test_a_page_of_very_many_requests_still_takes_each_decision() -> None:
             assert 'href="/records/' in page
             opened = CardForm((await ana.get(f"{seen.path}?request=40")).text, 39)
             assert "/p0" in {one.get("name") for one in opened.controls}
-            assert (await last.apply_button(ana, "Approve")).status_code == 303
-            answer = await last.fill("json", '{"p1": 7}').apply_button(ana, "Approve with changes")
+            assert (await last.press(ana, "Approve")).status_code == 303
+            answer = await last.fill("json", '{"p1": 7}').press(ana, "Approve with changes")
             assert answer.status_code == 422
             assert '"p1": 7' in CardForm(answer.text, 39).control("json")["value"]
-            assert (await last.fill("json", '{"p1": "7"}').apply_button(ana, "Approve with changes")).status_code == 303
+            assert (await last.fill("json", '{"p1": "7"}').press(ana, "Approve with changes")).status_code == 303
             assert seen.decided == [{"approved": True}, {"approved": True, "input": {"p1": "7"}}]
 
     run(work)
@@ -283,10 +283,10 @@ def test_what_was_asked_can_be_approved_whatever_its_schema_says(schema: Any, va
         async with desk.browser() as ana:
             form = CardForm((await ana.get(seen.path)).text)
             for label in ("Approve", "Approve with changes"):
-                answer = await form.apply_button(ana, label)
+                answer = await form.press(ana, label)
                 assert answer.status_code == 303, answer.text[:2000]
                 assert seen.decided.pop() == {"approved": True}
-            assert (await form.apply_button(ana, "Show changes")).status_code == 200
+            assert (await form.press(ana, "Show changes")).status_code == 200
 
     run(work)
 
@@ -299,7 +299,7 @@ def test_what_cannot_be_read_is_no_approval_of_what_was_asked(typed: str) -> Non
         async with desk.browser() as ana:
             form = CardForm((await ana.get(seen.path)).text).fill("/b", typed)
             for label in ("Approve", "Approve with changes", "Show changes"):
-                answer = await form.apply_button(ana, label)
+                answer = await form.press(ana, label)
                 assert answer.status_code == 422
                 assert CardForm(answer.text).control("/b")["value"] == typed
             assert seen.decided == []

@@ -14,7 +14,7 @@ from suite import each_row
 
 from codemode import CallContext, CodeModeToolApprovalDeniedError
 
-PAY = {"title": "RequestCard", "type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
+PAY = {"title": "Card", "type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
 BANK = {"title": "Bank", "type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]}
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -88,7 +88,7 @@ def test_each_edited_field_arrives_exactly_so_in_the_tool() -> None:
                 form.fill(f"state:/{left}", "absent")
             forms[-2].tick("/express", is_ticked=False)
             for form in forms:
-                answer = await form.apply_button(ana, "Approve with changes")
+                answer = await form.press(ana, "Approve with changes")
                 assert answer.status_code == 303, answer.text
             decisions = [one.decision for one in await desk.requests(record_id)]
             assert decisions[-1] == {"approved": True}
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_said_at_its_field_and_nothing_typed_is_lost() -> N
                 form.fill(name, text)
             form.tick("/express", is_ticked=False)
             for label in ("Approve with changes", "Show changes"):
-                answer = await form.apply_button(ana, label)
+                answer = await form.press(ana, label)
                 assert answer.status_code == 422
                 form = CardForm(answer.text)
                 assert {name: form.control(name)["value"] for name in typed} == typed
@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_said_at_its_field_and_nothing_typed_is_lost() -> N
                 assert 'role="alert"' in answer.text
             assert await desk.states(record_id) == ["waiting"]
             form.fill("/cents", "1").fill("/share", "1").fill("/day", "2026-12-24")
-            assert (await form.apply_button(ana, "Approve with changes")).status_code == 303
+            assert (await form.press(ana, "Approve with changes")).status_code == 303
             (one,) = await desk.requests(record_id)
             assert one.decision["reason"] == "a\n<b>reason"
             changes = {"cents": 1, "share": 1, "day": "2026-12-24", "order": "<i>A</i>", "express": False}
@@ -144,7 +144,7 @@ def test_the_buttons_of_the_form_show_it_again_and_decide_nothing() -> None:
                 assert (form.control("/cents")["value"], form.control("reason")["value"]) == ("nonsense", "because")
             assert await desk.states(record_id) == ["waiting"]
             form.fill("/cents", "5").fill("/pay/iban", "DE1").fill("/tags/1", "c").fill("/tags/2", "d")
-            assert (await form.apply_button(ana, "Approve with changes")).status_code == 303
+            assert (await form.press(ana, "Approve with changes")).status_code == 303
             (one,) = await desk.requests(record_id)
             expected = {**VALUE, "cents": 5, "pay": {"iban": "DE1"}, "tags": ["b", "c", "d"]}
             assert one.decision == {"approved": True, "input": expected, "reason": "because"}
@@ -158,7 +158,7 @@ def test_fields_that_nobody_has_seen_are_shown_before_they_are_decided() -> None
         record_id = await desk.pause(call(VALUE))
         async with desk.browser() as ana:
             form = (await desk.form(ana, record_id)).select("/pay", "Bank")
-            answer = await form.apply_button(ana, "Approve with changes")
+            answer = await form.press(ana, "Approve with changes")
             assert answer.status_code == 422
             assert "/pay/iban" in {one.get("name") for one in CardForm(answer.text).controls}
             assert await desk.states(record_id) == ["waiting"]
@@ -176,13 +176,13 @@ def test_approve_means_what_was_asked_and_takes_no_edited_form(typed: dict[str, 
             form = await desk.form(ana, record_id)
             for name, text in typed.items():
                 form.fill(name, text)
-            answer = await form.fill("reason", "fine").apply_button(ana, "Approve")
+            answer = await form.fill("reason", "fine").press(ana, "Approve")
             assert answer.status_code == 422
             again = CardForm(answer.text)
             assert {name: again.control(name)["value"] for name in (*typed, "reason")} == {**typed, "reason": "fine"}
             assert "Approve with changes" in answer.text
             assert await desk.states(record_id) == ["waiting"]
-            assert (await (await desk.form(ana, record_id)).apply_button(ana, "Approve")).status_code == 303
+            assert (await (await desk.form(ana, record_id)).press(ana, "Approve")).status_code == 303
         assert await desk.outcome(record_id) == "taken"
         assert exact(taken) == exact([VALUE])
 
@@ -203,7 +203,7 @@ def test_enter_in_a_field_decides_nothing() -> None:
             assert "90000</td>" in answer.text
             assert CardForm(answer.text).control("reason")["value"] == "why"
             assert await desk.states(record_id) == ["waiting"]
-            assert (await CardForm(answer.text).apply_button(ana, "Approve with changes")).status_code == 303
+            assert (await CardForm(answer.text).press(ana, "Approve with changes")).status_code == 303
             (one,) = await desk.requests(record_id)
             assert one.decision["input"] == {**VALUE, "cents": 9000}
             shown = (await ana.get(f"/records/{record_id}")).text
@@ -224,7 +224,7 @@ def test_a_denial_needs_no_form_that_fits_and_the_program_catches_its_reason() -
         async with desk.browser() as ana:
             for record_id in (first, second):
                 form = (await desk.form(ana, record_id)).fill("/cents", "nonsense").fill("reason", " too <much> ")
-                assert (await form.apply_button(ana, "Deny")).status_code == 303
+                assert (await form.press(ana, "Deny")).status_code == 303
                 assert [one.decision for one in await desk.requests(record_id)] == [
                     {"approved": False, "reason": "too <much>"}
                 ]
@@ -271,10 +271,10 @@ def test_whatever_a_model_calls_its_call_its_card_is_decided(outer_id: str) -> N
         record_id = await desk.store.put(interrupt, tool=desk.code_mode, tenant="acme")
         async with desk.browser() as ana:
             form = await desk.form(ana, record_id)
-            answer = await form.fill("/cents", "-1").apply_button(ana, "Approve with changes")
+            answer = await form.fill("/cents", "-1").press(ana, "Approve with changes")
             assert answer.status_code == 422
             again = CardForm(answer.text).fill("/cents", "8")
-            assert (await again.apply_button(ana, "Approve with changes")).status_code == 303
+            assert (await again.press(ana, "Approve with changes")).status_code == 303
         assert await desk.outcome(record_id) == "taken"
         assert taken == [{**VALUE, "cents": 8}]
 
@@ -295,7 +295,7 @@ def test_integers_that_no_browser_holds_are_changed_exactly(was: int, now: Any) 
         record_id = await desk.pause(f"return await tools.take({{ ids: [{written}, 'x', {written}] }})")
         async with desk.browser() as ana:
             form = (await desk.form(ana, record_id)).fill("json", json.dumps({"ids": [now, "x", was]}))
-            answer = await form.apply_button(ana, "Approve with changes")
+            answer = await form.press(ana, "Approve with changes")
             assert answer.status_code == 303, answer.text
             assert str(now) in (await ana.get(f"/records/{record_id}")).text
         assert await desk.outcome(record_id) == "taken"
@@ -311,7 +311,7 @@ def test_a_reason_that_is_too_long_loses_nothing() -> None:
         async with desk.browser() as ana:
             form = (await desk.form(ana, record_id)).fill("/cents", "7").fill("reason", "x" * 2001)
             for label in ("Deny", "Approve with changes"):
-                answer = await form.apply_button(ana, label)
+                answer = await form.press(ana, label)
                 assert answer.status_code == 422
                 again = CardForm(answer.text)
                 assert (again.control("/cents")["value"], len(again.control("reason")["value"])) == ("7", 2001)

@@ -10,7 +10,7 @@ from page_forms import Page, page_of
 from suite import each_row
 
 LINE = {"type": "object", "properties": {"sku": {"type": "string"}, "n": {"type": "integer"}}, "required": ["sku", "n"]}
-CARD = {"title": "RequestCard", "type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
+CARD = {"title": "Card", "type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
 BANK = {"title": "Bank", "type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]}
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
         "sent_to": {"anyOf": [{"$ref": "#/$defs/Card"}, {"type": "null"}]},
     },
     "required": ["order", "cents", "share", "express", "speed", "version", "day", "tags", "pay", "either"],
-    "$defs": {"Line": LINE, "RequestCard": CARD, "Bank": BANK},
+    "$defs": {"Line": LINE, "Card": CARD, "Bank": BANK},
 }
 VALUE: dict[str, Any] = {
     "order": "A-17", "cents": 90000, "share": 0.5, "express": True, "speed": "slow", "level": 1, "version": 2,

@@ -137,7 +137,7 @@ def test_an_edited_json_text_counts_whatever_tab_is_open(pair: Pair, other: Pair
 @given(pairs)
 def test_a_page_shown_again_says_the_same(pair: Pair):
     schema, value = pair
-    again = read(page_of(create_form(schema, value)).items(), schema, value).typed
+    again = read(page_of(create_form(schema, value)).items(), schema, value).form
     assert exact(read_form(page_of(again).items(), schema, None).value) == exact(value)
 
 

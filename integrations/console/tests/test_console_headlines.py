@@ -134,13 +134,13 @@ def test_a_call_is_decided_in_its_row_and_the_list_says_so() -> None:
         async with desk.browser() as ana:
             row = Row(Page((await ana.get("/?app=shop&order=expiring")).text))
             assert [one.attributes["value"] for one in row.buttons] == ["deny", "approve"], "Enter in a reason denies"
-            answer = await row.apply_button(ana, "approve")
+            answer = await row.press(ana, "approve")
             assert answer.status_code == 303
             page = Page((await ana.get(answer.headers["location"])).text)
             (done,) = page.all("p", lambda one: one.attributes.get("class") == "done")
             assert done.text == "Approved: Refund A-1"
             assert "app=shop&order=expiring&done=" in answer.headers["location"]
-            answer = await Row(page).apply_button(ana, "deny", reason="not now")
+            answer = await Row(page).press(ana, "deny", reason="not now")
             assert answer.headers["location"].count("done=") == 1
             page = Page((await ana.get(answer.headers["location"])).text)
             assert ("Denied: Refund A-2" in page.text, Row.__name__ in page.text) == (True, False)
@@ -181,13 +181,13 @@ def test_a_row_decides_nothing_but_what_it_showed() -> None:
             page = Page((await ana.get("/")).text)
             first, second = Row(page), Row(page, 1)
             first.action, second.action = second.action, first.action
-            assert (await first.apply_button(ana, "approve")).status_code == 403
+            assert (await first.press(ana, "approve")).status_code == 403
             second.items["shown"] = "0" * len(second.items["shown"])
-            assert (await second.apply_button(ana, "approve")).status_code == 403
+            assert (await second.press(ana, "approve")).status_code == 403
             assert await desk.states(one) + await desk.states(other) == ["waiting", "waiting"]
             row = Row(page)
             row.action = row.action.partition("?")[0] + "?back=//evil.example%0d%0aset-cookie:x"
-            answer = await row.apply_button(ana, "approve")
+            answer = await row.press(ana, "approve")
             assert re.match(r"/\?", answer.headers["location"])
 
     run(work)

@@ -199,7 +199,7 @@ def test_a_connection_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_places_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "codemode_console.pages.live.ChangeFeed", lambda store: ChangeFeed(store, most_of_user=2, most=3)
+        "codemode_console.pages.live.ChangeFeed", lambda store: ChangeFeed(store, max_per_user=2, max_subscribers=3)
     )
 
     async def work() -> None:
@@ -253,7 +253,7 @@ def test_a_database_that_goes_away_ends_a_connection(monkeypatch: pytest.MonkeyP
                 await listener.next()
                 await until(lambda: feeds[0].head is not None)
                 monkeypatch.setattr(house.store, "changes", _away)
-                monkeypatch.setattr(feeds[0], "behind", lambda _sequence: None)
+                monkeypatch.setattr(feeds[0], "changes_after", lambda _sequence: None)
                 assert "event" not in await listener.end()
             monkeypatch.undo()
 
@@ -291,7 +291,7 @@ def test_a_feed_reads_on_after_the_database_was_away(monkeypatch: pytest.MonkeyP
 def test_a_feed_remembers_so_much_and_no_more() -> None:
     async def work() -> None:
         store = MemoryInterruptStore()
-        feed = ChangeFeed(store, most_of_user=1)
+        feed = ChangeFeed(store, max_per_user=1)
         with feed.subscribe("ana"):
             with pytest.raises(Problem), feed.subscribe("ana"):
                 pass

@@ -187,7 +187,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(status):
 
 
 def test_an_answer_that_does_not_come_is_waited_for_so_long(monkeypatch):
-    monkeypatch.setattr(sending, "_SECONDS", 0.2)
+    monkeypatch.setattr(sending, "_POST_TIMEOUT_SECONDS", 0.2)
 
     async def drips(_request: Request, _reader: Any, writer: Any) -> None:
         for one in b"HTTP/1.1 200 OK\r\nx-slow: " + b"x" * 10_000:
@@ -281,10 +281,10 @@ import asyncio, sys
 sys.path[:0] = {support}
 from notice_desk import BASE_URL
 from codemode.stores import SqliteInterruptStore
-from codemode_console.notices import Sender, Webhook
+from codemode_console.notices import NoticeSender, Webhook
 
 async def main():
-    sender = Sender(SqliteInterruptStore({path!r}), [Webhook({url!r}, secret={secret!r})], BASE_URL)
+    sender = NoticeSender(SqliteInterruptStore({path!r}), [Webhook({url!r}, secret={secret!r})], BASE_URL)
     await sender.run()
 
 asyncio.run(main())

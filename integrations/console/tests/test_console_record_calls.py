@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from codemode_console import create_record_view
+from codemode_console import record_view
 from console_visitors import run
 from record_desk import Page, RecordDesk
 
@@ -98,7 +98,7 @@ def test_an_ended_record_shows_its_program_calls_and_decisions() -> None:
 
 
 def test_many_calls_come_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(create_record_view, "CALLS_PER_PAGE", 3)
+    monkeypatch.setattr(record_view, "CALLS_PER_PAGE", 3)
 
     async def work() -> None:
         desk = RecordDesk()

@@ -6,8 +6,8 @@ import json
 import sys
 from typing import Any
 
-from codemode_console.create_record_view import MAX_DIFF_LINES, diff_values
 from codemode_console.forms import create_form
+from codemode_console.record_view import MAX_DIFF_LINES, diff_values
 from codemode_console.visible import (
     MAX_EXCERPT_CHARACTERS,
     create_excerpt,

@@ -194,7 +194,7 @@ def _explain_result_problems(result: FormResult) -> FormResult:
     has_text = bool(result.form.json_text.strip())
     message = f"This is not JSON. Put text in quotes. ({reason})" if has_text else "Say what the call returned."
     problems = {"json": [message]}
-    return replace(result, problems=problems, typed=replace(result.form, problems=problems))
+    return replace(result, problems=problems, form=replace(result.form, problems=problems))
 
 
 def _schema_and_value(call: StoredRequest) -> tuple[Any, Any]:

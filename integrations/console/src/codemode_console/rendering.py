@@ -20,7 +20,6 @@ from .errors import Problem
 from .sessions import ROOTS_KEY
 from .visible import (
     age_element,
-    create_excerpt,
     create_expandable_excerpt,
     time_element,
     to_visible_html,
@@ -42,14 +41,13 @@ def _create_environment() -> Environment:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **settings)
     environment.filters["visible"] = lambda text: to_visible_html(str(text))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
     environment.filters["json_text"] = to_visible_json
-    environment.filters["moment"] = time_element
-    environment.filters["ago"] = age_element
+    environment.filters["time"] = time_element
+    environment.filters["age"] = age_element
     environment.filters["headline"] = create_headline
     environment.filters["link_host"] = link_host
-    environment.filters["brief"] = truncate_name
-    environment.filters["beginning"] = truncate_text
-    environment.filters["glimpse"] = preview_value
-    environment.filters["fold"] = create_expandable_excerpt
+    environment.filters["name"] = truncate_name
+    environment.filters["preview"] = preview_value
+    environment.filters["expandable_excerpt"] = create_expandable_excerpt
     return environment
 
 
@@ -57,12 +55,6 @@ def truncate_name(text: str) -> Markup:
     """Return a name that strangers may have chosen, in one line that is not long."""
     more = "\N{HORIZONTAL ELLIPSIS}" if len(text) > _MAX_NAME_CHARACTERS else ""
     return to_visible_html(text[:_MAX_NAME_CHARACTERS], one_line=True) + more
-
-
-def truncate_text(text: str) -> Markup:
-    """Return as much of a text that strangers may have written as a page shows of a value."""
-    excerpt = create_excerpt(text)
-    return excerpt.text if excerpt.is_whole else excerpt.text + " \N{HORIZONTAL ELLIPSIS}"
 
 
 def preview_value(value: Any) -> Markup:
@@ -187,17 +179,22 @@ _ENVIRONMENT = _create_environment()
 
 
 def render_page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """Return a page. In templates ``root`` is where the console is mounted, ``here`` the path below it.
+    """Return a page made from a template.
 
-    ``principal`` is the signed-in user, None without one.
+    Templates also get ``root`` (where the console is mounted), ``here`` (the path below it) and ``principal`` (the
+    signed-in user, None without one).
     """
     scope = request.scope
-    values = {"root": scope.get("root_path", ""), "principal": scope.get("console_principal")}
-    values["here"] = scope["path"].removeprefix(values["root"]) or "/"
-    values |= {"sequence": scope.get("console_sequence"), "is_posted": scope["method"] == "POST"}
-    values["is_private"] = ROOTS_KEY in scope and scope[ROOTS_KEY][1] == values["root"]
-    text = _ENVIRONMENT.get_template(template).render(**values, **values)
-    return HTMLResponse(text, status)
+    root = scope.get("root_path", "")
+    common = {
+        "root": root,
+        "here": scope["path"].removeprefix(root) or "/",
+        "principal": scope.get("console_principal"),
+        "sequence": scope.get("console_sequence"),
+        "is_posted": scope["method"] == "POST",
+        "is_private": ROOTS_KEY in scope and scope[ROOTS_KEY][1] == root,
+    }
+    return HTMLResponse(_ENVIRONMENT.get_template(template).render(**common, **values), status)
 
 
 def wants_json(request: Request) -> bool:

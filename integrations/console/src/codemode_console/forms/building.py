@@ -291,7 +291,7 @@ class FormBuilder:
         if shape.kind == "array":
             value: Any = [child.value for child in children]
             return replace(
-                field, kind="array", children=children, value=value, can_grow=len(children) < MAX_ARRAY_ITEMS
+                field, kind="array", children=children, value=value, can_add_item=len(children) < MAX_ARRAY_ITEMS
             )
         value = {_last_pointer_step(child.pointer): child.value for child in children if child.value is not ABSENT}
         return replace(field, kind="object", children=children, value=value)

@@ -212,7 +212,7 @@ class _FormReader:
             return FormResult(None, problems, form)
         result = self._read_json_half() if mode == "json" else self._read_field_half(cast("Field", root), field_value)
         if result.problems and not result.is_unchanged and self._is_as_displayed(root):
-            return replace(result, value=self._displayed_value, unchanged=True)
+            return replace(result, value=self._displayed_value, is_unchanged=True)
         return result
 
     def _is_as_displayed(self, root: Field | None) -> bool:
@@ -310,7 +310,7 @@ class _FormReader:
         problems: dict[str, list[str]] = {}
         if value is ABSENT:
             return problems
-        for path, message in self._schema.located(_fill_absent(value), _MAX_PROBLEMS):
+        for path, message in self._schema.locate_failures(_fill_absent(value), _MAX_PROBLEMS):
             pointer = to_pointer(path)
             if not any(
                 is_within(pointer, unreadable_pointer) or is_within(unreadable_pointer, pointer)

@@ -212,11 +212,11 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         return await _audit_page(context, request, None)
 
     async def verify(request: Request) -> Response:
-        form, visit = await read_small_form(request), require_principal(request)
+        form, principal = await read_small_form(request), require_principal(request)
         try:
-            visit.require_form_token(form.get(TOKEN_FIELD), _VERIFY_FORM_SUBJECT)
+            principal.require_form_token(form.get(TOKEN_FIELD), _VERIFY_FORM_SUBJECT)
         except Problem as problem:
-            await audit_refusal(context.store, visit, request, problem.message)
+            await audit_refusal(context.store, principal, request, problem.message)
             raise
         return await _audit_page(context, request, await verifier.verify(form.get("head", "").strip()))
 
@@ -256,8 +256,13 @@ async def _audit_page(context: ConsoleContext, request: Request, verification: V
     next_query = (
         None if lines_page.next_cursor is None else urlencode({**active_filters, "after": lines_page.next_cursor})
     )
-    values: dict[str, Any] = {"asked": filters, "checked": verification, "token": token, "following": next_query}
-    values |= {"most_scanned": MAX_SCANNED_LINES, "kinds": KIND_LABELS.values()}
+    values: dict[str, Any] = {
+        "filters": filters,
+        "verification": verification,
+        "token": token,
+        "next_query": next_query,
+    }
+    values |= {"max_scanned": MAX_SCANNED_LINES, "kinds": KIND_LABELS.values()}
     return render_page(request, "audit.html", lines=await create_line_views(lines_page.lines), **values)
 
 
@@ -391,7 +396,7 @@ def history_routes(context: ConsoleContext) -> list[BaseRoute]:
         next_query = (
             None if lines_page.next_cursor is None else urlencode({**active_filters, "after": lines_page.next_cursor})
         )
-        values: dict[str, Any] = {"asked": filters, "following": next_query, "most_scanned": MAX_SCANNED_LINES}
+        values: dict[str, Any] = {"filters": filters, "next_query": next_query, "max_scanned": MAX_SCANNED_LINES}
         return render_page(request, "history.html", lines=await create_line_views(lines_page.lines), **values)
 
     return [Route("/history", history, methods=["GET"])]

@@ -62,7 +62,7 @@ class _CallResult:
 def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes on which many are chosen, and decided."""
 
-    async def look(request: Request) -> Response:
+    async def review(request: Request) -> Response:
         items = await read_form_items(request)
         await _require_valid_form(context, request, single_value(items, TOKEN_FIELD), BULK_SELECTION_SUBJECT)
         return await _review_page(
@@ -71,16 +71,16 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
     async def decide(request: Request) -> Response:
         items = await read_form_items(request)
-        decision, chosen = _parse_decision(request, items), parse_selection(_request_fields(items), part_count=4)
+        decision, selection = _parse_decision(request, items), parse_selection(_request_fields(items), part_count=4)
         await _require_valid_form(
-            context, request, single_value(items, TOKEN_FIELD), bulk_decision_subject(decision, chosen)
+            context, request, single_value(items, TOKEN_FIELD), bulk_decision_subject(decision, selection)
         )
         reason = single_value(items, "reason").strip()
         if len(reason) > MAX_REASON_CHARACTERS:
             raise Problem(422, "The reason is too long", f"It may have {MAX_REASON_CHARACTERS:,} characters.")
         records: dict[str, Record] = {}
         results: list[_CallResult] = []
-        for selected in chosen:
+        for selected in selection:
             last_problem = results[-1].problem if results else None
             # Once the database is away, nobody waits for it again for each of the rest.
             is_store_unavailable = last_problem is not None and last_problem.status == 503
@@ -91,7 +91,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
             )
         return _results_page(request, decision, results)
 
-    return [Route("/many", look, methods=["POST"]), Route("/many/decide", decide, methods=["POST"])]
+    return [Route("/many", review, methods=["POST"]), Route("/many/decide", decide, methods=["POST"])]
 
 
 def _request_fields(items: FormItems) -> Sequence[str]:
@@ -123,23 +123,23 @@ async def _review_page(
     """Return the page that lists each input. Nothing is decided yet."""
     tenants = visible_tenants(require_principal(request).user, "")
     ids = list(dict.fromkeys(selected.record_id for selected in selection))
-    records = {selected.id: selected for selected in await context.store.records(ids, tenant=tenants)}
+    records = {record.id: record for record in await context.store.records(ids, tenant=tenants)}
     results = await run_check(
         LARGE_CHARACTERS, lambda: [_prepare_call(context, records, selected) for selected in selection]
     )
     if not wants_json(request):  # programs get each input whole
         results = _require_whole_inputs(results)
-    pending = [selected for selected in results if selected.problem is None]
-    tools = {selected.call.tool_name for selected in results if selected.call is not None}
+    pending = [result for result in results if result.problem is None]
+    tools = {result.call.tool_name for result in results if result.call is not None}
     if len(tools) > 1 and len(ids) > 1:  # the calls of one program are shown together on its page, too
         raise Problem(422, "These are calls of several tools", "Those of one tool are decided together; nothing was.")
     if not pending:
         return _results_page(request, decision, results)
     token = require_principal(request).form_token(
-        bulk_decision_subject(decision, [selected.selected for selected in pending])
+        bulk_decision_subject(decision, [result.selected for result in pending])
     )
 
-    def rendered() -> Response:
+    def render() -> Response:
         if wants_json(request):
             listed = [
                 {**result.to_json(), "request": result.selected.to_field_value(), **_input_json(result)}
@@ -151,14 +151,14 @@ async def _review_page(
             )
         values: dict[str, Any] = {
             "tool": next(iter(tools)) if len(tools) == 1 else "",
-            "most_reason": MAX_REASON_CHARACTERS,
+            "decision": decision,
+            "token": token,
+            "max_reason": MAX_REASON_CHARACTERS,
         }
         not_pending = [result for result in results if result.problem is not None]
-        return render_page(
-            request, "many.html", decision=decision, asked=pending, gone=not_pending, token=token, **values
-        )
+        return render_page(request, "bulk_review.html", pending=pending, undecided=not_pending, **values)
 
-    return await run_check(LARGE_CHARACTERS, rendered)
+    return await run_check(LARGE_CHARACTERS, render)
 
 
 def _input_json(result: _CallResult) -> dict[str, Any]:
@@ -226,9 +226,9 @@ async def _decide_call(
     call = _find_call(record, selected.interrupt_id) if principal.user.can_see(record.tenant) else None
     if call is None:
         return _CallResult(selected, problem=not_found_problem())
-    if (reason_refused := await find_refusal(context.policy, principal.user, record, request)) is not None:
-        await audit_refusal(context.store, principal, request, reason_refused)
-        return _CallResult(selected, record, call, Problem(403, "You may not decide this", reason_refused))
+    if (refusal := await find_refusal(context.policy, principal.user, record, request)) is not None:
+        await audit_refusal(context.store, principal, request, refusal)
+        return _CallResult(selected, record, call, Problem(403, "You may not decide this", refusal))
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}
     if call.actor == principal.user.name and has_decision(call, answer):
         return _CallResult(selected, record, call)  # sent again
@@ -262,6 +262,5 @@ def _results_page(request: Request, decision: str, results: Sequence[_CallResult
             "notDecided": [result.to_json() for result in undecided],
         }
         return JSONResponse({"decision": _DECISION_TEXTS[decision], **outcomes}, status)
-    return render_page(
-        request, "many_done.html", status=status, decided=_DECISION_TEXTS[decision], done=done, gone=undecided
-    )
+    decided = _DECISION_TEXTS[decision]
+    return render_page(request, "bulk_results.html", status=status, decided=decided, done=done, undecided=undecided)

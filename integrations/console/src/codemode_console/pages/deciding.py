@@ -127,9 +127,9 @@ async def _apply_decision(
         if problem is None:
             return await _finish_approval(context, request, record, call, submitted)
         record = await context.load_record(request)  # what has happened meanwhile is shown
-    answering = Submission(call.interrupt_id, submitted, evaluation.form_result, problem, evaluation.is_same_input)
+    submission = Submission(call.interrupt_id, submitted, evaluation.form_result, problem, evaluation.is_same_input)
     status = 200 if problem is None else problem.status
-    return await record_page(context, request, record, status=status, answering=answering)
+    return await record_page(context, request, record, status=status, submission=submission)
 
 
 def _evaluate_decision(
@@ -233,13 +233,13 @@ def record_action_routes(context: ConsoleContext) -> list[BaseRoute]:
 def _record_action_page(request: Request, record: Record) -> Response:
     """Return the page on which somebody says it. Raises `Problem` 404 where there is nothing to be said."""
     action_values = record_action_values(request, record)
-    if not action_values["endings"]:
+    if not action_values["record_actions"]:
         can_decide = require_principal(request).user.may_decide
         title = "This program can no longer be withdrawn" if can_decide else "You may not withdraw this program"
         raise Problem(404, title, f"The program is {record.state}.", record_id=record.id)
     pending = [call for call in record.requests if call.state == "waiting"]
-    values = {"waiting": pending[:_MAX_LISTED_CALLS], "waiting_more": max(0, len(pending) - _MAX_LISTED_CALLS)}
-    return render_page(request, "ending_page.html", record=record, **values, **action_values)
+    values = {"pending": pending[:_MAX_LISTED_CALLS], "hidden_calls": max(0, len(pending) - _MAX_LISTED_CALLS)}
+    return render_page(request, "record_action.html", record=record, **values, **action_values)
 
 
 async def _require_record_action_permission(

@@ -51,7 +51,7 @@ _MAX_LABELS = 10
 def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of the list."""
 
-    async def listing(request: Request) -> Response:
+    async def call_list(request: Request) -> Response:
         query = _parse_query(request)
         tenants = visible_tenants(require_principal(request).user, query.tenant)
         counts = await context.store.counts(tenant=tenants, app=query.app or None)
@@ -76,7 +76,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
             LARGE_CHARACTERS, lambda: _list_page(context, request, query, records_page, counts, tool, decided_call)
         )
 
-    return [Route("/", listing, methods=["GET"])]
+    return [Route("/", call_list, methods=["GET"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ async def _find_decided_call(context: ConsoleContext, request: Request) -> dict[
         return None
     call = record.requests[int(number) - 1]
     return (
-        {"record": record, "one": call, "words": describe_decision(call)}
+        {"record": record, "call": call, "decision_text": describe_decision(call)}
         if call.state in ("decided", "applied")
         else None
     )
@@ -196,7 +196,7 @@ def _list_page(
     selectable_tools = {row.call.tool_name for row in rows if row.call is not None and row.selection}
     values: dict[str, Any] = {
         "rows": rows,
-        "asked": query,
+        "query": query,
         "tool": tool,
         "states": _STATE_LABELS,
         "orders": _ORDER_LABELS,
@@ -205,20 +205,20 @@ def _list_page(
             for tool_name, count in counts.items()
         ],
         "pending": counts.get(tool, 0) if tool else sum(counts.values()),
-        "decided": query.to_query(state="pending", order=""),
-        "lost": query.to_query(state="lost", order=""),
-        "every_tool": query.to_query(tool=""),
-        "following": None if records_page.next is None else query.to_query(after=records_page.next),
-        "chosen": query.to_query(select="all", after=query.after),
-        "longer": query.to_query(limit=MAX_BULK_CALLS),
-        "back": query.to_query(after=query.after),
-        "is_longest": query.limit == MAX_BULK_CALLS,
-        "may_choose": bool(selectable_tools),
-        "may_choose_all": len(selectable_tools) == 1,
+        "decided_query": query.to_query(state="pending", order=""),
+        "lost_query": query.to_query(state="lost", order=""),
+        "all_tools_query": query.to_query(tool=""),
+        "next_query": None if records_page.next is None else query.to_query(after=records_page.next),
+        "select_all_query": query.to_query(select="all", after=query.after),
+        "longer_query": query.to_query(limit=MAX_BULK_CALLS),
+        "list_query": query.to_query(after=query.after),
+        "is_longest_page": query.limit == MAX_BULK_CALLS,
+        "may_select": bool(selectable_tools),
+        "may_select_all": len(selectable_tools) == 1,
         "shows_tenants": len({record.tenant for record in records_page.records}) > 1,
-        "choice_token": principal.form_token(BULK_SELECTION_SUBJECT),
-        "most": MAX_BULK_CALLS,
-        "done": decided_call,
+        "selection_token": principal.form_token(BULK_SELECTION_SUBJECT),
+        "max_calls": MAX_BULK_CALLS,
+        "decided_call": decided_call,
     }
     return render_page(request, "list.html", **values)
 
@@ -296,5 +296,5 @@ def _create_rows(
                 token = principal.form_token(decision_form_subject(call.interrupt_id, version, shown))
                 form = {"form_token": token, "version": version, "shown": shown}
         rows.append(_Row(record, call, number, input_excerpt, selection, form))
-    rows[-1] = replace(rows[-1], more=len(pending) - len(listed))
+    rows[-1] = replace(rows[-1], hidden_calls=len(pending) - len(listed))
     return rows

@@ -122,7 +122,7 @@ class RequestCard:
     ``given`` is the input of its call, ``question`` what its tool asks in its own words; each None where there is none.
     ``form`` is None where there is nothing to answer, and for callers that want none. ``typed`` is what somebody had
     typed, where the form is about something else by now. ``changes`` are those of an edited input: decided, or shown
-    before that. ``is_answered``: somebody has just sent it, and nothing was decided. ``is_held_back``: the page is
+    before that. ``is_answered``: somebody has just sent it, and nothing was decided. ``is_deferred``: the page is
     full, and shows its form and changes once it is opened. ``later`` says, by names, for how long an approval may hold
     beside this call; ``chosen_later`` is one of them, or nothing.
     """
@@ -223,14 +223,14 @@ class RequestCard:
 
 
 async def create_cards(
-    context: ConsoleContext, request: Request, record: Record, answering: Submission | None = None
+    context: ConsoleContext, request: Request, record: Record, submission: Submission | None = None
 ) -> list[RequestCard]:
     """Return the cards of a record, in the order of its requests."""
     builder = _CardBuilder(
         context=context,
         principal=require_principal(request),
         record=record,
-        answering=answering,
+        submission=submission,
         expanded=request.query_params.get("request"),
         is_for_programs=wants_json(request),
     )
@@ -244,7 +244,7 @@ class _CardBuilder:
     context: ConsoleContext
     principal: Principal
     record: Record
-    answering: Submission | None
+    submission: Submission | None
     expanded: str | None
     is_for_programs: bool
 
@@ -252,15 +252,13 @@ class _CardBuilder:
         cards: list[RequestCard] = []
         fields_left, characters_left = _MAX_FIELDS_PER_PAGE, _MAX_FORM_CHARACTERS_PER_PAGE
         for number, call in enumerate(self.record.requests, 1):
-            submission = (
-                self.answering
-                if self.answering is not None and self.answering.interrupt_id == call.interrupt_id
-                else None
-            )
-            is_opened = submission is not None or self.expanded == str(number)
-            is_held_back = characters_left <= 0 and not is_opened
+            submission = self.submission
+            if submission is not None and submission.interrupt_id != call.interrupt_id:
+                submission = None
+            is_expanded = submission is not None or self.expanded == str(number)
+            is_deferred = characters_left <= 0 and not is_expanded
             card = self._build_card(
-                number, call, submission, has_fields=fields_left > 0 or is_opened, is_held_back=is_held_back
+                number, call, submission, has_fields=fields_left > 0 or is_expanded, is_deferred=is_deferred
             )
             if card.form is not None and card.form.root is not None:
                 fields_left -= sum(1 for _ in card.form.root.walk())
@@ -269,13 +267,13 @@ class _CardBuilder:
         return cards
 
     def _build_card(
-        self, number: int, call: StoredRequest, submission: Submission | None, *, has_fields: bool, is_held_back: bool
+        self, number: int, call: StoredRequest, submission: Submission | None, *, has_fields: bool, is_deferred: bool
     ) -> RequestCard:
-        version, shown = compute_call_version(self.record, call), self.context.store.shown(call)
-        has_room = not is_held_back and not self.is_for_programs
+        version, display_digest = compute_call_version(self.record, call), self.context.store.shown(call)
+        has_room = not is_deferred and not self.is_for_programs
         may_answer, question = self._may_answer(call, submission), find_question(call)
         form, submitted_excerpt = None, None
-        if is_held_back and may_answer:
+        if is_deferred and may_answer:
             form = Form(None, "", "json", is_editable=False)
         elif not self.is_for_programs:
             form, submitted_excerpt = _form_and_submitted_excerpt(
@@ -286,8 +284,8 @@ class _CardBuilder:
             number=number,
             requested_at_ms=_requested_at_ms(self.record, call),
             version=version,
-            display_digest=shown,
-            form_token=self.principal.form_token(decision_form_subject(call.interrupt_id, version, shown)),
+            display_digest=display_digest,
+            form_token=self.principal.form_token(decision_form_subject(call.interrupt_id, version, display_digest)),
             may_answer=may_answer,
             form=form,
             input_excerpt=create_expandable_excerpt(call.input, has_room=has_room)
@@ -300,13 +298,13 @@ class _CardBuilder:
             else submission.problem.message,
             concerns_reason=submission is not None and submission.concerns_reason,
             submitted_excerpt=submitted_excerpt,
-            changes=None if is_held_back else _list_changes(call, submission),
+            changes=None if is_deferred else _list_changes(call, submission),
             was_submitted=submission is not None and submission.notice is None,
             is_preview=submission is not None
             and submission.submitted.decision == PREVIEW
             and submission.problem is None,
             has_fields=has_fields,
-            is_deferred=is_held_back,
+            is_deferred=is_deferred,
             standing_choices=standing_choices(self.context.standing_approvals, self.record, call) if may_answer else {},
             standing_choice="" if submission is None else submission.submitted.standing_choice,
         )
@@ -391,37 +389,44 @@ async def record_page(
     record: Record,
     *,
     status: int = 200,
-    answering: Submission | None = None,
+    submission: Submission | None = None,
     notice: Problem | None = None,
 ) -> Response:
-    """Return a record's page; ``answering`` is what somebody has sent about one of its requests, ``notice`` news."""
-    cards = await create_cards(context, request, record, answering)
+    """Return a record's page; ``submission`` is what somebody has sent about one of its requests, ``notice`` news."""
+    cards = await create_cards(context, request, record, submission)
     view = await _load_record_view(context, request, record)
-    around = await _load_record_facts(context, record)
-    submission_json = {} if answering is None else answering.to_json()
-    if answering is not None:
-        notice = answering.notice
+    record_facts = await _load_record_facts(context, record)
+    submission_json = {} if submission is None else submission.to_json()
+    if submission is not None:
+        notice = submission.notice
     elif notice is not None:
         submission_json = {"error": notice.to_json()}
     values = record_action_values(request, record)
     if not wants_json(request):
         values |= await _heading_values(context, request, record)
-    ending = record_actions_json(record, values["endings"], values["ending_token"])
+    record_action_json = record_actions_json(record, values["record_actions"], values["record_action_token"])
 
-    def rendered() -> Response:
+    def render() -> Response:
         if wants_json(request):
-            facts = {**record_json(record), **view_json(record, view), **around.to_json(), "ending": ending}
-            return JSONResponse({**facts, "requests": [card.to_json() for card in cards], **submission_json}, status)
+            values_json = {
+                **record_json(record),
+                **view_json(record, view),
+                **record_facts.to_json(),
+                "ending": record_action_json,
+            }
+            return JSONResponse(
+                {**values_json, "requests": [card.to_json() for card in cards], **submission_json}, status
+            )
         page_values: dict[str, Any] = {
             "record": record,
             "cards": cards,
             "view": view,
-            "around": around,
+            "record_facts": record_facts,
             "notice": notice,
         }
         return render_page(request, "record.html", status=status, **page_values, **values)
 
-    return await run_check(LARGE_CHARACTERS, rendered)
+    return await run_check(LARGE_CHARACTERS, render)
 
 
 def _with_approved_input(call: StoredRequest) -> StoredRequest:
@@ -452,7 +457,7 @@ async def _heading_values(context: ConsoleContext, request: Request, record: Rec
     values: dict[str, Any] = {
         "title": title,
         "together": [selection_value(record.id, call.interrupt_id) for call in approvals[:_MAX_CALLS_DECIDED_TOGETHER]],
-        "choice_token": principal.form_token(BULK_SELECTION_SUBJECT),
+        "selection_token": principal.form_token(BULK_SELECTION_SUBJECT),
         "next_pending": None,
     }
     if not is_open or not 2 <= len(approvals) <= _MAX_CALLS_DECIDED_TOGETHER:
@@ -467,13 +472,13 @@ def record_action_values(request: Request, record: Record) -> dict[str, Any]:
     """Return what a template needs to let the visitor say something of a whole record."""
     principal = require_principal(request)
     return {
-        "endings": list_record_actions(record) if principal.user.may_decide else (),
+        "record_actions": list_record_actions(record) if principal.user.may_decide else (),
         "needs_record_action": needs_record_action(record),
-        "ending_token": principal.form_token(
+        "record_action_token": principal.form_token(
             record_action_subject(record.id, record_fingerprint(record), record.state)
         ),
-        "as_shown": record_fingerprint(record),
-        "most_why": MAX_ACTION_REASON_CHARACTERS,
+        "fingerprint": record_fingerprint(record),
+        "max_reason": MAX_ACTION_REASON_CHARACTERS,
     }
 
 

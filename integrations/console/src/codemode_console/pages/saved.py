@@ -39,7 +39,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         programs = await _list_visible_programs(context, request)
         if wants_json(request):
             return JSONResponse({"programs": [program.to_dict() for program in programs]})
-        return render_page(request, "saved.html", programs=programs, address=_program_path)
+        return render_page(request, "saved.html", programs=programs, path_of=_program_path)
 
     async def show_program(request: Request) -> Response:
         return await _program_page(context, request, await _find_program(context, request))
@@ -99,7 +99,7 @@ async def _program_page(context: ConsoleContext, request: Request, program: Save
         "program": program,
         "versions": version_views,
         "token": token,
-        "address": _program_path(program),
+        "program_path": _program_path(program),
     }
     return render_page(request, "saved_program.html", may_decide=require_principal(request).user.may_decide, **values)
 
