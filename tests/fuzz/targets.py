@@ -20,7 +20,7 @@ from tests.fuzz import seeds
 from codemode.data.json_values import decode_json
 from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
 from codemode.execution.resume import verify_current
-from codemode.guest import asking
+from codemode.guest import syntax_check
 from codemode.guest.analysis import analyse
 from codemode.interrupts.interrupt import list_pending_requests
 from codemode.interrupts.resolutions import read_answers
@@ -216,7 +216,7 @@ def modules(data: bytes) -> None:
         assert all(problem["line"] >= 1 and problem["column"] >= 1 for problem in result["problems"])
     elif result["facts"] is not None:
         assert len(module_engine.authors_text(result).encode("utf-16-le")) == len(text.encode("utf-16-le"))
-        problem = asking.find_problem(module_engine.engine().Context().module, result["js"])
+        problem = syntax_check.find_problem(module_engine.engine().Context().module, result["js"])
         assert problem is None, (problem, result["js"])
         _checked(result["facts"])
 

@@ -269,5 +269,5 @@ def test_loop_a_type_whose_patterns_are_weighed_takes_and_makes_what_it_did(wrap
 def test_loop_a_small_value_is_validated_by_pydantic_alone(monkeypatch):
     tool = prepare_tool(Tool("guess", execute=None, input_schema=list[text_of("^[a-z]{1,20}$")]))
     monkeypatch.setattr(match_cost, "find_match", lambda *_: pytest.fail("it was weighed"))
-    monkeypatch.setattr("codemode.schemas.type_guards.find", lambda *_: pytest.fail("it was weighed"))
+    monkeypatch.setattr("codemode.schemas.type_guards.find_match", lambda *_: pytest.fail("it was weighed"))
     assert tool.validate_input(["abc"] * 20).value == ["abc"] * 20

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from typing import Any
 
-from codemode.guest import asking
+from codemode.guest import syntax_check
 from codemode.workers.image import find_engine
 
 WATCH = """(function () {
@@ -53,7 +53,7 @@ def engine() -> Any:
 
 def checked(result: dict[str, Any]) -> dict[str, Any]:
     """What the analyser said of a module, with what the engine says of its syntax."""
-    return asking.check_module(engine().Context().module, result)
+    return syntax_check.check_module(engine().Context().module, result)
 
 
 def authors_text(result: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The worker process: locks itself, then runs one program and dies. Imports nothing of the package.
 
-Where its pool keeps workers it has further programs, each in an engine of its own (`between.py`).
+Where its pool keeps workers it has further programs, each in an engine of its own (`program_reset.py`).
 Runs under `-I -S`. Strings go into one kernel function and flat ones come out: it reads and converts no guest value.
 """
 
@@ -68,11 +68,11 @@ class Worker:
         self.may_hold_long_integers: Callable[[bytes | memoryview], bool] = load_source(
             "long_integers", config["long_integers_path"]
         ).may_hold_long_integers
-        self.warm_up_module = load_source("rehearsal", config["rehearsal_path"])
-        self.syntax_check = load_source("asking", config["asking_path"])
-        self._turn_runner_class = load_source("turns", config["turns_path"]).TurnRunner
+        self.warm_up_module = load_source("warm_up", config["rehearsal_path"])
+        self.syntax_check = load_source("syntax_check", config["asking_path"])
+        self._turn_runner_class = load_source("turn_runner", config["turns_path"]).TurnRunner
         self._program_reset_class = (
-            None if self.engine_pool.is_complete else load_source("between", config["between_path"]).ProgramReset
+            None if self.engine_pool.is_complete else load_source("program_reset", config["between_path"]).ProgramReset
         )
         self.program_reset: Any = None
         self.use_engine(first)

@@ -55,7 +55,7 @@ class ZygoteServer:
         config, worker_module = self._config, self._worker_module
         self._worker = worker_module.Worker(config)
         self._fill_free_heap = worker_module.load_source(
-            "packing", __file__.rpartition("/")[0] + "/packing.py"
+            "heap_filling", __file__.rpartition("/")[0] + "/heap_filling.py"
         ).fill_free_heap
         self._test_hook = _load_test_hook(worker_module, config["test_hook_path"])
         self._lock_and_say_hello = worker_module.lock_and_say_hello

@@ -24,7 +24,6 @@ FACTS_WITH_OFFSETS = ("calls", "free", "modules", "loops", "named_calls", "reads
 MODULE_NAMES = (
     "clauses",
     "collecting",
-    "doubts",
     "edits",
     "facts",
     "free_names",
@@ -32,18 +31,19 @@ MODULE_NAMES = (
     "last_expression",
     "locale_calls",
     "module_analysis",
-    "module_rereading",
+    "module_reparsing",
     "module_text",
     "modules",
     "named_calls",
     "names",
     "parse",
-    "places",
+    "parse_ambiguities",
     "program_ending",
     "program_repair",
     "read_places",
-    "rereading",
+    "reparsing",
     "result_reads",
+    "source_positions",
     "strip_types",
 )
 # What a program is: the body of a function, the same with its names, an ES module.
@@ -114,7 +114,9 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
         if modules_by_name["program_repair"].is_json(text):
             data = text.encode()
             at = len(data) - len(data.lstrip())
-            return {"problems": modules_by_name["places"].add_places(data, [{"message": JSON_MESSAGE, "at": at}])}
+            return {
+                "problems": modules_by_name["source_positions"].add_places(data, [{"message": JSON_MESSAGE, "at": at}])
+            }
         parse_in_time = parse_within(deadline_ms)
         if surface == MODULE:
             return module_analysis.analyse(text, parse_in_time, is_warm_up=is_warm_up)
@@ -151,11 +153,11 @@ def _analyse_function_body(
     wants_names: bool,
     is_warm_up: bool,
 ) -> dict[str, Any]:
-    data, edits, placed = text.encode(), modules["edits"], modules["places"].add_places
+    data, edits, placed = text.encode(), modules["edits"], modules["source_positions"].add_places
     tree = parse(data)
     if tree is None:
         return {"js": text, "facts": None}
-    tree, arguments = modules["rereading"].reparse(data, tree, parse)
+    tree, arguments = modules["reparsing"].reparse(data, tree, parse)
     listeners = walk.take_listeners(data, wants_names, is_warm_up)
     stripper = listeners.stripper
     stripper.add_type_arguments(arguments)
@@ -171,7 +173,7 @@ def _analyse_function_body(
     facts["modules"] = [use for use in facts["modules"] if not stripper.is_blanked(use["at"])]
     if free_names := extra_checks.free_names.collect(tree, data, has_tools=not wants_names):
         facts["free"] = free_names
-    utf16_length = modules["places"].utf16_length
+    utf16_length = modules["source_positions"].utf16_length
     ending = modules["program_ending"].find_ending(tree, data)
     if ending is not None and ending.blank_span is not None:
         blanked = edits.blank_gaps(data, [*stripper.gaps, edits.Gap(*ending.blank_span)])

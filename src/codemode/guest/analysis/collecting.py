@@ -77,7 +77,7 @@ class FactWalk:
             results = parts["result_reads"].ResultReads()
             collector = facts.FactCollector(b"", result_reads=results)
             return Listeners(self._merge_handlers(collector, results, stripper), stripper, collector)
-        names = parts["names"].NameCollector(parts["doubts"].ParseAmbiguities(parts["edits"].blank_spans))
+        names = parts["names"].NameCollector(parts["parse_ambiguities"].ParseAmbiguities(parts["edits"].blank_spans))
         named_calls = parts["named_calls"].NamedCalls(facts.read_literal_arguments)
         collector = facts.FactCollector(b"", named_calls.on_named_call)
         table = self._merge_handlers(collector, named_calls, names, stripper)

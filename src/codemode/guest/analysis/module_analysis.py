@@ -49,10 +49,10 @@ class ModuleAnalysis:
         """As `analyse.load` says."""
         evaluated_text = _normalize_line_breaks(text)
         data = evaluated_text.encode()
-        parsed_text, tree = self._modules["module_rereading"].parse_module(data, parse)
+        parsed_text, tree = self._modules["module_reparsing"].parse_module(data, parse)
         if tree is None:
             return {"js": text, "asked": evaluated_text, "facts": None}
-        tree, arguments = self._modules["rereading"].reparse(parsed_text, tree, parse)
+        tree, arguments = self._modules["reparsing"].reparse(parsed_text, tree, parse)
         listeners = self._take_listeners(is_warm_up)
         listeners.set_program(data, arguments)
         self._modules["parse"].walk_tree(tree, listeners.handlers)
@@ -65,7 +65,7 @@ class ModuleAnalysis:
                 if blanked_text == evaluated_text
                 else {**unclear, "draft": self._create_draft(blanked_text, data, at, stripper)}
             )
-        html_comment_offset = self._modules["module_rereading"].find_html_comment(data, tree)
+        html_comment_offset = self._modules["module_reparsing"].find_html_comment(data, tree)
         if html_comment_offset is not None:
             stripper.problems.append((html_comment_offset, HTML_COMMENT))
         stripper.problems += self._locale_calls.find_problems(tree, data)
@@ -101,7 +101,7 @@ class ModuleAnalysis:
         return {"js": js, "is_ambiguous": stripper.is_ambiguous, **place}
 
     def _add_places(self, data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        places = self._modules["places"]
+        places = self._modules["source_positions"]
         return places.add_places(places.normalize_line_breaks(data), items)
 
 
@@ -111,7 +111,9 @@ class _Listeners:
     def __init__(self, modules: dict[str, Any], symbols: dict[str, list[int]]) -> None:
         gap, clauses, facts = modules["edits"].Gap, modules["clauses"], modules["facts"]
         self.stripper = modules["strip_types"].TypeStripper(b"", gap, is_module=True)
-        self.ambiguities = modules["doubts"].ParseAmbiguities(modules["edits"].blank_spans, has_html_comments=False)
+        self.ambiguities = modules["parse_ambiguities"].ParseAmbiguities(
+            modules["edits"].blank_spans, has_html_comments=False
+        )
         self.module_collector = modules["modules"].ModuleCollector(clauses, modules["strip_types"], gap, self.stripper)
         self.import_calls = modules["import_calls"].ImportCalls(
             clauses, facts, gap, identifiers=facts.IDENTIFIERS, functions=modules["named_calls"].FUNCTIONS
@@ -160,7 +162,9 @@ class _Program:
             or listeners.import_calls.may_have_namespace_calls(self._namespaces)
         )
         self._blanked_code = (
-            parts["places"].normalize_blanks(parts["edits"].blank_to_bytes(data, self.gaps)) if is_read else b""
+            parts["source_positions"].normalize_blanks(parts["edits"].blank_to_bytes(data, self.gaps))
+            if is_read
+            else b""
         )
         self._first_ambiguity_offset = self._find_first_ambiguity() if self._blanked_code else None
         self._last_span = last if self._first_ambiguity_offset is None else None
@@ -223,8 +227,8 @@ class _Program:
 
     def build_facts(self) -> dict[str, Any]:
         """``{"prefix", "take", "imports", "dynamic", "namespace_calls", "last"?}``, as `analyse.load` says."""
-        text_with_plain_breaks = self._modules["places"].normalize_line_breaks(self._data)
-        placed = partial(self._modules["places"].add_places, text_with_plain_breaks)
+        text_with_plain_breaks = self._modules["source_positions"].normalize_line_breaks(self._data)
+        placed = partial(self._modules["source_positions"].add_places, text_with_plain_breaks)
         stripper, calls = self._listeners.stripper, self._listeners.import_calls
         excluded_names = self._listeners.module_collector.exported_names | calls.collect_words(
             self._blanked_code, stripper.skipped_nodes
@@ -237,7 +241,7 @@ class _Program:
             "namespace_calls": placed(calls.find_namespace_calls(self._namespaces, excluded_names, self._blanked_code)),
         }
         if self._last_span is not None:
-            at = self._modules["places"].utf16_length(self._data[: self._last_span[0]])
+            at = self._modules["source_positions"].utf16_length(self._data[: self._last_span[0]])
             facts["last"] = [at, len(self._keep_call)]
         if self.ending is not None:
             facts |= {"last": facts.get("last", [0, 0]), "ends": self.ending.action}
@@ -247,7 +251,7 @@ class _Program:
         imports = self._listeners.module_collector.imports
         offsets = sorted({at for imported in imports for at in (imported["at"], *imported["ats"])})
         places = dict(
-            zip(offsets, self._modules["places"].iterate_places(text_with_plain_breaks, offsets), strict=True)
+            zip(offsets, self._modules["source_positions"].iterate_places(text_with_plain_breaks, offsets), strict=True)
         )
         return [
             {

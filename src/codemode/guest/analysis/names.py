@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from .doubts import ParseAmbiguities
     from .parse import Handler
+    from .parse_ambiguities import ParseAmbiguities
 
 MAX_NAMES = 4096
 MAX_USES = 16384

@@ -57,7 +57,7 @@ class ReadPlaceCorrector:
     """Corrects the line in which a program says what it threw. ``parts`` are this folder's, by name."""
 
     def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
-        self._symbols, self._parse, self._places = symbols, parts["parse"], parts["places"]
+        self._symbols, self._parse, self._places = symbols, parts["parse"], parts["source_positions"]
         self._repair = parts["program_repair"]
 
     def correct_line(

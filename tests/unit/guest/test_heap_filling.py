@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from codemode.guest import packing
+from codemode.guest import heap_filling
 from codemode.guest.engines import EnginePool, load_engine
 from codemode.guest.worker import Worker
 from codemode.workers.image import GUEST_RUNTIME, find_engine
@@ -28,13 +28,13 @@ FORKED = """
 import os, resource, sys
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
-engines, packing = ModuleType("engines"), ModuleType("packing")
+engines, heap_filling = ModuleType("engines"), ModuleType("heap_filling")
 SourceFileLoader("engines", sys.argv[1]).exec_module(engines)
-SourceFileLoader("packing", sys.argv[2]).exec_module(packing)
+SourceFileLoader("heap_filling", sys.argv[2]).exec_module(heap_filling)
 context = engines.load_engine(sys.argv[3]).Context()
 context.eval(sys.argv[4])
 if "pack" in sys.argv:
-    held = packing.fill_free_heap(context)
+    held = heap_filling.fill_free_heap(context)
 context.eval("1")
 if os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
@@ -72,7 +72,7 @@ def context_of_scattered_memory() -> Any:
 
 
 def pages(*more: str) -> int:
-    paths = [str(Path(packing.__file__).with_name("engines.py")), packing.__file__, find_engine()[0]]
+    paths = [str(Path(heap_filling.__file__).with_name("engines.py")), heap_filling.__file__, find_engine()[0]]
     command = [sys.executable, "-I", "-S", "-c", FORKED, *paths, SCATTERED, *more]
     return int(subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout)
 
@@ -85,7 +85,7 @@ def test_a_fork_writes_to_fewer_pages():
 def test_nothing_in_the_engine_leads_to_what_is_held():
     context = context_of_scattered_memory()
     before = context.eval(REACHABLE)
-    held, _ = packing.fill_free_heap(context)
+    held, _ = heap_filling.fill_free_heap(context)
     assert held is not None
     assert context.eval(REACHABLE) == before
 
@@ -94,7 +94,7 @@ def test_a_program_has_the_memory_that_it_has_without():
     context = context_of_scattered_memory()
     context.set_memory_limit(LIMIT)
     before = context.eval(LARGEST)
-    _held, taken = packing.fill_free_heap(context)
+    _held, taken = heap_filling.fill_free_heap(context)
     assert ROUNDED < taken < 1 << 14
     assert context.eval(LARGEST) == pytest.approx(before - taken, abs=ROUNDED)
     context.set_memory_limit(LIMIT + taken)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.guest.asking import check_module, find_problem
+from codemode.guest.syntax_check import check_module, find_problem
 from codemode.workers.image import find_engine
 
 
