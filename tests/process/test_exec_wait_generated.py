@@ -103,7 +103,7 @@ def pool():
 @pytest.fixture
 def in_world(monkeypatch):
     """Return a function that gives the runs from here on what a world has in place of time."""
-    begin, outer = SuspendableExecution._begin, PairContext.create_outer_call
+    begin, outer = SuspendableExecution._start, PairContext.create_outer_call
 
     def under(world: World) -> World:
         async def noted(run: Any, source: str) -> Any:
@@ -115,7 +115,7 @@ def in_world(monkeypatch):
             made = outer(*given, **named)
             return dataclasses.replace(made, call=dataclasses.replace(made.call, **more))
 
-        monkeypatch.setattr(SuspendableExecution, "_begin", noted)
+        monkeypatch.setattr(SuspendableExecution, "_start", noted)
         monkeypatch.setattr(runner, "TimerQueue", world.timers)
         monkeypatch.setattr(PairContext, "create_outer_call", timed)
         return world

@@ -202,5 +202,5 @@ class Play:
             and not machine.has_pending_deliveries
             and machine.has_running_requests
         )
-        is_idle = machine.js is not None and machine.suspension_reason is None and not machine._turns.owed
+        is_idle = machine.js is not None and machine.suspension_reason is None and not machine._turns.owed_count
         return (is_waiting or is_idle) and self._has_settled()

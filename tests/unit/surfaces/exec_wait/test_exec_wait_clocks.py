@@ -36,7 +36,7 @@ class Clocks:
         self._wall_ms += self._jumps_ms
         return self._wall_ms
 
-    def passed_seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         self._passed += self._passes
         return self._passed
 
