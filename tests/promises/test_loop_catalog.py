@@ -173,8 +173,8 @@ def literal(depth: int) -> dict[str, Any]:
 
 def visits_taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     taken: list[int] = []
-    real = checks.SchemaVisits.take
-    monkeypatch.setattr(checks.SchemaVisits, "take", lambda self, count=1: taken.append(count) or real(self, count))
+    real = checks.SchemaVisits.consume
+    monkeypatch.setattr(checks.SchemaVisits, "consume", lambda self, count=1: taken.append(count) or real(self, count))
     return taken
 
 

@@ -391,7 +391,7 @@ def _put_as_before(database):
 
 
 def test_pages_are_checked_off_the_loop_and_joined(make, monkeypatch):
-    monkeypatch.setattr(audit_chain, "_AT_ONCE", 3)
+    monkeypatch.setattr(audit_chain, "_LINES_PER_PAGE", 3)
 
     async def scenario(store):
         head = await filled(store)

@@ -271,8 +271,8 @@ async def played(store, model, clock, commands):
             if command == "wait":
                 clock.moved_ms += which * 11_000
             elif command in ("open", "again"):
-                kept = model._kept.get("k")
-                if kept is not None and kept.until is not None and kept.until > clock.seconds():
+                kept = model._rows.get("k")
+                if kept is not None and kept.lease_until is not None and kept.lease_until > clock.seconds():
                     continue  # it would wait
                 pair = [await one.open("k", f"{number}", again=command == "again") for one in (journal, model)]
                 said = [(one.head, one.lines, one.outcome, one.is_takeover, bool(one.number)) for one in pair]

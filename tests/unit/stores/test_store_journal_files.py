@@ -156,7 +156,7 @@ def test_a_connection_that_comes_back_to_a_closed_store_is_closed(tmp_path, monk
             assert await journal_of(store).write(await journal_of(store).open("k", "h"), ["l"])
             connections = store._database._journals
             lent = []
-            assert connections.write_at_once(lambda connection: lent.append(connection) or store._database.close() or 1)
+            assert connections.write_nowait(lambda connection: lent.append(connection) or store._database.close() or 1)
             assert not connections.idle
             with pytest.raises(sqlite3.ProgrammingError):
                 lent[0].execute("SELECT 1")

@@ -201,7 +201,7 @@ def test_the_notices_and_how_far_was_read_are_written_together(make, monkeypatch
 
 
 def _break_behind(patched, beginning):
-    for name in ("run", "each"):
+    for name in ("run", "execute_many"):
         original = getattr(Session, name)
 
         def broken(session, statement, *values, original=original):

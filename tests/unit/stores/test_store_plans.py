@@ -80,7 +80,7 @@ class Asked:
             return each(session, statement, every)
 
         monkeypatch.setattr(Session, "_execute", executed)
-        monkeypatch.setattr(Session, "each", done_for_each)
+        monkeypatch.setattr(Session, "execute_many", done_for_each)
         for name in ("run_nowait", "run_statement"):
             monkeypatch.setattr(type(database), name, self._alone(getattr(type(database), name)))
 
