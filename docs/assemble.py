@@ -19,6 +19,11 @@ _SHOWN_AS_THEY_ARE = (".md", ".png")
 _PUBLIC_MEMBERS = {  # of classes that have others too, which only the package calls
     "codemode.WorkerPool": ("active", "is_closed", "isolation", "share", "close", "aclose"),
 }
+# Guides come first in the search: sources, the reference and pages for maintainers are left out.
+_UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
+_NO_GUIDES = {f"{name}.md" for name in ("ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "LICENSE", "RELIABILITY")} | {
+    "integrations/comparison/README.md"
+}
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()([^()\s#:]+)(?=(#[^()\s]*)?\))")
 
@@ -40,13 +45,14 @@ def assemble(folder: Path) -> None:
     shown: set[Path] = set()
     for page in pages():
         text = _outside_of_fences((TREE / page).read_text(encoding="utf-8"), page, shown)
-        _write(folder / page, text)
+        is_guide = not page.match("docs/decisions/*") and page.parts[0] != "benchmarks" and str(page) not in _NO_GUIDES
+        _write(folder / page, text if is_guide else _UNSEARCHED + text)
     shown |= {file for path in shown for file in _readable(TREE / path)}
     for path in sorted(shown):
-        _write(folder / _page_of(path), _showing(path))
+        _write(folder / _page_of(path), _UNSEARCHED + _showing(path))
     shutil.copytree(TREE / "docs" / "images", folder / "docs" / "images", dirs_exist_ok=True)
     for module, file in modules().items():
-        _write(folder / "reference" / f"{module}.md", reference(module, file))
+        _write(folder / "reference" / f"{module}.md", _UNSEARCHED + reference(module, file))
 
 
 def modules() -> dict[str, Path]:

@@ -5,6 +5,7 @@ The site itself is built in the full suite alone.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -119,6 +120,34 @@ def test_no_page_asks_another_site_for_anything(site: Path):
 def test_what_a_page_links_to_is_shown(site: Path):
     shown = site / "examples" / "triage.py" / "index.html"
     assert "asyncio" in shown.read_text(encoding="utf-8")
+
+
+SEARCHES = {
+    "approve": "docs/approvals",
+    "install": "docs/quickstart/",
+    "langchain": "integrations/langchain/",
+    "timeout": "docs/options/",
+}
+
+
+def best_page(items: list[dict[str, Any]], word: str) -> str:
+    """Return the page that a search shows first: words in titles count more than words in the text."""
+    scores: dict[str, float] = {}
+    for item in items:
+        page = item["location"].partition("#")[0]
+        in_title, in_text = (len(re.findall(word, item[part], re.IGNORECASE)) for part in ("title", "text"))
+        weight = 1000 if item["level"] == 1 else 100
+        scores[page] = scores.get(page, 0) + weight * min(in_title, 1) + in_text
+    return max(scores, key=lambda page: scores[page])
+
+
+@pytest.mark.full
+def test_the_search_finds_guides_first_and_is_small(site: Path):
+    index = site / "search.json"
+    items = json.loads(index.read_text(encoding="utf-8"))["items"]
+    assert index.stat().st_size < 500_000
+    assert [item for item in items if re.match("reference/|examples/|benchmarks/", item["location"])] == []
+    assert [word for word, page in SEARCHES.items() if not best_page(items, word).startswith(page)] == []
 
 
 def test_a_folder_leads_to_what_is_in_it(pages: Path):
