@@ -72,7 +72,7 @@ def test_a_configuration_is_begun_added_to_and_checked(run: Run, home: dict[str,
     assert run("list")[0] == 2
     assert run("init")[0] == 0
     assert path.stat().st_mode & 0o777 == 0o600
-    assert "is there already" in run("init")[2]
+    assert "already exists" in run("init")[2]
     command = [*GATEWAYS.python, str(SERVERS / "logbook_server.py")]
     assert run("add", "log", "--env", "A=b=c", "--approval", "writes", "--", *command)[0] == 0
     assert run("add", "docs", "https://mcp.example.com/mcp", "--header", "Authorization: Bearer ${DOCS:-x}")[0] == 0
@@ -82,7 +82,7 @@ def test_a_configuration_is_begun_added_to_and_checked(run: Run, home: dict[str,
     found = {one["name"]: one for one in json.loads(out)["servers"]}
     assert (code, found["log"]["approval"], found["docs"]["transport"]) == (0, "writes", "http")
     code, out, _ = run("check", "log")
-    assert (code, "All is well." in out) == (0, True), out
+    assert (code, "No problems found." in out) == (0, True), out
 
 
 def test_an_added_server_with_a_relative_path_starts_in_the_folder_of_the_command(
@@ -127,7 +127,7 @@ def test_a_client_is_taken_over_and_given_back(run: Run, home: dict[str, str]):
     assert theirs.read_bytes() == before
     assert [one["name"] for one in json.loads(run("list", "--json")[1])["servers"]] == ["log"]
     code, out, _ = run("install", "--client", "cursor", "--dry-run")
-    assert (code, "would stand" in out, "+++ " in out) == (0, True, True)
+    assert (code, "would replace" in out, "+++ " in out) == (0, True, True)
     assert theirs.read_bytes() == before
     assert run("install", "--client", "cursor")[0] == 0
     (entry,) = json.loads(theirs.read_text())["mcpServers"].values()

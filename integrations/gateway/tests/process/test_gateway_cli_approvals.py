@@ -158,7 +158,7 @@ def test_a_run_is_found_by_its_name_the_beginning_of_it_and_a_call(
         assert 'import { refund } from "@codemode/servers/shop";' in capsys.readouterr().out
     for given in ("nothing", ""):
         assert main([*waiting.arguments, "approvals", "show", given]) == 2
-        assert "nothing waits under" in capsys.readouterr().err
+        assert "no pending call or run has the id" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("action", ["approve", "deny"])
@@ -207,7 +207,7 @@ def test_an_edit_that_does_not_fit_decides_nothing(waiting: Waiting, person_here
 @pytest.mark.parametrize("answer", ["n\n", "\n", "maybe\n", "y es\n"])
 def test_anything_but_yes_decides_nothing(waiting: Waiting, person_here: Callable[..., PersonHere], answer: str):
     at = person_here("approvals", "deny", waiting.calls[1])
-    at.read_until("Refuse this call? [y/N] ")
+    at.read_until("Deny this call? [y/N] ")
     at.type(answer)
     assert at.end()[0] == 1
     assert waiting.decided() == [None, None]
@@ -224,11 +224,11 @@ def test_what_was_typed_before_the_question_is_no_answer(waiting: Waiting, perso
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--input", "{"], "--input is no JSON"),
+        (["--input", "{"], "--input is not JSON"),
         (["--input", "{}"], "--input is for one call"),
-        (["--run-again"], "has not begun"),
-        (["--happened", "1"], "has not begun"),
-        (["--always"], "for itself alone"),
+        (["--run-again"], "has not started"),
+        (["--happened", "1"], "has not started"),
+        (["--always"], "can only be answered once"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_the_question(
@@ -258,7 +258,7 @@ def test_what_another_has_decided_meanwhile_stands_and_is_told_with_the_way_out(
     code, _, errors = someone.end()
     assert code == 1
     again = " ".join(["codemode", *waiting.arguments, "approvals"])
-    assert f"ana has decided about it; `{again}` lists what still waits" in errors
+    assert f"ana has decided about it; `{again}` lists pending calls" in errors
     assert waiting.decided() == [{"approved": False}, None]
 
 
@@ -277,5 +277,5 @@ def test_nobody_is_asked_about_what_was_decided_while_it_was_looked_up(
             await mcp_approvals._find_calls(store, argparse.Namespace(id=waiting.record_id, config=None))
 
     monkeypatch.setattr(mcp_approvals, "_list_waiting", decided_then)
-    with pytest.raises(UsageError, match=r"nothing waits under .*lists what does"):
+    with pytest.raises(UsageError, match=r"no pending call or run has the id .*lists pending calls"):
         asyncio.run(found())

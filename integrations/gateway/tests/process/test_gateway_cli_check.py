@@ -47,7 +47,7 @@ def test_what_a_list_lacks_is_named_once_and_all_is_not_well(tmp_path: Path):
     assert "WARNING  docs  in tools/list, entry 3: null, not an object" in out
     assert 'in tools/list, "query_docs": listed more than once' in out
     assert "3 warnings (see WARNING above)." in out
-    assert "All is well" not in out
+    assert "No problems found" not in out
 
 
 def test_patterns_that_match_no_tool_are_named_with_the_nearest_names(tmp_path: Path):
@@ -73,14 +73,14 @@ def test_a_pattern_for_all_servers_is_named_where_no_server_has_such_a_tool(tmp_
     assert 'codemode.tools.deny: "th*" matches no tool of any server' in out
     assert "2 warnings" in out
     code, out, _ = checked(tmp_path, servers, "two", approval={"one": "always"})
-    assert (code, "All is well." in out) == (0, True)
+    assert (code, "No problems found." in out) == (0, True)
 
 
 def test_a_server_of_which_programs_have_no_tool_is_a_problem(tmp_path: Path):
     servers = {"docs": entry(tmp_path, "docs", DOCS, codemode={"tools": {"allow": ["none_of_them"]}})}
     code, out, _ = checked(tmp_path, servers)
     assert code == 1
-    assert "programs have none of its 2 tools: tools.allow and tools.deny leave none" in out
+    assert "programs see none of its 2 tools: tools.allow and tools.deny exclude all" in out
 
 
 def test_what_keeps_every_program_from_running_is_a_problem(

@@ -102,7 +102,7 @@ def test_without_a_terminal_nothing_is_approved(changed: Changed):
 def test_a_person_sees_the_difference_and_takes_it(changed: Changed):
     person = Person([*changed.command, "approve", "shop"], changed.environment)
     try:
-        person.read_until("as they are now? [y/N] ")
+        person.read_until("Accept the current tools of shop? [y/N] ")
         assert "+description: now it deletes \\u202e\\u001b[2Jall" in person.shown
         person.type("y\n")
         assert person.end()[0] == 0
@@ -114,7 +114,7 @@ def test_a_person_sees_the_difference_and_takes_it(changed: Changed):
 @pytest.mark.parametrize("answer", ["n\n", "\n"])
 def test_anything_but_yes_takes_nothing(changed: Changed, person_here: Callable[[], PersonHere], answer: str):
     person = person_here()
-    person.read_until("as they are now? [y/N] ")
+    person.read_until("Accept the current tools of shop? [y/N] ")
     person.type(answer)
     assert person.end()[0] == 1
     assert changed.waiting == 2
@@ -122,7 +122,7 @@ def test_anything_but_yes_takes_nothing(changed: Changed, person_here: Callable[
 
 def test_what_has_changed_since_it_was_shown_is_not_approved(changed: Changed, person_here: Callable[[], PersonHere]):
     person = person_here()
-    person.read_until("as they are now? [y/N] ")
+    person.read_until("Accept the current tools of shop? [y/N] ")
     changed.list("and now something else", "look")
     person.type("y\n")
     ended, _, err = person.end()

@@ -74,7 +74,7 @@ def test_what_is_remembered_is_listed_with_nothing_that_hides(kept: Kept):
         ["local", "shop", "refund"],
     ]
     assert all(re.search(r" \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$", row) for row in rows)
-    assert last == "4 answers hold while their tools stay as they were"
+    assert last == "4 answers hold until their tools change"
     assert kept.run("remembered", "--user", "ana")[1].count("\n") == 3
 
 
@@ -115,7 +115,7 @@ def test_what_is_named_is_taken_back_and_nothing_else(kept: Kept, arguments: lis
     before = set(kept.left)
     code, out, _ = kept.run("forget", *arguments)
     answers = "1 answer" if len(gone) == 1 else "2 answers"
-    assert (code, out.startswith(f"took back {answers} about {arguments[0]}")) == (0, True)
+    assert (code, out.startswith(f"revoked {answers} about {arguments[0]}")) == (0, True)
     assert set(kept.left) == before - gone
 
 
@@ -144,8 +144,8 @@ async def audited(path: Path) -> list[AuditLine]:
 def test_without_the_store_it_is_taken_back_all_the_same_and_told(kept: Kept):
     (kept.state / "gateway.sqlite").mkdir()
     code, out, err = kept.run("forget", "mail")
-    assert (code, out) == (0, "took back 1 answer about mail: gateways that run ask again\n")
-    assert err.startswith("codemode: that holds, but no line of it was written into the audit: ")
+    assert (code, out) == (0, "revoked 1 answer about mail: running gateways ask again\n")
+    assert err.startswith("codemode: the answers are revoked, but the audit has no entry: ")
     assert ("local", "mail", "send") not in kept.left
 
 
@@ -158,7 +158,7 @@ def test_without_the_store_it_is_taken_back_all_the_same_and_told(kept: Kept):
         (["shpo", "refund"], "did you mean shop?"),
         (["desk"], "did you mean --user ana?"),
         (["shop", "--user", "ana"], "did you mean --user local?"),
-        (["nothing like it"], " approvals remembered` lists what is"),
+        (["nothing like it"], " approvals remembered` lists them"),
         (["\u202e", "x"], r"no answer of local about \u202e.x is remembered: "),
     ],
 )
@@ -207,5 +207,5 @@ async def test_a_gateway_that_runs_asks_again_once_an_answer_was_taken_back(tmp_
 
         assert [await asked_in_all(), await asked_in_all()] == [1, 1]
         assert "local      quick   note" in await asyncio.to_thread(run, "remembered")
-        assert "took back 1 answer about quick.note" in await asyncio.to_thread(run, "forget", "quick", "note")
+        assert "revoked 1 answer about quick.note" in await asyncio.to_thread(run, "forget", "quick", "note")
         assert [await asked_in_all(), await asked_in_all()] == [2, 2]

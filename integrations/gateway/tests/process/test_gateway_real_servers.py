@@ -216,4 +216,4 @@ def test_check_finds_all_well(tmp_path: Path):
         timeout=120,
         check=False,
     )
-    assert (done.returncode, "All is well." in done.stdout) == (0, True), done.stdout + done.stderr
+    assert (done.returncode, "No problems found." in done.stdout) == (0, True), done.stdout + done.stderr

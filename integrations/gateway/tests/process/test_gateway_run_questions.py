@@ -66,5 +66,5 @@ def test_approve_all_approves_calls_and_declines_what_a_server_asks(tmp_path: Pa
     form, page = json.loads(done.stdout)["result"]
     assert "decline" in str(form), done.stderr
     assert "decline" in str(page), done.stderr
-    assert "[shop] Allow this call?\ndeclined: a server's form cannot be filled in here" in done.stderr
+    assert "[shop] Allow this call?\ndeclined: forms of servers are not supported here" in done.stderr
     assert "[shop] opens shop.example\nhttps://shop.example/pay\ndeclined: only a person" in done.stderr

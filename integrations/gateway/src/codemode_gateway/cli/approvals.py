@@ -1,4 +1,4 @@
-"""``codemode mcp approvals``: the calls that wait in the gateway's store, and a person's decision about them."""
+"""Run ``codemode mcp approvals``: list pending calls and decide about them."""
 
 from __future__ import annotations
 
@@ -44,38 +44,38 @@ _CONTEXT_LINES = 2
 
 
 def format_table(records: Sequence[Record]) -> str:
-    """Return one line for each call that waits, and one for a run that was cut off and asks nothing."""
+    """Return a table with one line for each pending call."""
     rows = [("run", "call", "server", "tool", "line", "input", "until")]
     rows += [_to_row(record, request) for record in records for request in get_waiting_requests(record)]
     return "\n".join(align_columns(rows))
 
 
 def get_waiting_requests(record: Record) -> list[StoredRequest]:
-    """Return the calls of a record about which a person may decide."""
+    """Return the calls of a record that wait for a decision."""
     return [request for request in record.requests if request.state == "waiting"]
 
 
 def format_call(record: Record, request: StoredRequest) -> str:
-    """Return all that is known of one call, on lines of its own: the input whole, however long."""
+    """Return the details of a call, one per line, with its whole input."""
     server, tool = split_tool_name(request.tool_name)
     rows = [("call", request.interrupt_id), ("server", server), ("tool", tool), ("kind", request.kind)]
     if record.tenant != "local":
-        rows.append(("of", record.tenant))
+        rows.append(("principal", record.tenant))
     if request.annotations:
-        rows.append(("it says of itself", _to_json(request.annotations)))
+        rows.append(("annotations", _to_json(request.annotations)))
     if request.refusal:
-        rows.append(("the last answer was refused", request.refusal))
+        rows.append(("last answer refused", request.refusal))
     lines = align_columns([(f"  {label}", visible(value)) for label, value in rows])
     lines += _format_program_lines(record.source, request.line)
     return "\n".join([*lines, "  input", _indent(_to_json(request.input, indent=2))])
 
 
 def format_record(record: Record) -> str:
-    """Return a record with its program and all its calls."""
+    """Return the details of a record with its program and all its calls."""
     rows = [("run", record.id), ("state", record.state), ("since", format_time(record.created_at_ms))]
     rows += [("until", format_time(record.expires_at_ms)), ("principal", record.tenant)]
     if record.not_resumable:
-        rows.append(("cannot go on because", record.not_resumable))
+        rows.append(("cannot resume because", record.not_resumable))
     parts = ["\n".join(align_columns([(label, visible(value)) for label, value in rows]))]
     parts += [format_call(record, request) for request in record.requests]
     if record.source is not None:
@@ -89,13 +89,13 @@ def format_record(record: Record) -> str:
 
 
 def split_tool_name(name: str) -> tuple[str, str]:
-    """Return the two halves of a call's name."""
+    """Split a tool name into server and tool."""
     server, dot, tool = name.partition(".")
     return (server, tool) if dot else ("", name)
 
 
 def format_time(at_ms: int) -> str:
-    """Return a moment of Unix time, to the second."""
+    """Format Unix milliseconds as UTC, to the second."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
@@ -140,13 +140,13 @@ def _to_json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-# Forgetting an answer needs no confirmation: people are asked again, and the audit records who forgot it.
+# Revoking an answer needs no confirmation: people are asked again, and the audit records who revoked it.
 
 _MAX_NAME_CHARACTERS = 200
 
 
 def list_or_forget_remembered(options: argparse.Namespace) -> int:
-    """List the answers that always hold, or take some back."""
+    """List remembered answers, or revoke some."""
     from ..approvals.remembered_answers import RememberedAnswers
     from ..gateway.gateway import Gateway
 
@@ -159,7 +159,7 @@ def list_or_forget_remembered(options: argparse.Namespace) -> int:
 
 def _list_remembered(answers: Sequence[RememberedAnswer], *, as_json: bool) -> int:
     if as_json:
-        # In ASCII: a name may hold what moves the cursor, and other escapes than JSON's would not be read back.
+        # ASCII only: names may have control characters, and JSON escapes can be parsed again.
         print(json.dumps({"remembered": [_to_json_object(answer) for answer in answers]}, indent=2))
         return SUCCEEDED
     rows = [("principal", "server", "tool", "since")]
@@ -169,9 +169,7 @@ def _list_remembered(answers: Sequence[RememberedAnswer], *, as_json: bool) -> i
     ]
     if answers:
         print("\n".join(align_columns(rows)))
-    condition = (
-        "holds while its tool stays as it was" if len(answers) == 1 else "hold while their tools stay as they were"
-    )
+    condition = "holds until its tool changes" if len(answers) == 1 else "hold until their tools change"
     print(f"{format_count(len(answers), 'answer')} {condition}" if answers else "no answer is remembered")
     return SUCCEEDED
 
@@ -191,15 +189,13 @@ def _forget(remembered: RememberedAnswers, config: GatewayConfig, options: argpa
     if not matching:
         raise UsageError(_no_answer_message(all_answers, options))
     revoked = [answer for answer in matching if remembered.revoke(answer.principal, answer.server, answer.tool)]
-    print(
-        f"took back {format_count(len(revoked), 'answer')} about {_format_target(options)}: gateways that run ask again"
-    )
+    print(f"revoked {format_count(len(revoked), 'answer')} about {_format_target(options)}: running gateways ask again")
     _write_audit(revoked, config, create=options.create)
     return SUCCEEDED
 
 
 def _write_audit(revoked: Sequence[RememberedAnswer], config: GatewayConfig, *, create: bool) -> None:
-    """Write into the audit what was taken back: behind it, for a store that is away is to keep nobody from that."""
+    """Record revoked answers in the audit, after the revocation, which must not depend on the store."""
     from ..approvals.pending_store import note_forgotten
 
     async def write(store: InterruptStore) -> None:
@@ -211,11 +207,11 @@ def _write_audit(revoked: Sequence[RememberedAnswer], config: GatewayConfig, *, 
             require_database(config.settings.store, create=create)
         asyncio.run(with_store(config, write))
     except (CodeModeError, OSError, UsageError, ValueError) as error:
-        warn(f"that holds, but no line of it was written into the audit: {error}")
+        warn(f"the answers are revoked, but the audit has no entry: {error}")
 
 
 def _is_selected(answer: RememberedAnswer, options: argparse.Namespace) -> bool:
-    """Tell whether it is meant. Names are compared as they are shown: nobody can type what is hidden in one."""
+    """Return whether the options select this answer. Compares names as displayed, so that they can be typed."""
     if visible(answer.server) != visible(options.server):
         return False
     return options.tool is None or visible(answer.tool) == visible(options.tool)
@@ -223,13 +219,11 @@ def _is_selected(answer: RememberedAnswer, options: argparse.Namespace) -> bool:
 
 def _no_answer_message(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
     problem = f"no answer of {_short_name(options.user)} about {_format_target(options)} is remembered"
-    return (
-        f"{problem}: `{get_command_prefix(options)} approvals remembered` lists what is{_suggest(all_answers, options)}"
-    )
+    return f"{problem}: `{get_command_prefix(options)} approvals remembered` lists them{_suggest(all_answers, options)}"
 
 
 def _suggest(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
-    """Return what was meant: another user's answer of that name, else a name that is like it."""
+    """Suggest another user's answer of that name, else a similar name."""
     from ..config.config_file import suggest_name
 
     other_user = next((answer.principal for answer in all_answers if _is_selected(answer, options)), None)
@@ -252,7 +246,7 @@ def _short_name(text: str) -> str:
     return one_line(text, _MAX_NAME_CHARACTERS)
 
 
-# A decision is written to the store: the gateway that holds the program, or the next one on the same store, resumes it.
+# Decisions go to the store. A gateway on the same store resumes the program.
 
 _PAGE_SIZE = 200
 _MIN_ID_CHARACTERS = 4
@@ -260,7 +254,7 @@ _NO_INPUT: Any = object()
 
 
 def run(options: argparse.Namespace) -> int:
-    """List what waits, show one run, decide after asking at the terminal, or do what is about remembered answers."""
+    """List pending calls, show a run, decide at the terminal, or list and revoke remembered answers."""
     if options.action in ("remembered", "forget"):
         return list_or_forget_remembered(options)
     config = read_store_config(options)
@@ -279,7 +273,7 @@ def _list_pending(config: GatewayConfig, options: argparse.Namespace) -> int:
     else:
         if options.store is None:
             source = "" if config.path is None else f" with the configuration {visible(str(config.path))}"
-            warn(f"this is of the gateway{source}; --config names another one's")
+            warn(f"this is the store of the gateway{source}; use --config for another gateway")
     print(
         f"{format_count(calls, 'call')} of {format_count(len(records), 'run')}"
         f" {'waits' if calls == 1 else 'wait'} for a person"
@@ -309,20 +303,20 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
     with open_controlling_terminal(f"`approvals {options.action}`") as terminal:
         record, requests, displayed_values = asyncio.run(with_store(config, find_calls))
         if edited_input is not _NO_INPUT and len(requests) != 1:
-            raise UsageError(f"--input is for one call: {format_count(len(requests), 'call')} of this run wait")
+            raise UsageError(f"--input is for one call, but {format_count(len(requests), 'call')} of this run wait")
         decisions = {request.interrupt_id: _build_decision(request, options, edited_input) for request in requests}
         try:
-            check_answers(requests, decisions)  # before somebody says yes to what the store would refuse
+            check_answers(requests, decisions)  # before asking, because the store would refuse them
         except AnswerRefusedError as refused:
             return _warn_undecided(refused, options)
         for request in requests:
             terminal.write_line(f"\n{format_call(record, request)}")
         if edited_input is not _NO_INPUT:
-            terminal.write_line(f"  it would run with\n    {visible(json.dumps(edited_input, ensure_ascii=False))}")
+            terminal.write_line(f"  edited input\n    {visible(json.dumps(edited_input, ensure_ascii=False))}")
         standing_approval = _build_standing_approval(record, requests, options) if is_approval else None
         subject = "this call" if len(requests) == 1 else f"these {len(requests)} calls"
         extension = "" if standing_approval is None else f", and {standing_approval.description}"
-        if not terminal.confirm(f"\n{'Allow' if is_approval else 'Refuse'} {subject}{extension}?"):
+        if not terminal.confirm(f"\n{'Allow' if is_approval else 'Deny'} {subject}{extension}?"):
             terminal.write_line("Nothing was decided.")
             return FAILED
 
@@ -346,15 +340,12 @@ async def _save_decisions(
         await store.decide(decisions, actor=get_actor(), tenant=record.tenant, seen=displayed_values)
     except CodeModeError as error:
         return _warn_undecided(error, options)
-    print(
-        f"decided {format_count(len(decisions), 'call')} of run {visible(record.id)};"
-        " a gateway that runs goes on with it"
-    )
+    print(f"decided {format_count(len(decisions), 'call')} of run {visible(record.id)}; a running gateway resumes it")
     return SUCCEEDED
 
 
 def _warn_undecided(error: CodeModeError, options: argparse.Namespace) -> int:
-    warn(f"nothing was decided: {error.message}; `{get_command_prefix(options)} approvals` lists what still waits")
+    warn(f"nothing was decided: {error.message}; `{get_command_prefix(options)} approvals` lists pending calls")
     return FAILED
 
 
@@ -367,7 +358,7 @@ async def _save_standing_approval(
     try:
         await standing_approval.save(RememberedAnswers(Gateway(config).folder), store, record, actor=get_actor())
     except (OSError, CodeModeError) as error:
-        warn(f"the call was decided, and later ones are asked about again: {error}")
+        warn(f"the call is decided, but later calls need approval again: {error}")
 
 
 def _build_decision(request: StoredRequest, options: argparse.Namespace, edited_input: Any) -> dict[str, Any]:
@@ -376,12 +367,11 @@ def _build_decision(request: StoredRequest, options: argparse.Namespace, edited_
         return _build_outcome_answer(request, options)
     if is_approval and (options.run_again or options.happened is not None):
         raise UsageError(
-            f"call {visible(request.interrupt_id)} has not begun: --happened and --run-again are for calls in doubt"
+            f"call {visible(request.interrupt_id)} has not started:"
+            " --happened and --run-again are for interrupted calls"
         )
     if request.kind != APPROVAL_KIND:
-        raise UsageError(
-            f"call {visible(request.interrupt_id)} waits for no approval, but for: {visible(request.kind)}"
-        )
+        raise UsageError(f"call {visible(request.interrupt_id)} waits for {visible(request.kind)}, not for approval")
     decision: dict[str, Any] = {"approved": is_approval}
     if options.reason:
         decision["reason"] = options.reason
@@ -391,7 +381,7 @@ def _build_decision(request: StoredRequest, options: argparse.Namespace, edited_
 def _build_standing_approval(
     record: Record, requests: list[StoredRequest], options: argparse.Namespace
 ) -> StandingApproval | None:
-    """Return the later calls for which the answer is to hold too."""
+    """Return the approval for later calls that the options request, or None."""
     if not options.session and not options.always:
         return None
     from ..approvals.pending_store import StandingApproval
@@ -403,16 +393,16 @@ def _build_standing_approval(
 
 
 def _build_outcome_answer(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what a person says of a call that has begun and of which nobody knows how it ended."""
+    """Return the answer about a started call with an unknown outcome."""
     if options.action == "deny":
-        return {"error": {"message": options.reason or "a person says that this call has failed"}}
+        return {"error": {"message": options.reason or "a person reported that this call failed"}}
     if options.happened is not None:
         return {"value": _parse_json(options.happened, "--happened")}
     if options.run_again:
         return {"runAgain": True}
     raise UsageError(
-        f"nobody knows whether call {visible(request.interrupt_id)} has happened: find out, then say"
-        " --happened JSON (what it gave), --run-again (it has not), or `approvals deny` (it has failed)"
+        f"the outcome of call {visible(request.interrupt_id)} is unknown: find out whether it happened, then use"
+        " --happened JSON (its result), --run-again (it did not happen), or `approvals deny` (it failed)"
     )
 
 
@@ -420,11 +410,11 @@ def _parse_json(text: str, option_name: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{option_name} is no JSON: {error}") from error
+        raise UsageError(f"{option_name} is not JSON: {error}") from error
 
 
 async def _find_calls(store: InterruptStore, options: argparse.Namespace) -> tuple[Record, list[StoredRequest]]:
-    """Return the run that is meant and which of its calls, all that wait for the id of a run, or its beginning."""
+    """Return the run with this id or id prefix and its pending calls, or the run and the call with this id."""
     id_or_prefix = options.id
     records = await _list_waiting(store)
     matching_run_ids = [
@@ -433,7 +423,7 @@ async def _find_calls(store: InterruptStore, options: argparse.Namespace) -> tup
         if len(id_or_prefix) >= _MIN_ID_CHARACTERS and record.id.startswith(id_or_prefix)
     ]
     if len(matching_run_ids) > 1:
-        raise UsageError(f"the ids of {len(matching_run_ids)} runs begin with {visible(id_or_prefix)}: say more of it")
+        raise UsageError(f"the ids of {len(matching_run_ids)} runs begin with {visible(id_or_prefix)}: type more of it")
     for listed_record in records:
         calls = get_waiting_requests(listed_record)
         matching_calls = (
@@ -449,12 +439,12 @@ async def _find_calls(store: InterruptStore, options: argparse.Namespace) -> tup
             ]
             if still_waiting:
                 return record, still_waiting
-    hint = f"`{get_command_prefix(options)} approvals` lists what does"
+    hint = f"`{get_command_prefix(options)} approvals` lists pending calls"
     if options.config is None:
-        hint += ", of the gateway whose configuration is given by --config"
+        hint += "; use --config for another gateway"
     if len(id_or_prefix) < _MIN_ID_CHARACTERS:
-        hint = f"say at least {_MIN_ID_CHARACTERS} characters of an id"
-    raise UsageError(f"nothing waits under {visible(id_or_prefix)}: {hint}")
+        hint = f"type at least {_MIN_ID_CHARACTERS} characters of an id"
+    raise UsageError(f"no pending call or run has the id {visible(id_or_prefix)}: {hint}")
 
 
 async def _list_waiting(store: InterruptStore) -> list[Record]:

@@ -1,4 +1,4 @@
-"""The configuration, the store and the terminal that subcommands share."""
+"""Open the configuration, the store and the terminal for subcommands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEARBY_CONFIG_FILES = ("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mc
 
 
 def config_path(options: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Path:
-    """Return where the configuration is, or would be."""
+    """Return the path of the configuration, whether it exists or not."""
     environment = os.environ if environ is None else environ
     if configured := options.config or environment.get(CONFIG_VARIABLE):
         return Path(configured).expanduser()
@@ -40,13 +40,13 @@ def config_path(options: argparse.Namespace, environ: Mapping[str, str] | None =
 
 
 def get_named_config(options: argparse.Namespace) -> Path | None:
-    """Return the whole path of the configuration, None where a terminal that names none takes the same."""
+    """Return the absolute path of the configuration, or None if it is the default."""
     path = config_path(options).absolute()
     return None if path == _default_path(os.environ) else path
 
 
 def get_command_prefix(options: argparse.Namespace) -> str:
-    """Return what a subcommand goes behind for whoever has typed this one, about the same configuration."""
+    """Return the command before a subcommand for the same configuration, as the user typed it."""
     return (
         GATEWAY_COMMAND
         if options.config is None
@@ -56,13 +56,13 @@ def get_command_prefix(options: argparse.Namespace) -> str:
 
 def _default_path(environment: Mapping[str, str]) -> Path:
     folder = environment.get("XDG_CONFIG_HOME") or ""
-    # The specification has a relative path ignored.
+    # The XDG specification ignores relative paths.
     home = Path(folder) if folder and Path(folder).is_absolute() else Path.home() / ".config"
     return home / "codemode" / "mcp.json"
 
 
 def read_configuration(options: argparse.Namespace) -> GatewayConfig:
-    """Return what the configuration says, its problems told on stderr. Raises `UsageError` where it cannot be read."""
+    """Load the configuration, and print its problems. Raises `UsageError` if it is missing."""
     path = config_path(options)
     if not path.is_file():
         raise UsageError(_missing_config_message(path, options))
@@ -74,7 +74,7 @@ def read_configuration(options: argparse.Namespace) -> GatewayConfig:
 
 
 def warn_about_problems(config: GatewayConfig) -> None:
-    """Say which servers were left out, and why, and what is hardly meant."""
+    """Print warnings, and the problems of disabled servers."""
     for note in config.notes:
         warn(note)
     for problem in config.problems:
@@ -83,47 +83,49 @@ def warn_about_problems(config: GatewayConfig) -> None:
 
 
 def require_servers(config: GatewayConfig) -> GatewayConfig:
-    """Return a configuration in which a server is left. Raises `UsageError` for another."""
+    """Return the configuration. Raises `UsageError` if it has no usable server."""
     if config.servers:
         return config
-    reason = next((str(problem) for problem in config.problems if problem.server is None), "no server is left")
+    reason = next((str(problem) for problem in config.problems if problem.server is None), "no usable server")
     raise UsageError(visible(f"{config.path}: {reason}"))
 
 
 def require_server(config: GatewayConfig, name: str) -> str:
-    """Return the name of a server that can be used. Raises `UsageError` for another, with those that there are."""
+    """Return the name of a usable server. Raises `UsageError` for other names, with the usable ones."""
     if any(server.name == name for server in config.servers):
         return name
     if name in config.disabled:
         raise UsageError(f"{visible(name)} is disabled in {visible(str(config.path))}")
     usable_names = ", ".join(visible(server.name) for server in config.servers)
-    raise UsageError(f"there is no server {visible(name)} that can be used; there are: {usable_names or 'none'}")
+    raise UsageError(f"there is no usable server {visible(name)}; usable servers: {usable_names or 'none'}")
 
 
 def warn(text: str) -> None:
-    """Say something on stderr, on which no protocol is spoken."""
+    """Print a message to stderr, which the protocol does not use."""
     print(f"codemode: {visible(text, keep=chr(10))}", file=sys.stderr, flush=True)
 
 
 def _missing_config_message(path: Path, options: argparse.Namespace) -> str:
     if path.is_dir():
-        return f"{visible(str(path))} is a folder: name the file in it"
+        return f"{visible(str(path))} is a folder; use a file in it"
     problem = f"there is no configuration {visible(str(path))}"
     if options.config is not None:
         return f"{problem}: `{get_command_prefix(options)} init` writes one"
     nearby = next((name for name in _NEARBY_CONFIG_FILES if Path(name).is_file()), None)
-    suggestion = "" if nearby is None else f"; for {nearby} of this folder, if you trust it, say --config {nearby}"
-    return f"{problem}: write one with `codemode mcp init`, take over a client's with `codemode mcp import`{suggestion}"
+    suggestion = "" if nearby is None else f"; to use {nearby} of this folder, if you trust it, add --config {nearby}"
+    return (
+        f"{problem}: write one with `codemode mcp init`, or import a client's servers with `codemode mcp import`"
+        f"{suggestion}"
+    )
 
 
 Result = TypeVar("Result")
 
 
 def read_store_config(options: argparse.Namespace) -> GatewayConfig:
-    """Return the configuration, with the store that --store names.
+    """Return the configuration, with the store of --store.
 
-    Raises `UsageError` where that does not exist, or the one that the configuration names: that of the state folder is
-    the gateway's own, and is made.
+    Raises `UsageError` if that store, or the one of the configuration, does not exist. The default store is created.
     """
     if options.store is None:
         config = read_configuration(options)
@@ -154,7 +156,7 @@ def _to_store_url(url: str) -> str:
 
 
 async def with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awaitable[Result]]) -> Result:
-    """Do some work with the store, and close it."""
+    """Call ``work`` with the open store, and close the store."""
     from ..gateway.gateway import Gateway
 
     store = Gateway(config).store
@@ -165,17 +167,17 @@ async def with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awa
 
 
 def get_actor() -> str:
-    """Return whose decision it is, for the audit: the user of this machine."""
+    """Return the actor for the audit: the user of this machine."""
     return f"{getpass.getuser()}@terminal"
 
 
-_MAX_COMMAND_PART_CHARACTERS = 300  # of each part: a hint has to say more than where a file is
+_MAX_COMMAND_PART_CHARACTERS = 300  # a longer path would hide the rest of a hint
 
 
 def get_gateway_command(options: argparse.Namespace) -> str:
-    """Return what a subcommand goes behind, typed in a shell in any folder: `codemode mcp` where that is enough.
+    """Return the shell command before a subcommand, valid in any folder: usually `codemode mcp`.
 
-    A path that is too long, or would not be read as it is, is left out.
+    Omits a path that is too long or not safe to display.
     """
     config = get_named_config(options)
     config_option = None if config is None else _quote_if_safe("--config", str(config))
@@ -193,7 +195,7 @@ def _find_program() -> str | None:
 
 
 def _quote_if_safe(*arguments: str) -> str | None:
-    """Return words for a shell; None where they hide something, or would end the code in which a text shows them."""
+    """Return quoted shell words, or None if they are long, have invisible characters or a backtick."""
     quoted = shlex.join(arguments)
     return quoted if len(quoted) <= _MAX_COMMAND_PART_CHARACTERS and is_visible(quoted) and "`" not in quoted else None
 
@@ -204,19 +206,19 @@ _MAX_ANSWER_BYTES = 4096
 
 
 class ControllingTerminal:
-    """What is written to and read from it is a person's, whatever stdin and stdout are."""
+    """The terminal of a person, independent of stdin and stdout."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def write_line(self, text: str) -> None:
-        """Show a text, which must be visible already, with a line end."""
+        """Write a line. Its invisible characters must be escaped already."""
         data = f"{text}\n".encode(errors="replace")
         while data:
             data = data[os.write(self._descriptor, data) :]
 
     def confirm(self, question: str) -> bool:
-        """Ask, and return whether the answer is yes. What was typed before the question is no answer to it."""
+        """Ask, and return whether the answer is yes. Discards input typed before the question."""
         import termios
 
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
@@ -227,12 +229,12 @@ class ControllingTerminal:
 
 @contextmanager
 def open_controlling_terminal(action: str) -> Generator[ControllingTerminal]:
-    """Open it. Raises `UsageError` where there is none: nobody can be asked, so nothing is decided."""
+    """Open the controlling terminal. Raises `UsageError` if there is none, so that nothing is decided."""
     try:
         descriptor = os.open(TERMINAL, os.O_RDWR | getattr(os, "O_NOCTTY", 0))
     except OSError as error:
         raise UsageError(
-            f"{action} asks a person at the terminal of this process, and it has none: do it in a terminal window"
+            f"{action} asks a person at the terminal, and this process has none: run it in a terminal window"
         ) from error
     try:
         yield ControllingTerminal(descriptor)

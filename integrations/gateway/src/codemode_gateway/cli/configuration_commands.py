@@ -1,4 +1,4 @@
-"""``codemode mcp`` init, add, import, install, undo, list, login, logout and pins: commands on the configuration."""
+"""Run the subcommands that read or change configurations, tokens and pins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_LOCATION_CHARACTERS = 80
 
 
 def list_servers(options: argparse.Namespace) -> int:
-    """Print one line for each server."""
+    """Print a table of the servers, or JSON."""
     config = read_configuration(options)
     if options.json:
         print(json.dumps(_to_json_object(config), indent=2, ensure_ascii=False))
@@ -43,7 +43,7 @@ def list_servers(options: argparse.Namespace) -> int:
     rows += [_to_row(server) for server in config.servers]
     rows += [(one_line(name, 40), "", "disabled", "", "", "", "") for name in config.disabled]
     unusable_names = dict.fromkeys(server.server for server in config.problems if server.server is not None)
-    rows += [(one_line(name, 40), "", "cannot be used: see above", "", "", "", "") for name in unusable_names]
+    rows += [(one_line(name, 40), "", "unusable: see above", "", "", "", "") for name in unusable_names]
     if rows[1:]:
         print("\n".join(align_columns(rows)))
     for problem in config.problems:
@@ -53,7 +53,7 @@ def list_servers(options: argparse.Namespace) -> int:
 
 
 def describe_location(server: ServerConfig) -> str:
-    """Return what a server is, without what could be a secret: of a command its name, of a URL its host."""
+    """Return a server's command name or URL host, without possible secrets."""
     if server.command is not None:
         return f"{server.command} ({format_count(len(server.args), 'argument')})" if server.args else server.command
     parts = urlsplit(server.url or server.base_url or server.document or "")
@@ -107,7 +107,7 @@ def _to_json_object(config: GatewayConfig) -> dict[str, Any]:
 
 
 def create_or_extend_configuration(options: argparse.Namespace) -> int:
-    """Write the file."""
+    """Create a configuration, or add a server to it."""
     return _init(options) if options.part == "init" else _add(options)
 
 
@@ -116,12 +116,12 @@ def _init(options: argparse.Namespace) -> int:
 
     file = FileText.read(config_path(options).absolute())
     if file.is_present:
-        raise UsageError(f"{visible(str(file.path))} is there already, and stays as it is")
+        raise UsageError(f"{visible(str(file.path))} already exists and stays unchanged")
     file.write(create_config_text())
     command_prefix = get_command_prefix(options)
     print(f"wrote {visible(str(file.path))}")
-    print(f"  {command_prefix} add NAME -- COMMAND...    adds a server; `import --from CLIENT` takes those of a client")
-    print(f"  {command_prefix} check                    starts them all, and says what a model would be given")
+    print(f"  {command_prefix} add NAME -- COMMAND...    adds a server; `import --from CLIENT` adds those of a client")
+    print(f"  {command_prefix} check                    starts all servers, and prints the tool that models see")
     return SUCCEEDED
 
 
@@ -142,7 +142,7 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what stands in a configuration for a server. Raises `UsageError` for what does not go together."""
+    """Return the configuration entry for a server. Raises `UsageError` for incompatible options."""
     command: list[str] | None = options.command_line
     if options.openapi is not None:
         return _build_api_entry(options)
@@ -153,9 +153,9 @@ def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
     if command is None:
         return _build_remote_entry(options)
     if not command:
-        raise UsageError("there is no command behind --")
+        raise UsageError("there is no command after --")
     if options.transport not in (None, "stdio") or options.header:
-        raise UsageError("a command is spoken with over stdio, and has no --header")
+        raise UsageError("a command uses stdio, without --header")
     entry: dict[str, Any] = {"command": command[0]}
     if command[1:]:
         entry["args"] = command[1:]
@@ -173,7 +173,7 @@ def _is_relative_path(word: str) -> bool:
 
 def _build_api_entry(options: argparse.Namespace) -> dict[str, Any]:
     if options.command_line is not None or options.url is not None or options.transport or options.env:
-        raise UsageError("--openapi goes with --base-url, --include and --header alone")
+        raise UsageError("--openapi only goes with --base-url, --include and --header")
     headers = _parse_pairs(options.header, ":", "--header takes NAME:VALUE") if options.header else None
     entry = {"openapi": options.openapi, "baseUrl": options.base_url, "headers": headers, "include": options.include}
     return _add_policy({key: value for key, value in entry.items() if value}, options)
@@ -181,9 +181,9 @@ def _build_api_entry(options: argparse.Namespace) -> dict[str, Any]:
 
 def _build_remote_entry(options: argparse.Namespace) -> dict[str, Any]:
     if "://" not in options.url and "${" not in options.url:
-        raise UsageError(f"{visible(options.url)} is no URL; {ADD_USAGE}")
+        raise UsageError(f"{visible(options.url)} is not a URL; {ADD_USAGE}")
     if options.transport == "stdio" or options.env:
-        raise UsageError("a URL is spoken with over http or sse, and has no --env")
+        raise UsageError("a URL uses http or sse, without --env")
     entry: dict[str, Any] = {"type": options.transport or "http", "url": options.url}
     if options.header:
         entry["headers"] = _parse_pairs(options.header, ":", "--header takes NAME:VALUE")
@@ -195,7 +195,7 @@ def _parse_pairs(texts: Sequence[str], separator: str, error_message: str) -> di
     for text in texts:
         key, found_separator, value = text.partition(separator)
         if not key.strip() or not found_separator:
-            raise UsageError(error_message)  # what was given may be a secret
+            raise UsageError(error_message)  # security: the value may be a secret
         pairs[key.strip()] = value.strip() if separator == ":" else value
     return pairs
 
@@ -205,7 +205,7 @@ def _add_policy(entry: dict[str, Any], options: argparse.Namespace) -> dict[str,
 
 
 def import_or_install(options: argparse.Namespace) -> int:
-    """Take over, put in place, or undo."""
+    """Import servers, or install or uninstall the gateway."""
     if options.part == "import":
         return _import(options)
     if options.part == "undo" or options.undo:
@@ -219,16 +219,16 @@ def _import(options: argparse.Namespace) -> int:
 
     machine = ClientEnvironment(project=None if options.project is None else Path(options.project).resolve())
     if machine.project is not None and not machine.project.is_dir():
-        raise UsageError(f"--project takes a folder, and {visible(str(machine.project))} is none")
+        raise UsageError(f"--project needs a folder; {visible(str(machine.project))} is not one")
     imported_servers = import_servers(options.client, machine, folder=Path.cwd())
     for note in imported_servers.notes:
         warn(note)
     for name, reason in imported_servers.skipped.items():
-        warn(f"{name} of {options.client} is left out: {reason}")
+        warn(f"{name} of {options.client} is skipped: {reason}")
     if not imported_servers.servers:
         searched_paths = dict.fromkeys(str(file.path) for file in list_client_files(options.client, machine))
-        found_in = ", ".join(map(str, imported_servers.files)) or f"looked for {', '.join(searched_paths)}"
-        raise UsageError(visible(f"{options.client} has no server that can be taken over ({found_in})"))
+        found_in = ", ".join(map(str, imported_servers.files)) or f"no file {', '.join(searched_paths)}"
+        raise UsageError(visible(f"{options.client} has no server to import ({found_in})"))
     file = FileText.read(config_path(options).absolute())
     before = file.text if file.is_present else create_config_text()
     text, names = add_servers(before, imported_servers.servers, options.client)
@@ -237,12 +237,9 @@ def _import(options: argparse.Namespace) -> int:
     if is_new:
         file.write(text)
     for name, config_name in names.items():
-        print(
-            f"  {visible(config_name)}"
-            + ("" if config_name == name else f", which {options.client} calls {visible(name)}")
-        )
-    ending = "" if is_new else " already, nothing was added"
-    print(f"{format_count(len(names), 'server')} in {visible(str(file.path))}{ending}; {options.client} is as it was")
+        print(f"  {visible(config_name)}" + ("" if config_name == name else f" ({visible(name)} in {options.client})"))
+    ending = "" if is_new else " already; nothing was added"
+    print(f"{format_count(len(names), 'server')} in {visible(str(file.path))}{ending}; {options.client} is unchanged")
     return SUCCEEDED
 
 
@@ -252,10 +249,10 @@ def _install(options: argparse.Namespace) -> int:
     path = config_path(options).absolute()
     change = install_gateway(options.client, path, dry_run=options.dry_run)
     if change.is_changed:
-        verb = "would stand" if options.dry_run else "stands"
-        summary = f"the gateway {verb} in {change.path} in place of {format_count(len(change.moved), 'server')}"
+        verb = "would replace" if options.dry_run else "replaces"
+        summary = f"the gateway {verb} {format_count(len(change.moved), 'server')} in {change.path}"
     else:
-        summary = f"the gateway stands in {change.path} already"
+        summary = f"the gateway is already installed in {change.path}"
     _print_change(change, summary, options.dry_run)
     return SUCCEEDED
 
@@ -264,7 +261,7 @@ def _undo(options: argparse.Namespace) -> int:
     from ..client_configs.installing import uninstall_gateway
 
     change = uninstall_gateway(options.client, dry_run=options.dry_run)
-    verb = "would have" if options.dry_run else "has"
+    verb = "would get" if options.dry_run else "has"
     _print_change(
         change,
         f"{options.client} {verb} its {format_count(len(change.moved), 'server')} back in {change.path}",
@@ -278,17 +275,15 @@ def _print_change(change: Change, summary: str, dry_run: bool) -> None:
         print(visible(change.diff, keep="\n\t"))
     print(visible(summary))
     if change.backup is not None:
-        print(
-            visible(f"its file as it was is {change.backup}; `codemode mcp undo --client {change.client}` puts it back")
-        )
+        print(visible(f"the backup is {change.backup}; `codemode mcp undo --client {change.client}` restores it"))
     if change.is_changed and not dry_run:
-        print(f"restart {change.client}, or let it read its servers anew")
+        print(f"restart {change.client}, or reload its servers")
     for note in change.notes:
         warn(note)
 
 
 def login_or_logout(options: argparse.Namespace) -> int:
-    """Sign in, or forget what there is."""
+    """Sign in to a server, or delete its tokens."""
     config = read_configuration(options)
     name = require_server(config, options.name)
     if options.part == "logout":
@@ -300,7 +295,7 @@ async def _login(config: GatewayConfig, name: str, *, opens_browser: bool) -> in
     from ..oauth.browser import open_in_browser
     from ..oauth.login_manager import login
 
-    # Where somebody is at the terminal, the page may be opened on another machine and its end pasted here.
+    # At a terminal, the user may open the page on another machine and paste the final URL here.
     reads_terminal = sys.stdin.isatty() or not opens_browser
     await login(
         config,
@@ -316,12 +311,12 @@ async def _logout(config: GatewayConfig, name: str) -> int:
     from ..oauth.login_manager import logout
 
     was_logged_in = await logout(config, name)
-    print(f"forgot the tokens of {visible(name)}" if was_logged_in else f"there are no tokens of {visible(name)}")
+    print(f"deleted the tokens of {visible(name)}" if was_logged_in else f"{visible(name)} has no tokens")
     return SUCCEEDED
 
 
 def show_or_approve_pins(options: argparse.Namespace) -> int:
-    """Show all differences, or those of one server before it is taken as it is."""
+    """Show the differences of all pinned tools, or accept those of one server."""
     pins = _open_pins(read_configuration(options), options.user)
     servers = pins.listing()
     return _list_pins(servers) if options.action is None else _approve_pins(pins, servers, options.name)
@@ -343,12 +338,12 @@ def _list_pins(servers: tuple[ServerPins, ...]) -> int:
 
 
 def format_pin_changes(server: ServerPins) -> str:
-    """Return how the tools of a server differ, with nothing that hides: what a person is shown."""
+    """Return the differences of a server's tools for a person, with invisible characters escaped."""
     lines = [f"{visible(server.server)}: {format_count(server.pinned, 'tool')} at first use"]
     for tool in server.differences:
         lines.append(f"  {tool.kind} {visible(tool.tool)}")
         lines += [f"    {visible(line)}" for line in tool.lines()]
-    return "\n".join(lines if server.differences else [f"{lines[0]}, the same now"])
+    return "\n".join(lines if server.differences else [f"{lines[0]}, unchanged"])
 
 
 def _approve_pins(pins: Pins, servers: tuple[ServerPins, ...], name: str) -> int:
@@ -357,13 +352,13 @@ def _approve_pins(pins: Pins, servers: tuple[ServerPins, ...], name: str) -> int
     selected = next((server for server in servers if server.server == name), None)
     if selected is None:
         known = ", ".join(visible(server.server) for server in servers) or "none"
-        raise UsageError(f"nothing is remembered of {visible(name)}; of these there is: {known}")
+        raise UsageError(f"{visible(name)} has no pins; servers with pins: {known}")
     if not selected.differences:
-        print(f"the tools of {visible(name)} are those of its first use")
+        print(f"the tools of {visible(name)} are unchanged since first use")
         return SUCCEEDED
     with open_controlling_terminal("`pins approve`") as terminal:
         terminal.write_line(format_pin_changes(selected))
-        if not terminal.confirm(f"\nTake the tools of {visible(name)} as they are now?"):
+        if not terminal.confirm(f"\nAccept the current tools of {visible(name)}?"):
             terminal.write_line("Nothing was approved.")
             return FAILED
     try:

@@ -1,4 +1,4 @@
-"""``codemode mcp programs``: the programs that users of the gateway have saved, and a person's word about them."""
+"""Run ``codemode mcp programs``: list, show, disable, enable and confirm saved programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_DESCRIPTION_CHARACTERS = 60
 
 
 def run(options: argparse.Namespace) -> int:
-    """List saved programs, show one, or disable, enable or confirm one."""
+    """List saved programs, or show, disable, enable or confirm one."""
     config = read_store_config(options)
     programs = asyncio.run(with_store(config, lambda store: _list_programs(store, options.user)))
     if options.action in (None, "list"):
@@ -51,11 +51,11 @@ def _select_program(programs: list[SavedProgram], options: argparse.Namespace) -
     matching = [program for program in programs if program.name == options.name]
     if len(matching) > 1:
         users = ", ".join(visible(program.owner) for program in matching)
-        raise UsageError(f"several users have a program {visible(options.name)}: say --user, one of {users}")
+        raise UsageError(f"several users have a program {visible(options.name)}: use --user with one of {users}")
     if not matching:
         raise UsageError(
             f"there is no saved program {visible(options.name)}:"
-            f" `{get_command_prefix(options)} programs` lists those there are"
+            f" `{get_command_prefix(options)} programs` lists the saved programs"
         )
     return matching[0]
 
@@ -117,7 +117,7 @@ def _format_program(program: SavedProgram) -> str:
 
 def _confirm(config: GatewayConfig, program: SavedProgram, options: argparse.Namespace) -> int:
     if not program.is_stale:
-        print(f"saved.{program.name} is not stale: there is nothing to confirm")
+        print(f"saved.{program.name} is not stale; there is nothing to confirm")
         return SUCCEEDED
     with open_controlling_terminal("`programs confirm`") as terminal:
         terminal.write_line(_format_program(program))

@@ -1,7 +1,4 @@
-"""``codemode mcp`` itself: the gateway over stdio or HTTP.
-
-Over stdio stdout carries protocol and nothing else: whatever there is to say goes to stderr.
-"""
+"""Run ``codemode mcp``: serve the gateway over stdio or HTTP. Messages go to stderr, stdout is for the protocol."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ if TYPE_CHECKING:
 _DEFAULT_HOST = "127.0.0.1"
 _PR_SET_DUMPABLE = 4
 _CONSOLE_MISSING = (
-    "--http needs codemode-gateway[http], which brings the package codemode-console: in a clone of the repository"
+    "--http needs codemode-gateway[http] with the package codemode-console: in a clone of the repository run"
     " pip install ./integrations/console"
 )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until the client or a signal ends it."""
+    """Serve until the client disconnects or a signal arrives."""
     # Servers run as this user, and keys and tokens are in the environment.
     disable_process_inspection()
     logging.basicConfig(
@@ -48,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def apply_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:
-    """Return the configuration with what the command line says instead. Raises `ValueError` for a wrong name."""
+    """Return the configuration with the overrides of the command line. Raises `ValueError` for an invalid name."""
     from ..config import codemode_section
 
     field_names = ("tool_name", "output", "pass_through")
@@ -68,22 +65,22 @@ def parse_http_address(text: str) -> tuple[str, int]:
         or (colon and not host_name)
         or (":" in host_name and host_name == host)
     ):
-        raise UsageError(f"--http takes HOST:PORT, such as 127.0.0.1:8765, and not {text!r}")
+        raise UsageError(f"--http takes HOST:PORT, such as 127.0.0.1:8765, not {text!r}")
     if int(port) > 65535:
         raise UsageError(f"--http {text}: a port is a number up to 65535")
     return host_name or _DEFAULT_HOST, int(port)
 
 
 def disable_process_inspection() -> bool:
-    """Let nobody but the system's administrator read this process: its memory, and with which variables it was started.
+    """Prevent other processes of this user from reading this process's memory and environment.
 
-    It then writes no core dump, and no debugger of its own user's comes to it. What it starts is as it was. False where
-    the platform has nothing for it (Linux alone has).
+    Also prevents core dumps and debuggers. Child processes are not affected. Returns whether it worked: only Linux
+    supports it.
     """
     if sys.platform != "linux":
         return False
     try:
-        import ctypes  # late: it is needed here alone
+        import ctypes  # late import: only needed here
 
         return ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
     except (ImportError, OSError, AttributeError):
@@ -95,7 +92,7 @@ async def _serve(config: GatewayConfig, options: argparse.Namespace, address: tu
     from ..gateway.options import GatewayOptions
     from ..oauth.browser import open_in_browser
 
-    if address is None:  # whoever has started it sits before this machine, and users elsewhere learn no path of it
+    if address is None:  # the user is at this machine; remote users must not see local paths
         gateway_options = GatewayOptions(open_browser=open_in_browser, command=get_gateway_command(options))
     else:
         gateway_options = GatewayOptions(over_http=True)
@@ -114,7 +111,7 @@ async def _serve(config: GatewayConfig, options: argparse.Namespace, address: tu
 
 
 async def _reload_on_change(gateway: Gateway, config: GatewayConfig, options: argparse.Namespace) -> None:
-    """Let the gateway have what the file says now; what the command line says stays."""
+    """Apply changes of the configuration file; command line options stay."""
     from ..config.loader import watch_config
 
     if config.path is None:
@@ -124,4 +121,4 @@ async def _reload_on_change(gateway: Gateway, config: GatewayConfig, options: ar
         if new_config.servers:
             await gateway.replace_config(apply_overrides(new_config, options))
         else:
-            warn(f"{config.path} names no server that can be used any more: those from before stay")
+            warn(f"{config.path} has no usable server any more; the previous servers stay")

@@ -1,4 +1,4 @@
-"""``codemode mcp`` check, types and run: commands that start the servers."""
+"""Run ``codemode mcp`` check, types and run, which start the servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AskPerson = Callable[[str], Awaitable[bool]]
 
 
 async def fetch_listed_tool(gateway: Gateway) -> dict[str, Any]:
-    """Return the tool as a client is listed it, as plain JSON."""
+    """Return the gateway's tool as JSON, as clients list it."""
     async with Client(gateway.server) as client:
         (tool,) = (await client.list_tools()).tools
     return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -41,11 +41,11 @@ async def fetch_listed_tool(gateway: Gateway) -> dict[str, Any]:
 async def run_as_client(
     gateway: Gateway, code: str, decide: AskPerson, notify: Callable[[str], None], confirm: AskPerson | None = None
 ) -> dict[str, Any]:
-    """Run a program and return its response.
+    """Run a program as a client, and return its response.
 
-    ``decide`` is asked about each call that needs an approval, with what is shown of it. ``say`` gets lines for the
-    person: a page on which to sign in, a question that was declined. ``confirm`` is asked about the page that a server
-    wants opened, and must not answer for a person; without it that is declined, as a server's forms always are.
+    ``decide`` gets the text of each call that needs approval. ``notify`` gets messages, such as a sign-in URL or a
+    declined question. ``confirm`` gets each page that a server asks to open, and must ask a person; without it they are
+    declined, as forms of servers always are.
     """
 
     async def answer_elicitation(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -59,7 +59,7 @@ async def run_as_client(
             is_confirmed = confirm is not None and await confirm(shown)
             return types.ElicitResult(action="accept" if is_confirmed else "decline")
         if asked_by_server:
-            notify(f"{params.message}\ndeclined: a server's form cannot be filled in here")
+            notify(f"{params.message}\ndeclined: forms of servers are not supported here")
             return types.ElicitResult(action="decline")
         if await decide(params.message):
             return types.ElicitResult(action="accept", content={"decision": "once"})
@@ -72,27 +72,27 @@ async def run_as_client(
 
 
 def _to_response(content: list[types.ContentBlock]) -> dict[str, Any]:
-    """Return an answer with images or sounds in it: what is said, and how much there is to see or hear."""
+    """Return a response with media as its text and the sizes of the media."""
     (text,) = (block.text for block in content if isinstance(block, types.TextContent))
     media = [block for block in content if isinstance(block, types.ImageContent | types.AudioContent)]
     attachments = [f"{block.mime_type}, {len(block.data)} characters of base64" for block in media]
     return {**json.loads(text), **({"attached": attachments} if attachments else {})}
 
 
-_TIMEOUT_REASON = "it does not answer in time: a larger connectTimeoutMs gives it more"
+_TIMEOUT_REASON = "it does not answer in time; try a larger connectTimeoutMs"
 _MAX_LOGGED_TEXTS = 200
 
 
 @asynccontextmanager
 async def open_gateway(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
-    """Give a gateway that runs, and the workspace of its one local user, who reaches it by ``command``."""
+    """Open a gateway and the workspace of its local user, who runs it with ``command``."""
     async with Gateway(config, GatewayOptions(command=command)) as gateway:
         yield gateway, await gateway.get_workspace()
 
 
 @contextmanager
 def report_logs_once(reported: Collection[str]) -> Generator[None]:
-    """Keep back what the gateway logs, and say at the end what is not among the ``known`` reasons by then, once."""
+    """Collect warnings of the gateway, and print each once at the end, unless it has a ``reported`` reason."""
     handler = _LogCollector(logging.WARNING)
     log = logging.getLogger("codemode")
     log.addHandler(handler)
@@ -106,7 +106,7 @@ def report_logs_once(reported: Collection[str]) -> Generator[None]:
 
 
 class _LogCollector(logging.Handler):
-    """Keeps the first of each text; a number of them that a person would read."""
+    """Collects distinct log messages, up to a limit."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -118,10 +118,10 @@ class _LogCollector(logging.Handler):
 
 
 async def list_tools_or_reason(upstream: Any, *, starts_server: bool) -> str | None:
-    """List a server's tools, no longer than it may take. Returns what is wrong, None where all is well.
+    """List a server's tools within its time limit. Returns the reason of a failure, or None.
 
-    It is started for that where ``anew``, or where no list is kept from before. One that has failed is given up: what
-    the command lists afterwards would start it again, and wait as long.
+    Starts the server if ``starts_server`` or if no list is cached. A failed server is given up, so that later steps of
+    the command do not start it again.
     """
     try:
         async with asyncio.timeout(upstream.listing_seconds):
@@ -130,7 +130,7 @@ async def list_tools_or_reason(upstream: Any, *, starts_server: bool) -> str | N
             await upstream.tools()
     except TimeoutError:
         return _give_up(upstream, CodeModeToolError(upstream.problem or _TIMEOUT_REASON))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and the others go on
+    except Exception as error:  # noqa: BLE001 - every error is reported, and the other servers continue
         return _give_up(upstream, error)
     return None
 
@@ -145,7 +145,7 @@ _MAX_REASON_CHARACTERS = 1_000
 
 
 def check_servers(options: argparse.Namespace) -> int:
-    """Start every server, run a program that imports them all, print the findings; the exit code is 1 for a failure."""
+    """Start every server, run a program that imports them all, and print the results. Return 1 for a failure."""
     config = require_servers(read_configuration(options))
     if options.name is not None:
         name = require_server(config, options.name)
@@ -169,7 +169,7 @@ async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict
             )
             reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
             tool = await fetch_listed_tool(gateway)
-            await workspace.run_tool.prepare()  # as before a program
+            await workspace.run_tool.prepare()  # as before each program
             servers = {upstream.server_id: upstream for upstream in workspace.run_tool.catalog.servers}
             rows = [
                 _to_server_row(
@@ -193,7 +193,7 @@ async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict
 
 
 def _to_server_row(upstream: Any, problem: str | None, server: Any) -> dict[str, Any]:
-    """Return what is said of one server: ``tools`` are those that programs have, of all that are ``listed``."""
+    """Return the report of a server: programs see ``tools`` of its ``listed`` tools."""
     tools = 0 if server is None else len(server.tools)
     warnings = [
         *upstream.pattern_notes,
@@ -202,13 +202,13 @@ def _to_server_row(upstream: Any, problem: str | None, server: Any) -> dict[str,
     ]
     if problem is None and upstream.listed and not tools and not upstream.notes:
         count = format_count(len(upstream.listed), "tool")
-        problem = f"programs have none of its {count}: tools.allow and tools.deny leave none"
+        problem = f"programs see none of its {count}: tools.allow and tools.deny exclude all"
     row = {"name": upstream.config.name, "tools": tools, "listed": len(upstream.listed)}
     return {**row, "problem": problem, "warnings": warnings}
 
 
 def _describe_unmatched_common_patterns(upstreams: Any) -> list[str]:
-    """Return what to say of patterns that hold for all servers and match no tool of any."""
+    """Return warnings about common patterns that match no tool of any server."""
     from ..config.patterns import describe_unmatched_patterns, get_patterns
 
     common: dict[str, tuple[str, ...]] = {}
@@ -221,7 +221,7 @@ def _describe_unmatched_common_patterns(upstreams: Any) -> list[str]:
 
 
 async def _find_program_problems(gateway: Any, paths: list[str]) -> list[str]:
-    """Run a program that imports these servers and calls nothing; return what is wrong with it."""
+    """Run a program that imports these servers without calls, and return its errors."""
 
     async def deny(_shown: str) -> bool:
         return False
@@ -246,7 +246,7 @@ async def _find_store_problems(gateway: Any) -> list[str]:
 
 
 def _find_sign_in_problems(config: GatewayConfig) -> list[str]:
-    """Return what the gateway would refuse to serve HTTP with."""
+    """Return problems of the settings for HTTP."""
     from ..config.model import ConfigError
     from ..gateway.http_settings import parse_http_settings
 
@@ -272,13 +272,13 @@ def _to_size(characters: int) -> dict[str, int]:
 
 def _print_report(report: dict[str, Any]) -> None:
     tool, sizes = report["given"], report["sizes"]
-    print(f"A model is given one tool, {visible(tool['name'])}:\n")
+    print(f"Models see one tool, {visible(tool['name'])}:\n")
     print(visible(tool.get("description", ""), keep="\n\t"))
     print()
     print("\n".join(align_columns(_to_rows(report))))
     print()
     rows = [
-        ("given to a model", _describe_size(sizes["given"])),
+        ("models see", _describe_size(sizes["given"])),
         (f"{format_count(sizes['tools'], 'tool')} listed directly", _describe_size(sizes["direct"])),
     ]
     print("\n".join(align_columns(rows)))
@@ -286,11 +286,11 @@ def _print_report(report: dict[str, Any]) -> None:
     warning_count = sum(len(server["warnings"]) for server in report["servers"]) + len(report["warnings"])
     counts = [f"{format_count(problem_count, 'problem')} (see FAILED above)"] if problem_count else []
     counts += [f"{format_count(warning_count, 'warning')} (see WARNING above)"] if warning_count else []
-    print(f"\n{' and '.join(counts)}." if counts else "\nAll is well.")
+    print(f"\n{' and '.join(counts)}." if counts else "\nNo problems found.")
 
 
 def _to_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return a row for each server, its warnings below it, and those about the whole configuration last."""
+    """Return a row for each server, followed by its warnings, and rows for the whole configuration last."""
     rows: list[tuple[str, str, str]] = []
     for server in report["servers"]:
         name = one_line(server["name"], 60)
@@ -304,7 +304,7 @@ def _to_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _describe_tool_count(server: dict[str, Any]) -> str:
-    """Return how many tools programs have, and of how many."""
+    """Return the number of tools that programs see, and of listed tools if it differs."""
     listed_count = f" of {server['listed']:,} listed" if server["listed"] != server["tools"] else ""
     return format_count(server["tools"], "tool") + listed_count
 
@@ -314,7 +314,7 @@ def _describe_size(size: dict[str, int]) -> str:
 
 
 def print_types(options: argparse.Namespace) -> int:
-    """Print the declarations of all servers, or of one."""
+    """Print the TypeScript declarations of all servers, or of one."""
     config = require_servers(read_configuration(options))
     name = None if options.name is None else require_server(config, options.name)
     if name is not None:
@@ -350,7 +350,7 @@ async def _declare(config: GatewayConfig, command: str, name: str | None) -> tup
 
 
 def run_program(options: argparse.Namespace) -> int:
-    """Run the program and print the response, all of it."""
+    """Run a program and print its whole response."""
     code = read_program(options.program)
     config = require_servers(read_configuration(options))
     response = asyncio.run(

@@ -97,13 +97,13 @@ def test_a_command_behind_dashes_is_taken_as_it_is(command: list[str]):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["list", "--", "x"], "behind --"),
-        (["--", "x"], "behind --"),
+        (["list", "--", "x"], "after --"),
+        (["--", "x"], "after --"),
         (["--http", "8765", "list"], "--http is for serving"),
         (["--no-pass-through", "check"], "--pass-through is for serving"),
         (["add", "git", "uvx", "mcp-server-git"], "as in `codemode mcp add NAME -- COMMAND`"),
         (["add", "git", "npx", "-y", "git"], "as in `codemode mcp add NAME -- COMMAND`"),
-        (["add", "git", "uvx"], "uvx is no URL"),
+        (["add", "git", "uvx"], "uvx is not a URL"),
     ],
 )
 def test_what_goes_together_with_nothing_is_refused(capsys: Any, arguments: list[str], said: str):
