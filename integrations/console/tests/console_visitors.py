@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import httpx
+from codemode_console.access_middleware import AccessMiddleware
 from codemode_console.auth import TokenAuth, User, token_hash
 from codemode_console.errors import Problem
-from codemode_console.guarded import AccessMiddleware
+from codemode_console.principals import require_principal
 from codemode_console.rendering import problem_response
-from codemode_console.visits import require_principal
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response

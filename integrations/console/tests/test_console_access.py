@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
+from codemode_console.access_middleware import AccessMiddleware
 from codemode_console.auth import ProxyHeaderAuth, TokenAuth, User, new_token, token_hash
-from codemode_console.guarded import AccessMiddleware
-from codemode_console.visits import find_refusal
+from codemode_console.principals import find_refusal
 from console_visitors import ANA, EVE, OWN, USERS, Desk, run, sign_in
 from starlette.requests import Request
 from suite import each_row

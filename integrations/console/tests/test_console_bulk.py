@@ -10,7 +10,7 @@ import httpx
 import pytest
 from codemode_console import TokenAuth, User, token_hash
 from codemode_console.decisions import BULK_SELECTION_SUBJECT
-from codemode_console.visits import Principal
+from codemode_console.principals import Principal
 from console_houses import AS_JSON, BOB, USERS, House
 from console_visitors import ANA, EVE, run
 from record_desk import Page

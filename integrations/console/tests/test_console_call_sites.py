@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from codemode_console.program import MAX_HIGHLIGHTED_CHARACTERS, CallSites, find_call_sites
+from codemode_console.source_view import MAX_HIGHLIGHTED_CHARACTERS, CallSites, find_call_sites
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st

@@ -384,7 +384,7 @@ def test_a_post_costs_as_many_statements_whatever_the_record_holds(monkeypatch: 
     from codemode.stores.transaction import Session
 
     counted = {"statements": 0}
-    for name in ("_execute", "each"):
+    for name in ("_execute", "execute_many"):
         real = getattr(Session, name)
 
         def counting(self: Any, *args: Any, _real: Any = real, **named: Any) -> Any:

@@ -308,21 +308,21 @@ def test_what_cannot_be_read_is_no_approval_of_what_was_asked(typed: str) -> Non
 
 
 def test_a_schema_is_compiled_once_and_a_long_one_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    from codemode_console.forms import reading
+    from codemode_console.forms import parser
 
     compiled: list[Any] = []
-    real = reading.repair_schema
+    real = parser.repair_schema
 
     def counting(schema: Any) -> Any:
         compiled.append(schema)
         return real(schema)
 
-    monkeypatch.setattr(reading, "repair_schema", counting)
+    monkeypatch.setattr(parser, "repair_schema", counting)
     short = {"properties": {"compiled once": {"type": "string"}}}
     for _ in range(3):
-        reading.create_form(json.loads(json.dumps(short)), {"compiled once": "x"})
+        parser.create_form(json.loads(json.dumps(short)), {"compiled once": "x"})
     assert len(compiled) == 1
     long = {"properties": {"a": {"description": "x" * 70_000}}}
     for _ in range(2):
-        reading.create_form(long, {"a": 1})
+        parser.create_form(long, {"a": 1})
     assert len(compiled) == 3

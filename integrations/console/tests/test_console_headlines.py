@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from card_pages import CardDesk, call, keeping
 from codemode_console.rendering import MAX_ROW_INPUT_CHARACTERS, create_headline, input_line, link_host
-from codemode_console.visible import format_age
+from codemode_console.visible_text import format_age
 from console_visitors import EVE, run
 from record_desk import Page
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 import httpx
 import pytest
 from codemode_console import TokenAuth, User, token_hash
-from codemode_console.visible import is_all_visible
+from codemode_console.visible_text import is_all_visible
 from console_houses import AS_JSON, BOB, USERS, House
 from console_visitors import EVE, run
 from record_desk import Page

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from codemode_console import TokenAuth, User
 from codemode_console.errors import Problem
-from codemode_console.pages import live
-from codemode_console.pages.live import MAX_REMEMBERED_CHANGES, ChangeFeed
+from codemode_console.pages import event_stream
+from codemode_console.pages.event_stream import MAX_REMEMBERED_CHANGES, ChangeFeed
 from console_houses import BOB, USERS, House
 from console_listeners import listening
 from console_visitors import EVE, run
@@ -23,8 +23,8 @@ from codemode.stores import MemoryInterruptStore, SqliteInterruptStore, StoreUna
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "REAUTHENTICATE_SECONDS", 0.05)
-    monkeypatch.setattr(live, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "REAUTHENTICATE_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.05)
 
 
 def feed_of(monkeypatch: pytest.MonkeyPatch) -> list[ChangeFeed]:
@@ -35,7 +35,7 @@ def feed_of(monkeypatch: pytest.MonkeyPatch) -> list[ChangeFeed]:
         made.append(ChangeFeed(store))
         return made[-1]
 
-    monkeypatch.setattr(live, "ChangeFeed", feed)
+    monkeypatch.setattr(event_stream, "ChangeFeed", feed)
     return made
 
 
@@ -96,7 +96,7 @@ def test_a_reconnect_to_another_console_misses_nothing(tmp_path: Any) -> None:
 
 
 def test_who_is_far_behind_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode_console.pages.live.MAX_REMEMBERED_CHANGES", 3)
+    monkeypatch.setattr("codemode_console.pages.event_stream.MAX_REMEMBERED_CHANGES", 3)
     feeds = feed_of(monkeypatch)
 
     async def work() -> None:
@@ -121,7 +121,7 @@ def test_who_is_far_behind_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_client_that_is_gone_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     feeds = feed_of(monkeypatch)
-    monkeypatch.setattr(live, "SEND_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "SEND_TIMEOUT_SECONDS", 0.05)
 
     async def work() -> None:
         house = House()
@@ -187,7 +187,7 @@ def test_a_connection_ends_with_the_right_to_it(how: str) -> None:
 
 
 def test_a_connection_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MAX_CONNECTION_SECONDS", 0.1)
+    monkeypatch.setattr(event_stream, "MAX_CONNECTION_SECONDS", 0.1)
 
     async def work() -> None:
         house = House()
@@ -198,9 +198,10 @@ def test_a_connection_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_places_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "codemode_console.pages.live.ChangeFeed", lambda store: ChangeFeed(store, max_per_user=2, max_subscribers=3)
-    )
+    def small_feed(store: Any) -> ChangeFeed:
+        return ChangeFeed(store, max_per_user=2, max_subscribers=3)
+
+    monkeypatch.setattr(event_stream, "ChangeFeed", small_feed)
 
     async def work() -> None:
         house = House()
@@ -266,7 +267,7 @@ async def _away(**_asked: Any) -> AsyncGenerator[Any]:
 
 
 def test_a_feed_reads_on_after_the_database_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode_console.pages.live._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("codemode_console.pages.event_stream._RETRY_SECONDS", 0.01)
 
     async def work() -> None:
         store = MemoryInterruptStore()

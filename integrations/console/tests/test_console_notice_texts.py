@@ -10,7 +10,7 @@ import pytest
 from codemode_console import SlackWebhook, TokenAuth, Webhook, approval_console, verify_signature
 from codemode_console.notices import NoticeTarget
 from codemode_console.notices.target import record_url
-from codemode_console.visible import is_all_visible
+from codemode_console.visible_text import is_all_visible
 from console_visitors import USERS
 from hypothesis import given
 from hypothesis import strategies as st

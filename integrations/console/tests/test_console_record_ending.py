@@ -226,12 +226,12 @@ def test_who_may_not_decide_ends_nothing_and_that_is_in_the_audit() -> None:
 
 
 def test_a_pause_that_cannot_be_read_here_is_shown_with_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    from codemode_console.pages import desk as reading
+    from codemode_console.pages import console_context
 
     def other_version(*_: Any, **__: Any) -> Any:
         raise CodeModeProtocolError("the continuation is of replay version 4 <b>")
 
-    monkeypatch.setattr(reading, "inspect_interrupt", other_version)
+    monkeypatch.setattr(console_context, "inspect_interrupt", other_version)
 
     async def work() -> None:
         desk = RecordDesk()

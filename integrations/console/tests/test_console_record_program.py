@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from codemode_console import program
-from codemode_console.program import (
+from codemode_console import source_view
+from codemode_console.source_view import (
     MAX_HIGHLIGHTED_CHARACTERS,
     CallLocation,
     CallSites,
@@ -19,7 +19,7 @@ from codemode_console.program import (
     create_program_view,
     is_compiled_from,
 )
-from codemode_console.visible import to_visible_text
+from codemode_console.visible_text import to_visible_text
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,7 +190,7 @@ def test_of_a_long_program_the_beginning_and_the_lines_that_wait_are_shown() -> 
 
 def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     js = "const o = { id: 'x' };\nreturn await tools.refund({\n  order: o.id });"
-    lines, lexer = [str(one.code) for one in create_program_view(js).lines], program.LEXER
+    lines, lexer = [str(one.code) for one in create_program_view(js).lines], source_view.LEXER
     assert "tok-k" in lines[1]
 
     def late(text: str) -> Iterator[Any]:
@@ -198,16 +198,16 @@ def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch
             time.sleep(0.01)
             yield one
 
-    for module in (program, program):
+    for module in (source_view, source_view):
         monkeypatch.setattr(module, "LEXER", SimpleNamespace(get_tokens_unprocessed=late))
-    monkeypatch.setattr(program, "LEXER_SECONDS", 0.1)
+    monkeypatch.setattr(source_view, "LEXER_SECONDS", 0.1)
     assert [str(one.code) for one in create_program_view(js).lines] == lines
     assert CallSites(js).start_line("refund", 3, 13) == 2
 
 
 @pytest.mark.parametrize("piece", ["/*", "`${", "a :", *full_only('\\"', "a?", "/[", "(super) ", "?", "1;", "\u0301")])
 def test_no_program_takes_the_lexer_long(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "LEXER_SECONDS", 0.05)
+    monkeypatch.setattr(source_view, "LEXER_SECONDS", 0.05)
     text = (piece * MAX_HIGHLIGHTED_CHARACTERS)[:MAX_HIGHLIGHTED_CHARACTERS]
     view = create_program_view(text)
     assert len(unmarked(view).replace("\\u0301", "\u0301")) == len(text)

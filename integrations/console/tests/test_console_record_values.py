@@ -6,7 +6,12 @@ import json
 from typing import Any
 
 import httpx
-from codemode_console.visible import MAX_EXCERPT_CHARACTERS, MAX_EXPANDED_CHARACTERS, create_excerpt, to_visible_json
+from codemode_console.visible_text import (
+    MAX_EXCERPT_CHARACTERS,
+    MAX_EXPANDED_CHARACTERS,
+    create_excerpt,
+    to_visible_json,
+)
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codemode_console.pages import bulk
-from codemode_console.visible import MAX_EXPANDED_CHARACTERS
+from codemode_console.visible_text import MAX_EXPANDED_CHARACTERS
 from console_houses import AS_JSON, House
 from console_visitors import run
 from stored_pauses import paused, request

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from codemode_console import guarded
+from codemode_console import access_middleware
 from console_houses import House
 from console_visitors import run
 
@@ -44,7 +44,7 @@ async def half_posted(app: Any, path: str, headers: dict[str, str]) -> tuple[int
 def test_half_a_sign_in_form_is_answered_and_its_connection_closed(
     content_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guarded, "BODY_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(access_middleware, "BODY_TIMEOUT_SECONDS", 0.01)
 
     async def work() -> None:
         headers = {"host": "desk.test", "content-type": content_type, "content-length": "100"}
@@ -60,7 +60,7 @@ def test_half_a_decision_of_a_user_is_answered_and_its_connection_closed(monkeyp
         house = House()
         async with house.browser() as browser:
             cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
-        monkeypatch.setattr(guarded, "BODY_TIMEOUT_SECONDS", 0.01)
+        monkeypatch.setattr(access_middleware, "BODY_TIMEOUT_SECONDS", 0.01)
         headers = {"host": "desk.test", "cookie": cookie, "sec-fetch-site": "same-origin", "content-length": "100"}
         form = {"content-type": "application/x-www-form-urlencoded"}
         status, answered = await half_posted(house.app, "/many/decide", headers | form)

@@ -8,7 +8,7 @@ from typing import Any
 
 from codemode_console.forms import create_form
 from codemode_console.record_view import MAX_DIFF_LINES, diff_values
-from codemode_console.visible import (
+from codemode_console.visible_text import (
     MAX_EXCERPT_CHARACTERS,
     create_excerpt,
     is_all_visible,

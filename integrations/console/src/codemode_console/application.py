@@ -25,27 +25,27 @@ from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import ALL_TENANTS, InterruptStore, Resumer
 from codemode.stores.resumer import continuation_options
 
+from .access_middleware import AccessMiddleware
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .errors import Problem, to_problem
-from .guarded import AccessMiddleware
 from .notices import NoticeSender, SlackWebhook, Webhook, require_targets
-from .pages import audit, bulk, deciding, listing, live, record, saved
-from .pages.desk import ConsoleContext, InspectPause, health_routes
+from .pages import audit, bulk, call_list, decision, event_stream, record, saved
+from .pages.console_context import ConsoleContext, InspectPause, health_routes
+from .principals import Policy, StandingApprovals
 from .rendering import problem_response
 from .sessions import Clock, Secret
-from .visits import Policy, StandingApprovals
 from .web import Server, open_server_socket, parse_address, socket_url
 
 _log = logging.getLogger("codemode.console")
 _ROUTE_FACTORIES = (
-    listing.routes,
+    call_list.routes,
     bulk.routes,
     record.routes,
-    deciding.routes,
-    deciding.record_action_routes,
+    decision.routes,
+    decision.record_action_routes,
     audit.history_routes,
     audit.routes,
-    live.routes,
+    event_stream.routes,
     saved.routes,
     health_routes,
 )

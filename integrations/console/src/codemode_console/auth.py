@@ -16,7 +16,7 @@ from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import ALL_TENANTS
 from codemode.stores.records import Tenant
 
-from .visible import to_visible_text
+from .visible_text import to_visible_text
 from .web import TrustedProxies, peer_address
 
 _log = logging.getLogger("codemode.console")

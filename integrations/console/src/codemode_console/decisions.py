@@ -21,7 +21,7 @@ from .errors import Problem
 from .forms import ABSENT, Form, FormResult, MalformedFormError, create_form, is_form_item, read_form
 from .forms.model import parse_control_name
 from .sessions import TOKEN_FIELD
-from .visible import format_time
+from .visible_text import format_time
 
 _log = logging.getLogger("codemode.console")
 

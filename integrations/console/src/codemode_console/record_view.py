@@ -16,8 +16,8 @@ from codemode.types import CallView, PauseView
 
 from .decisions import describe_decision, find_decision_reason
 from .forms.model import child_pointer
-from .program import CallLocation, CallSites, ProgramView, create_program_view, find_call_sites, is_compiled_from
-from .visible import (
+from .source_view import CallLocation, CallSites, ProgramView, create_program_view, find_call_sites, is_compiled_from
+from .visible_text import (
     MAX_EXCERPT_CHARACTERS,
     MAX_EXPANDED_CHARACTERS,
     Excerpt,

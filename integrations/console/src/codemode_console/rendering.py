@@ -18,7 +18,7 @@ from codemode.tools.tool import parse_summary
 
 from .errors import Problem
 from .sessions import ROOTS_KEY
-from .visible import (
+from .visible_text import (
     age_element,
     create_expandable_excerpt,
     time_element,

@@ -14,9 +14,9 @@ from codemode.stores import ALL_TENANTS, InterruptStore
 from .auth import TokenAuth
 from .bodies import read_small_form
 from .errors import Problem
+from .principals import PRINCIPAL_SCOPE_KEY, Principal, audit_tenant
 from .rendering import render_page, wants_json
 from .sessions import COOKIE_NAME, ROOTS_KEY, TOKEN_FIELD, Clock, Sessions, delete_cookie, set_cookie
-from .visits import PRINCIPAL_SCOPE_KEY, Principal, audit_tenant
 from .web import Address, address_network, address_text
 
 MAX_FAILURES = 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .model import ABSENT, Choice, ControlKind, Field, FieldState, Form, FormResult, MalformedFormError, is_form_item
-from .reading import MAX_EDITABLE_CHARACTERS, create_form, read_form
+from .parser import MAX_EDITABLE_CHARACTERS, create_form, read_form
 
 __all__ = [
     "ABSENT",

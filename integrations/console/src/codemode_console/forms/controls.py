@@ -12,7 +12,7 @@ from codemode.data.json_values import decode_json
 from codemode.data.references import resolve_reference
 
 from ..bodies import MalformedBodyError, parse_json_text
-from ..visible import is_all_visible, to_visible_json, to_visible_text
+from ..visible_text import is_all_visible, to_visible_json, to_visible_text
 from .model import ABSENT, Choice, ControlKind, Field, MalformedFormError
 
 SchemaShapeKind = Literal["object", "array", "string", "number", "boolean", "enum", "const", "choice", "json"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 from urllib.parse import quote, unquote_to_bytes
 
-from ..visible import is_all_visible, to_visible_text
+from ..visible_text import is_all_visible, to_visible_text
 
 ROOT_POINTER = ""
 _FRAGMENT_PREFIX = "#"

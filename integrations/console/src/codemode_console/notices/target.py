@@ -14,7 +14,7 @@ import httpx
 from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import Notice, Record, StoredRequest
 
-from ..visible import is_all_visible
+from ..visible_text import is_all_visible
 from ..web import parse_origin
 
 MAX_LISTED_REQUESTS = 50

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import Notice, Record, StoredRequest
 
-from ..visible import to_visible_text, truncate_json
+from ..visible_text import to_visible_text, truncate_json
 from .target import MAX_LISTED_REQUESTS, NoticeRequest, NoticeTarget, pending_requests, truncate
 
 ID_HEADER = "Codemode-Notice-Id"

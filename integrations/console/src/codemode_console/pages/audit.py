@@ -27,12 +27,12 @@ from codemode.stores.records import Tenants
 from ..bodies import read_small_form
 from ..decisions import describe_audit_decision
 from ..errors import Problem
+from ..principals import Principal, audit_refusal, audit_tenant, require_principal, visible_tenants
 from ..record_view import DiffLine, parse_audit_diff
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
-from ..visible import Excerpt, create_excerpt, time_element
-from ..visits import Principal, audit_refusal, audit_tenant, require_principal, visible_tenants
-from .desk import ConsoleContext
+from ..visible_text import Excerpt, create_excerpt, time_element
+from .console_context import ConsoleContext
 
 LINES_PER_PAGE = 50
 MAX_SCANNED_LINES = 1000

@@ -32,11 +32,11 @@ from ..decisions import (
     stale_form_problem,
 )
 from ..errors import Problem, not_found_problem, to_problem
+from ..principals import audit_refusal, find_refusal, require_principal, visible_tenants
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
-from ..visible import MAX_EXPANDED_CHARACTERS, Excerpt, create_excerpt
-from ..visits import audit_refusal, find_refusal, require_principal, visible_tenants
-from .desk import ConsoleContext
+from ..visible_text import MAX_EXPANDED_CHARACTERS, Excerpt, create_excerpt
+from .console_context import ConsoleContext
 
 MAX_INPUT_CHARACTERS_PER_PAGE = 1_000_000
 """So many characters of inputs are on one page; what is behind them is decided on its own."""

@@ -39,6 +39,7 @@ from ..decisions import (
 from ..errors import Problem
 from ..forms import ABSENT, Form, FormResult
 from ..notices import find_failed_notices
+from ..principals import Principal, require_principal, standing_choices, visible_tenants
 from ..record_view import (
     DiffLine,
     RecordFacts,
@@ -54,9 +55,14 @@ from ..record_view import (
     view_json,
 )
 from ..rendering import create_headline, render_page, truncate_name, wants_json
-from ..visible import MAX_EXPANDED_CHARACTERS, Excerpt, ExpandableExcerpt, create_excerpt, create_expandable_excerpt
-from ..visits import Principal, require_principal, standing_choices, visible_tenants
-from .desk import ConsoleContext, record_json
+from ..visible_text import (
+    MAX_EXPANDED_CHARACTERS,
+    Excerpt,
+    ExpandableExcerpt,
+    create_excerpt,
+    create_expandable_excerpt,
+)
+from .console_context import ConsoleContext, record_json
 
 _OPEN_STATES = ("pending", "resuming")
 _MAX_FIELDS_PER_PAGE = 1_000

@@ -15,10 +15,10 @@ from codemode.types import SavedProgram, SavedVersion
 
 from ..bodies import read_small_form
 from ..errors import Problem
+from ..principals import audit_refusal, require_principal
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
-from ..visits import audit_refusal, require_principal
-from .desk import ConsoleContext
+from .console_context import ConsoleContext
 
 MAX_VERSIONS = 20
 _AUDIT_KINDS = {"disable": "program_disabled", "enable": "program_enabled", "confirm": "program_confirmed"}

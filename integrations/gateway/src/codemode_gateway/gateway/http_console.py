@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from codemode_console.access_middleware import AccessMiddleware
 from codemode_console.application import approval_console
 from codemode_console.auth import TokenAuth, User
 from codemode_console.errors import Problem
-from codemode_console.guarded import AccessMiddleware
 from codemode_console.rendering import problem_response
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response

@@ -15,7 +15,7 @@ from pygments.token import Comment, Keyword, Name, Number, String
 
 from codemode.cached_property import cached_property
 
-from .visible import to_visible_html
+from .visible_text import to_visible_html
 
 MAX_HIGHLIGHTED_CHARACTERS = 64 * 1024
 """A program of more characters is shown without colours, and of its lines those that matter."""

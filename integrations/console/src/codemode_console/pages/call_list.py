@@ -25,10 +25,10 @@ from ..decisions import (
     selection_value,
 )
 from ..errors import Problem
+from ..principals import Principal, require_principal, standing_choices, visible_tenants
 from ..rendering import InputLine, input_line, render_page, wants_json
-from ..visible import is_all_visible, to_visible_text
-from ..visits import Principal, require_principal, standing_choices, visible_tenants
-from .desk import ConsoleContext, record_json
+from ..visible_text import is_all_visible, to_visible_text
+from .console_context import ConsoleContext, record_json
 
 _RECORDS_PER_PAGE = 50
 _ORDER_LABELS = {"newest": "Newest first", "expiring": "Soonest to expire first"}

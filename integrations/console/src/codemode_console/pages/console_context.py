@@ -17,7 +17,7 @@ from codemode.surfaces.exec_wait.stored_runs import get_scope
 from codemode.types import PauseView
 
 from ..errors import not_found_problem
-from ..visits import Policy, StandingApprovals, require_principal
+from ..principals import Policy, StandingApprovals, require_principal
 
 InspectPause: TypeAlias = Callable[[Record, Interrupt], PauseView]
 """Reads what a record waits in, as `inspect_interrupt` does. Raises `CodeModeProtocolError`."""

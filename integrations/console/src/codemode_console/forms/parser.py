@@ -13,8 +13,8 @@ from codemode.interrupts.interrupt import same_json
 from codemode.schemas.json_schemas import DictSchema, repair_schema
 
 from ..bodies import MalformedBodyError, parse_json_text
-from ..visible import iterate_visible_json, to_visible_text
-from .building import FormBuilder, TooManyFieldsError
+from ..visible_text import iterate_visible_json, to_visible_text
+from .builder import FormBuilder, TooManyFieldsError
 from .controls import normalize_line_ends
 from .model import (
     ABSENT,

@@ -21,6 +21,7 @@ from codemode.stores import InterruptStore
 
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, call_auth_function, require_auth
 from .errors import Problem, to_problem
+from .principals import PRINCIPAL_SCOPE_KEY, SEQUENCE_SCOPE_KEY, Principal, audit_refusal
 from .rendering import problem_response, wants_json
 from .sessions import (
     COOKIE_NAME,
@@ -36,7 +37,6 @@ from .sessions import (
 )
 from .sign_in import MAX_NEXT_CHARACTERS, FailureThrottle, SignIn
 from .sign_in import PATH as SIGN_IN
-from .visits import PRINCIPAL_SCOPE_KEY, SEQUENCE_SCOPE_KEY, Principal, audit_refusal
 from .web import (
     Address,
     AllowedHosts,

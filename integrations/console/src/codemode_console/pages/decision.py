@@ -37,11 +37,11 @@ from ..decisions import (
 )
 from ..errors import Problem, not_found_problem, to_problem
 from ..forms import FormResult
+from ..principals import audit_refusal, find_refusal, keep_standing_approval, require_principal, standing_choices
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
-from ..visible import format_time
-from ..visits import audit_refusal, find_refusal, keep_standing_approval, require_principal, standing_choices
-from .desk import ConsoleContext, record_path
+from ..visible_text import format_time
+from .console_context import ConsoleContext, record_path
 from .record import Submission, record_action_values, record_page
 
 

@@ -20,8 +20,8 @@ from codemode import CodeModeError
 from codemode.stores import ALL_TENANTS, Change, InterruptStore
 
 from ..errors import Problem
-from ..visits import Principal, audit_tenant, require_principal
-from .desk import ConsoleContext
+from ..principals import Principal, audit_tenant, require_principal
+from .console_context import ConsoleContext
 
 MAX_REMEMBERED_CHANGES = 1000
 """So many changes are kept for all; who is further behind reads them from the store."""
