@@ -158,7 +158,7 @@ def test_a_run_that_loses_its_store_while_it_rests_is_gone_on_with_from_there(pl
         assert result["status"] == "waiting", result
         with place.away():
             shop.released.set()
-            await until(lambda: pair._runner.runs.find(result["runId"]).execution.is_resting is False)
+            await until(lambda: pair._runner.runs.find(result["runId"]).execution.is_suspended is False)
         shop.held = ()
         place.clock.moved_ms += LEASE_MS
         return await later(pair, result)

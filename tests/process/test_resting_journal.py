@@ -50,8 +50,8 @@ def quick(spy: Spy) -> Any:
 async def rested(outcome: Any, is_cold: bool) -> Any:
     assert outcome.status == "resting", outcome.error
     if is_cold:
-        outcome.rest.run.drop_worker()
-    return outcome.rest.run
+        outcome.suspension.run.drop_worker()
+    return outcome.suspension.run
 
 
 def test_a_run_with_a_journal_rests_and_goes_on_as_without(within, journal, pool, is_cold):
@@ -60,10 +60,10 @@ def test_a_run_with_a_journal_rests_and_goes_on_as_without(within, journal, pool
     async def main():
         one = surface(journal, pool, quick(spy), slow.tool)
         run = await rested(await one.start(JS, **CALL), is_cold)
-        run = await rested(await run.go_on(50), is_cold)
+        run = await rested(await run.continue_run(50), is_cold)
         slow.end(2)
-        run = await rested(await run.go_on(), is_cold)
-        outcome = await run.go_on()
+        run = await rested(await run.continue_run(), is_cold)
+        outcome = await run.continue_run()
         again = await one.start(JS, **CALL)
         return outcome, again
 
@@ -80,9 +80,9 @@ def test_who_finds_what_was_kept_goes_on_from_the_journal_once_its_owner_is_gone
     async def main():
         one = surface(journal, pool, quick(spy), slow.tool)
         first = await one.start(JS, **CALL)
-        kept = await first.rest.run.kept()
-        second = await first.rest.run.go_on(50)
-        run = second.rest.run
+        kept = await first.suspension.run.save()
+        second = await first.suspension.run.continue_run(50)
+        run = second.suspension.run
         run._journaling.journal._writer_task.cancel()  # it neither renews nor writes any more
         run._journaling.journal._timer.cancel()
         other = surface(journal, pool, quick(spy), Slow().tool)
@@ -103,8 +103,8 @@ def test_who_asks_for_what_was_kept_after_it_has_ended_gets_its_outcome(within, 
     async def main():
         one = surface(journal, pool, quick(spy))
         first = await one.start("await yield_control(); text('b'); return await tools.quick(1)", **CALL)
-        kept = await first.rest.run.kept()
-        outcome = await first.rest.run.go_on()
+        kept = await first.suspension.run.save()
+        outcome = await first.suspension.run.continue_run()
         return outcome, await surface(journal, pool, quick(spy)).restore(kept, conversation_id="c")
 
     outcome, other = within(main())
@@ -141,11 +141,11 @@ def test_a_lost_journal_ends_a_run_at_rest_and_its_calls(within, journal, pool, 
         outcome = await surface(journal, pool, slow.tool, later.tool).start(js, **CALL)
         assert [one.payload["kind"] for one in outcome.interrupt.requests] == [UNKNOWN_OUTCOME_KIND] * 2
         told = asyncio.Event()
-        run.on_news = told.set
+        run.on_change = told.set
         later.end(2)
         await told.wait()
         await until(lambda: slow.cancelled)
-        assert not run.is_resting
+        assert not run.is_suspended
         return await run.abort()
 
     outcome = within(main())
@@ -157,15 +157,15 @@ def test_who_is_cancelled_keeps_the_journal_of_what_rests(within, journal, pool)
 
     async def main():
         run = await rested(await surface(journal, pool, quick(spy), slow.tool).start(JS, **CALL), False)
-        going_on = asyncio.ensure_future(run.go_on())
+        going_on = asyncio.ensure_future(run.continue_run())
         await until(lambda: slow.calls)
         going_on.cancel()
         with pytest.raises(asyncio.CancelledError):
             await going_on
-        assert run.is_resting
+        assert run.is_suspended
         slow.end(2)
-        run = await rested(await run.go_on(), False)
-        return await run.go_on()
+        run = await rested(await run.continue_run(), False)
+        return await run.continue_run()
 
     outcome = within(main())
     assert (outcome.value, spy.ran) == ([1, 2, 3], [("quick", 1), ("quick", 3)])

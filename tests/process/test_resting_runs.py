@@ -33,9 +33,9 @@ def is_cold(request) -> bool:
 def at_rest(outcome: Any, reason: str, is_cold: bool) -> Any:
     """The run of an outcome that must be at rest, with its worker given up where that is asked for."""
     assert outcome.status == "resting", outcome.error
-    assert outcome.rest.reason == reason
-    run = outcome.rest.run
-    assert (run.is_resting, run.is_warm) == (True, True)
+    assert outcome.suspension.reason == reason
+    run = outcome.suspension.run
+    assert (run.is_suspended, run.is_warm) == (True, True)
     if is_cold:
         run.drop_worker()
         assert not run.is_warm
@@ -68,7 +68,7 @@ def test_a_yield_rests_and_goes_on(within, pool, is_cold):
         )
         seen = [texts(outcome)]
         while outcome.status == "resting":
-            outcome = await at_rest(outcome, "yield", is_cold).go_on()
+            outcome = await at_rest(outcome, "yield", is_cold).continue_run()
             seen.append(texts(outcome))
         return outcome, seen
 
@@ -85,17 +85,17 @@ def test_slow_calls_rest_and_their_outcomes_are_kept(within, pool, is_cold):
         js = "const [a, b] = await Promise.all([tools.slow(1), tools.slow(2)]); return [a, b, await tools.slow(3)]"
         outcome = await surface.start(js, wait_ms=50)
         run = at_rest(outcome, "pending_tools", is_cold)
-        assert [(one.id, one.name, one.status) for one in outcome.rest.pending] == [
+        assert [(one.id, one.name, one.status) for one in outcome.suspension.pending] == [
             ("o:tool-1", "slow", "running"), ("o:tool-2", "slow", "running")
         ]  # fmt: skip
         slow.end(2)
-        await until(lambda: run.has_news)
+        await until(lambda: run.has_pending_deliveries)
         slow.end(1)
         await until(lambda: not run.pending)
-        outcome = await run.go_on(50)
+        outcome = await run.continue_run(50)
         run = at_rest(outcome, "pending_tools", is_cold)
         slow.end(3)
-        return await run.go_on()
+        return await run.continue_run()
 
     outcome = within(main())
     assert (outcome.value, slow.calls) == ([1, 2, 3], [1, 2, 3])
@@ -109,9 +109,9 @@ def test_going_on_before_anything_has_come_takes_no_worker_and_waits(within, poo
         outcome = await Surface([slow.tool], pool=pool).start("return await tools.slow(1)", wait_ms=20)
         run = at_rest(outcome, "pending_tools", is_cold)
         for _ in range(3):
-            outcome = await run.go_on(20)
-            assert (outcome.rest.reason, pool.active) == ("pending_tools", 0 if is_cold else 1)
-        going_on = asyncio.ensure_future(run.go_on())
+            outcome = await run.continue_run(20)
+            assert (outcome.suspension.reason, pool.active) == ("pending_tools", 0 if is_cold else 1)
+        going_on = asyncio.ensure_future(run.continue_run())
         await asyncio.sleep(0)
         slow.end(1)
         return await going_on
@@ -130,14 +130,14 @@ def test_a_race_goes_as_its_outcomes_came(within, pool, is_cold):
         outcome = await Surface([slow.tool], pool=pool).start(js, wait_ms=20)
         run = at_rest(outcome, "pending_tools", is_cold)
         slow.end(3)
-        await until(lambda: run.has_news)
+        await until(lambda: run.has_pending_deliveries)
         slow.end(1)
         await until(lambda: len(run.pending) == 1)
-        outcome = await run.go_on()
+        outcome = await run.continue_run()
         assert texts(outcome) == ["got 3", "got 1"]
         run = at_rest(outcome, "yield", is_cold)
         slow.end(2)
-        return await run.go_on()
+        return await run.continue_run()
 
     outcome = within(main())
     assert (outcome.value, texts(outcome)) == ([3, 1, 2, 3], ["got 2"])
@@ -152,7 +152,7 @@ def test_calls_nobody_awaited_are_waited_for_and_rest_too(within, pool, is_cold)
         assert texts(outcome) == ["end"]
         run = at_rest(outcome, "pending_tools", is_cold)
         slow.end(1)
-        return await run.go_on()
+        return await run.continue_run()
 
     outcome = within(main())
     assert (outcome.value, texts(outcome), outcome.abandoned) == ("value", ["late 1"], ())
@@ -167,7 +167,7 @@ def test_time_and_chance_are_the_same_after_a_replay(within, pool):
                     await tools.quick(1); seen.push(Date.now(), Math.random());
                     await yield_control(); seen.push(Date.now(), Math.random()); return seen"""
             outer = {"clock_ms": lambda: next(times), "started_at_ms": 1_600_000_000_000, "conversation_id": "c"}
-            return await at_rest(await surface.start(js, **outer), "yield", is_cold).go_on()
+            return await at_rest(await surface.start(js, **outer), "yield", is_cold).continue_run()
 
         return within(go()).value
 
@@ -179,7 +179,7 @@ def test_timers_go_on_at_rest(within, pool, is_cold):
         js = "const t = new Promise((r) => setTimeout(r, 30, 'rang')); await yield_control(); return await t"
         run = at_rest(await Surface([], pool=pool).start(js), "yield", is_cold)
         await until(lambda: len(run._runner.machine.ledger.deliveries) == 1)
-        return await run.go_on()
+        return await run.continue_run()
 
     assert within(main()).value == "rang"
 
@@ -190,7 +190,7 @@ def test_a_guest_that_computes_fails_when_its_time_is_up(within, pool, is_cold):
         run = at_rest(await surface.start("await yield_control(); for (;;);"), "yield", is_cold)
         machine = run._runner.machine  # from here on it may compute for so long and no longer
         machine.settings = replace(machine.settings, limits=replace(machine.settings.limits, timeout_ms=300))
-        return await run.go_on()
+        return await run.continue_run()
 
     outcome = within(main())
     assert (outcome.status, type(outcome.error)) == ("failed", CodeModeTimeoutError)
@@ -215,7 +215,7 @@ def test_a_replay_does_not_count_as_the_guests_time(within, pool, monkeypatch):
         while outcome.status == "resting":
             run = at_rest(outcome, "yield", is_cold=True)
             own = run._runner.compute_ms
-            outcome = await run.go_on()
+            outcome = await run.continue_run()
         return outcome, own
 
     outcome, own = within(main())
@@ -230,7 +230,7 @@ def test_a_replay_that_takes_too_long_is_told_as_one(within, pool, monkeypatch):
         run = at_rest(await Surface([], pool=pool).start(js), "yield", is_cold=True)
         monkeypatch.setattr(resting_runner, "_REPLAY_EXTRA_MS", 100)
         run._runner.machine.js = "for (;;);"  # in the place of a host that is too slow
-        return await run.go_on()
+        return await run.continue_run()
 
     error = within(main()).error
     assert type(error) is CodeModeTimeoutError
@@ -245,10 +245,10 @@ def test_a_program_paused_for_a_person_needs_no_worker_and_goes_on_as_another_ru
         js = "text('a'); const p = tools.pay({n: 1}); await tools.slow(1); text('b'); await p; text('c'); return 'done'"
         outcome = await surface.start(js, wait_ms=20)
         run = at_rest(outcome, "pending_tools", is_cold)
-        assert {one.status for one in outcome.rest.pending} == {"running", "waiting"}
+        assert {one.status for one in outcome.suspension.pending} == {"running", "waiting"}
         slow.end(1)
-        outcome = await run.go_on()
-        assert (outcome.status, texts(outcome), pool.active, run.is_resting) == ("interrupted", ["b"], 0, False)
+        outcome = await run.continue_run()
+        assert (outcome.status, texts(outcome), pool.active, run.is_suspended) == ("interrupted", ["b"], 0, False)
         allowed = {one.interrupt_id: {"approved": True} for one in outcome.interrupt.requests}
         return await surface.restore(outcome.interrupt, allowed)
 
@@ -274,15 +274,15 @@ def test_only_one_goes_on_at_a_time(within, pool):
 
     async def main():
         outcome = await Surface([slow.tool], pool=pool).start("return await tools.slow(1)", wait_ms=20)
-        run = outcome.rest.run
-        first = asyncio.ensure_future(run.go_on())
+        run = outcome.suspension.run
+        first = asyncio.ensure_future(run.continue_run())
         await asyncio.sleep(0)
         with pytest.raises(CodeModeProtocolError):
-            await run.go_on()
+            await run.continue_run()
         slow.end(1)
         assert (await first).value == 1
         with pytest.raises(CodeModeProtocolError):
-            await run.go_on()
+            await run.continue_run()
 
     within(main())
 
@@ -294,14 +294,14 @@ def test_who_is_cancelled_leaves_it_at_rest(within, pool, is_cold):
         js = "text('a'); const v = await tools.slow(1); text('b'); for (let i = 0; i < 2e6; i++); return v"
         run = at_rest(await Surface([slow.tool], pool=pool).start(js, wait_ms=20), "pending_tools", is_cold)
         slow.end(1)
-        await until(lambda: run.has_news)
-        going_on = asyncio.ensure_future(run.go_on())
-        await until(lambda: not run.has_news)
+        await until(lambda: run.has_pending_deliveries)
+        going_on = asyncio.ensure_future(run.continue_run())
+        await until(lambda: not run.has_pending_deliveries)
         going_on.cancel()
         with pytest.raises(asyncio.CancelledError):
             await going_on
-        assert (run.is_resting, run.is_warm, pool.active) == (True, False, 0)
-        return await run.go_on()
+        assert (run.is_suspended, run.is_warm, pool.active) == (True, False, 0)
+        return await run.continue_run()
 
     outcome = within(main())
     assert (outcome.value, slow.calls, texts(outcome)) == (1, [1], ["b"])
@@ -317,7 +317,7 @@ def test_a_start_that_is_cancelled_is_over(within, pool):
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-        assert (run.is_resting, pool.active, slow.cancelled) == (False, 0, [1])
+        assert (run.is_suspended, pool.active, slow.cancelled) == (False, 0, [1])
 
     within(main())
 
@@ -332,7 +332,7 @@ def test_an_abort_ends_it_with_its_calls(within, pool, is_cold):
         )  # fmt: skip
         outcome = await run.abort("enough")
         assert (type(outcome.error), outcome.error.message) == (CodeModeAbortedError, "enough")
-        assert (slow.cancelled, pool.active, run.is_resting) == ([1], 0, False)
+        assert (slow.cancelled, pool.active, run.is_suspended) == ([1], 0, False)
 
     within(main())
 
@@ -342,7 +342,7 @@ def test_an_abort_while_somebody_goes_on_ends_that(within, pool):
 
     async def main():
         run = (await Surface([slow.tool], pool=pool).start("return await tools.slow(1)", wait_ms=20)).rest.run
-        going_on = asyncio.ensure_future(run.go_on())
+        going_on = asyncio.ensure_future(run.continue_run())
         await asyncio.sleep(0)
         assert (await run.abort()).status == "failed"
         assert type((await going_on).error) is CodeModeAbortedError
@@ -359,7 +359,7 @@ def test_it_goes_on_from_another_loop_and_thread(within, pool, is_cold):
             "pending_tools", is_cold,
         )  # fmt: skip
         slow.end(1)
-        return await asyncio.to_thread(lambda: asyncio.run(run.go_on()))
+        return await asyncio.to_thread(lambda: asyncio.run(run.continue_run()))
 
     assert within(main()).value == 1
 
@@ -369,8 +369,8 @@ def test_what_was_kept_goes_on_elsewhere(within, pool):
         surface = Surface([Spy().tool("quick", lambda value, _: value)], KEYED, pool)
         js = "text('a'); const v = await tools.quick(1); await yield_control(); text('b'); return v"
         outcome = await surface.start(js)
-        interrupt = await outcome.rest.run.kept()
-        await outcome.rest.run.abort()
+        interrupt = await outcome.suspension.run.save()
+        await outcome.suspension.run.abort()
         other = Surface([Tool("quick", execute=None)], KEYED, pool)
         again = await other.restore(interrupt)
         return texts(outcome), again
@@ -386,8 +386,8 @@ def test_calls_in_flight_of_what_was_kept_are_of_unknown_outcome_or_made_again(w
         surface = Surface([slow.tool, reading.tool], KEYED, pool)
         js = "return await Promise.all([tools.slow(1), tools.read(2)])"
         outcome = await surface.start(js, wait_ms=30)
-        interrupt = await outcome.rest.run.kept()
-        await outcome.rest.run.abort()
+        interrupt = await outcome.suspension.run.save()
+        await outcome.suspension.run.abort()
         others = [Slow(), Slow("read", annotations={"readOnlyHint": True})]
         other = Surface([one.tool for one in others], KEYED, pool)
         going_on = asyncio.ensure_future(other.restore(interrupt))
@@ -405,13 +405,13 @@ def test_what_was_kept_goes_on_once(within, pool):
     async def main():
         surface = Surface([], KEYED, pool)
         outcome = await surface.start("await yield_control(); text('once'); await yield_control(); return 1")
-        interrupt = await outcome.rest.run.kept()
-        await outcome.rest.run.abort()
+        interrupt = await outcome.suspension.run.save()
+        await outcome.suspension.run.abort()
         first = await surface.restore(interrupt)
         again = await surface.restore(interrupt)
         assert (first.status, again.status, again.is_replayed) == ("resting", "resting", True)
         assert (again.rest.run, again.rest.reason, texts(again)) == (None, "yield", ["once"])
-        return await first.rest.run.go_on()
+        return await first.suspension.run.continue_run()
 
     assert within(main()).value == 1
 
@@ -436,10 +436,10 @@ def test_the_trace_of_the_end_has_each_call_once(within, pool, is_cold):
             await Surface([slow.tool], options, pool).start(js, wait_ms=20, is_traced=True), "pending_tools", is_cold
         )
         slow.end(1)
-        run = at_rest(await run.go_on(), "yield", is_cold)
-        run = at_rest(await run.go_on(20), "pending_tools", is_cold)
+        run = at_rest(await run.continue_run(), "yield", is_cold)
+        run = at_rest(await run.continue_run(20), "pending_tools", is_cold)
         slow.end(2)
-        return await run.go_on()
+        return await run.continue_run()
 
     outcome = within(main())
     assert [(one.tool_call_id, one.status) for one in outcome.trace.bridge_requests] == [

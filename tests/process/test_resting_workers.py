@@ -24,13 +24,13 @@ def test_a_run_that_finds_no_worker_rests_on(within, make_pool):
         busy = asyncio.ensure_future(surface.start("return await tools.slow(2)"))
         await until(lambda: 2 in slow.calls)
         slow.end(1)
-        await until(lambda: run.has_news)
+        await until(lambda: run.has_pending_deliveries)
         with pytest.raises(CodeModeConcurrencyError):
-            await run.go_on()
-        assert run.is_resting
+            await run.continue_run()
+        assert run.is_suspended
         slow.end(2)
         assert (await busy).value == 2
-        assert (await run.go_on()).value == 1
+        assert (await run.continue_run()).value == 1
 
     within(main())
 
@@ -52,7 +52,7 @@ def test_a_run_that_rests_makes_no_other_one_wait_for_its_worker(within, make_po
         for number in range(1, 7):
             slow.end(number)
         values = [(await one).value for one in busy]
-        return values + [(await run.go_on()).value for run in runs]
+        return values + [(await run.continue_run()).value for run in runs]
 
     assert within(main()) == [4, 5, 6, 1, 2, 3]
     assert pool.active == 0
@@ -64,7 +64,7 @@ def test_a_worker_that_was_taken_back_is_given_to_nobody(within, make_pool):
     async def main():
         surface = Surface([slow.tool], pool=pool)
         run = (await surface.start("return await tools.slow(1)", wait_ms=20)).rest.run
-        going_on = asyncio.ensure_future(run.go_on(30_000))
+        going_on = asyncio.ensure_future(run.continue_run(30_000))
         await asyncio.sleep(0)
         busy = asyncio.ensure_future(surface.start("return await tools.slow(2)"))
         await until(lambda: 2 in slow.calls)
@@ -104,7 +104,7 @@ def test_a_tenants_share_gives_up_what_rests_in_it_and_the_whole_pool_what_rests
         for number in (5, 6, 7):
             slow.end(number)
         await asyncio.gather(one, two)
-        return (await run.go_on()).value
+        return (await run.continue_run()).value
 
     assert within(main()) == 5
     assert (pool.active, share.active) == (0, 0)
@@ -124,7 +124,7 @@ def test_a_sync_tool_that_runs_keeps_no_slot_of_a_run_without_a_worker(within, m
         assert (run.is_warm, begun.is_set(), pool.active) == (False, True, 0)
         assert (await surface.start("return 1")).value == 1
         may_end.set()
-        return await run.go_on()
+        return await run.continue_run()
 
     assert within(main()).value == 7
     assert pool.active == 0
@@ -138,6 +138,6 @@ def test_a_worker_that_dies_at_rest_makes_no_difference(within, pool):
         run._runner._lease.process.kill()
         await until(lambda: not run.is_warm)
         slow.end(1)
-        return await run.go_on()
+        return await run.continue_run()
 
     assert within(main()).value == 1

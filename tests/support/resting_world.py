@@ -173,8 +173,8 @@ class Play:
 
     async def _goes_on(self, disturbances: Random, drops: float) -> asyncio.Future[Any]:
         if self.run.pending or self.run.is_warm or disturbances.random() >= drops / 2:
-            return asyncio.ensure_future(self.run.go_on())
-        interrupt, before = await self.run.kept(), self.run
+            return asyncio.ensure_future(self.run.continue_run())
+        interrupt, before = await self.run.save(), self.run
         await before.abort()
         self.moved += 1
         going = asyncio.ensure_future(self._surface.restore(interrupt, **self._outer))

@@ -294,7 +294,7 @@ class Execution:
         return self._machine.settings
 
     @property
-    def is_resting(self) -> bool:
+    def is_suspended(self) -> bool:
         """True while it is at rest, as programs of some profiles may be, and somebody can go on with it."""
         return False
 
@@ -356,7 +356,7 @@ class Execution:
 
     async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:
         try:
-            return await journaling.run(work, lambda: self.is_resting, self._reset_machine)
+            return await journaling.run(work, lambda: self.is_suspended, self._reset_machine)
         except AlreadyEnded as before:
             await self._reporter.report_end(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
             return before.outcome

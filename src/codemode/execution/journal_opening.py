@@ -188,7 +188,7 @@ class Journaling:
                     reset()
                     outcome = await work()
             error = outcome.error
-            has_ended = outcome.rest is None and (error is None or is_program_error(error))
+            has_ended = outcome.suspension is None and (error is None or is_program_error(error))
             if self.journal is not None and has_ended:
                 await self.journal.end(outcome, is_final=outcome.interrupt is None)
             return outcome

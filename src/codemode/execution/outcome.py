@@ -78,18 +78,18 @@ def list_pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...
 class SuspendedRun(Protocol):
     """What goes on with a program at rest, as `RestingExecution` does.
 
-    ``on_news`` is called on the run's own loop when the outcome of a call has come at rest, or it has ended there.
+    ``on_change`` is called on the run's own loop when the outcome of a call has come at rest, or it has ended there.
     """
 
-    on_news: Callable[[], None]
+    on_change: Callable[[], None]
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """True once `abort` ends it; before, whoever starts it is to be cancelled."""
         ...
 
     @property
-    def is_resting(self) -> bool:
+    def is_suspended(self) -> bool:
         """True while somebody can go on with it."""
         ...
 
@@ -99,7 +99,7 @@ class SuspendedRun(Protocol):
         ...
 
     @property
-    def has_news(self) -> bool:
+    def has_pending_deliveries(self) -> bool:
         """True at rest when there is something to hand in."""
         ...
 
@@ -118,7 +118,7 @@ class SuspendedRun(Protocol):
         """The calls that are in flight, or waiting for a person."""
         ...
 
-    async def go_on(self, wait_ms: int | None = None) -> RunOutcome:
+    async def continue_run(self, wait_ms: int | None = None) -> RunOutcome:
         """Go on, and return what it has come to, which may be another rest."""
         ...
 
@@ -130,7 +130,7 @@ class SuspendedRun(Protocol):
         """End it, with its calls."""
         ...
 
-    async def kept(self) -> Interrupt:
+    async def save(self) -> Interrupt:
         """Return what is to be kept of it, in which the outcome of what runs now is unknown."""
         ...
 
@@ -159,7 +159,8 @@ class Suspension:
 class RunOutcome:
     """What a run came to: by its ``status`` a ``value`` (None for undefined), an ``interrupt`` or an ``error``.
 
-    A program that is "resting" has come to none of these yet: ``rest`` goes on with it. ``output`` is what a program
+    A program that is "resting" has come to none of these yet: ``suspension`` goes on with it. ``output`` is what a
+    program
     that writes items has written since its outcome before.
     ``trace`` is there when the outer call asks for one or a hook listens, and after every pause and failure of a
     program that was begun. ``warnings`` say what was cut of the value, and what was wrong before it ran,
@@ -189,7 +190,7 @@ class RunOutcome:
     abandoned: tuple[DetachedCall, ...] = ()
     began_at_ms: float | None = None
     output: Sequence[OutputItem] = ()
-    rest: Suspension | None = None
+    suspension: Suspension | None = None
     result_bytes: int | None = None
     returned_nothing: bool = False
     last_value: str = ""
@@ -285,9 +286,9 @@ class OutcomeCodec:
         output = self._encode_output(outcome)
         if outcome.error is not None:
             return self.encode_error(outcome.error, output)
-        if outcome.rest is not None:
-            calls = [[call.id, call.name, call.kind, call.status] for call in outcome.rest.pending]
-            return self._encode(f'{{"rest":{write_json([outcome.rest.reason, calls])}{output}}}', ())
+        if outcome.suspension is not None:
+            calls = [[call.id, call.name, call.kind, call.status] for call in outcome.suspension.pending]
+            return self._encode(f'{{"rest":{write_json([outcome.suspension.reason, calls])}{output}}}', ())
         output += self._encode_content(outcome) + (',"tagged":true' if outcome.is_tagged else "")
         return self.encode_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
 
@@ -349,7 +350,7 @@ class OutcomeCodec:
         if "rest" in outcome:
             reason, calls = outcome["rest"]
             rest = Suspension(reason, tuple(PendingCall(*item) for item in calls))
-            return RunOutcome("resting", outer_id, console, rest=rest, **fields)
+            return RunOutcome("resting", outer_id, console, suspension=rest, **fields)
         if "value" in outcome:
             fields["ledger"] = _read_content_ledger(outcome.get("content"))
             fields["is_tagged"] = outcome.get("tagged") is True

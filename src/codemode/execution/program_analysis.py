@@ -37,29 +37,29 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _SAVED_MODULES = ('"@codemode/saved"', "'@codemode/saved'")
-_CALLED = '((value) => typeof value === "function" ? value(input) : value)'
-_FUNCTION = re.compile(r"\s*(?:0,)?(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>)")
-_DECLARED = re.compile(
+_CALL_WITH_INPUT = '((value) => typeof value === "function" ? value(input) : value)'
+_FUNCTION_START = re.compile(r"\s*(?:0,)?(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>)")
+_FUNCTION_DECLARATION = re.compile(
     r"\s*(?:(?:async\s+)?function\s+(?P<function>[A-Za-z_$][\w$]*)\s*\("
     r"|(?:const|let|var)\s+(?P<variable>[A-Za-z_$][\w$]*)\s*=\s*"
     r"(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>))"
 )
-_FUNCTIONS = re.compile(r"^(?: {7}| {15})?(?:async\s+)?function\s+([A-Za-z_$][\w$]*)\s*\(", re.MULTILINE)
+_NAMED_FUNCTIONS = re.compile(r"^(?: {7}| {15})?(?:async\s+)?function\s+([A-Za-z_$][\w$]*)\s*\(", re.MULTILINE)
 """Functions that are statements of a program; `export` was blanked."""
-_STATEMENT = re.compile(r"\n[^\s}]")
-_KEPT_FACTS = ("names", "loops", "modules", "definitions")
+_NEXT_STATEMENT = re.compile(r"\n[^\s}]")
+_STORED_FACTS = ("names", "loops", "modules", "definitions")
 
 
 class _Analysis(Execution):
     """Reads a text and has the engine compile it."""
 
-    found: tuple[str, Facts | None] | None = None
+    result: tuple[str, Facts | None] | None = None
 
     def _make_checker(self, source: str, lease: Any) -> Any:  # noqa: ARG002 - as `Execution` has it
-        return _Reader(self)
+        return _AnalysisRecorder(self)
 
 
-class _Reader:
+class _AnalysisRecorder:
     """Takes what a worker says of a program, in the place of a `ProgramChecker`."""
 
     known = None
@@ -76,7 +76,7 @@ class _Reader:
 
     def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
         del size
-        self._analysis.found = js, facts
+        self._analysis.result = js, facts
         problems = check_program({"modules": mapping_or_empty(facts).get("modules")}, (), lambda _: None)
         return ProgramRefused(tuple(problems)) if problems else ProgramAccepted(js, compile_only=True)
 
@@ -96,55 +96,67 @@ async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple
     await workers.start_in_thread()
     catalog: Catalog[PreparedTool] = Catalog({})
     analysis = _Analysis(_PROFILE, catalog, options, OuterCall(), workers)
-    outcome = await analysis.start(without_imports(program))
+    outcome = await analysis.start(replace_imports(program))
     # A program that was only compiled, without an error, ends as one that could not be checked.
     if outcome.error is not None and not isinstance(outcome.error, CodeModeIllegalAccessError):
         raise outcome.error
-    if analysis.found is None or not is_analysable(analysis.found[1]):
+    if analysis.result is None or not is_analysable(analysis.result[1]):
         message = "this is not understood: write plain JavaScript or TypeScript"
         raise syntax_error([{"message": message, "line": 1, "column": 1}])
-    js, facts = analysis.found
-    said: Any = facts
-    return _returning(js, mapping_or_empty(said)), {name: said[name] for name in _KEPT_FACTS if name in said}
+    js, facts = analysis.result
+    known_facts: Any = facts
+    return _add_return(js, mapping_or_empty(known_facts)), {
+        name: known_facts[name] for name in _STORED_FACTS if name in known_facts
+    }
 
 
-def without_imports(program: str) -> str:
+def replace_imports(program: str) -> str:
     """Return the program with its static imports as reads: of `saved`, or of a module that `codemode.run` has."""
-    return _IMPORT.sub(_read, program)
+    return _IMPORT.sub(_replace_import, program)
 
 
-def _read(found: re.Match[str]) -> str:
-    lines = "\n" * found[0].count("\n")
-    if found["type"] is not None:
-        return lines
-    is_saved = found["quoted"] in _SAVED_MODULES
-    if found["default"] is not None and not is_saved:
-        return found[0]  # no module of a server has a default export: the analysis says so
-    names = found["all"] or found["default"] or re.sub(r"([\w$]+)\s+as\s+([\w$]+)", r"\1: \2", found["names"])
-    lines = "\n" * (found[0].count("\n") - names.count("\n"))
+def _replace_import(match: re.Match[str]) -> str:
+    padding = "\n" * match[0].count("\n")
+    if match["type"] is not None:
+        return padding
+    is_saved = match["quoted"] in _SAVED_MODULES
+    if match["default"] is not None and not is_saved:
+        return match[0]  # no module of a server has a default export: the analysis says so
+    names = match["all"] or match["default"] or re.sub(r"([\w$]+)\s+as\s+([\w$]+)", r"\1: \2", match["names"])
+    padding = "\n" * (match[0].count("\n") - names.count("\n"))
     if is_saved:
-        return lines if names == "saved" else f"const {names} = saved;{lines}"
-    return f"const {names} = await $import({found['quoted']});{lines}"
+        return padding if names == "saved" else f"const {names} = saved;{padding}"
+    return f"const {names} = await $import({match['quoted']});{padding}"
 
 
-def _returning(js: str, facts: Any) -> str:
-    last, name = two_counts_or_none(facts.get("last")), facts.get("last_name")
+def _add_return(js: str, facts: Any) -> str:
+    last_statement, name = two_counts_or_none(facts.get("last")), facts.get("last_name")
     names = mapping_or_empty(facts.get("names"))
-    declared = _DECLARED.match(js)
-    if declared is not None and (declared["function"] or last is None):
-        called = declared["function"] or declared["variable"]
-        if len(names.get(called, ())) == 1:
-            return f"{js}\nreturn await {called}(input);"  # nothing else calls it
-    unused = [found for found in _FUNCTIONS.finditer(js) if len(names.get(found[1], ())) == 1]
-    if last is None and len(unused) == 1 and _STATEMENT.search(js, unused[0].end()) is None:
-        return f"{js}\nreturn await {unused[0][1]}(input);"  # its last statement, which calls what is before it
-    if last is None or not (facts.get("ends") in ENDS or _FUNCTION.match(js)):
+    declaration = _FUNCTION_DECLARATION.match(js)
+    if declaration is not None and (declaration["function"] or last_statement is None):
+        function_name = declaration["function"] or declaration["variable"]
+        if len(names.get(function_name, ())) == 1:
+            return f"{js}\nreturn await {function_name}(input);"  # nothing else calls it
+    unused_functions = [match for match in _NAMED_FUNCTIONS.finditer(js) if len(names.get(match[1], ())) == 1]
+    if (
+        last_statement is None
+        and len(unused_functions) == 1
+        and _NEXT_STATEMENT.search(js, unused_functions[0].end()) is None
+    ):
+        return (
+            f"{js}\nreturn await {unused_functions[0][1]}(input);"  # its last statement, which calls what is before it
+        )
+    if last_statement is None or not (facts.get("ends") in ENDS or _FUNCTION_START.match(js)):
         return js
-    units = js.encode("utf-16-le", "surrogatepass")
-    before, expression, behind = (
+    utf16 = js.encode("utf-16-le", "surrogatepass")
+    before, expression, after = (
         part.decode("utf-16-le", "surrogatepass")
-        for part in (units[: 2 * last[0]], units[2 * last[0] : 2 * last[1]], units[2 * last[1] :])
+        for part in (
+            utf16[: 2 * last_statement[0]],
+            utf16[2 * last_statement[0] : 2 * last_statement[1]],
+            utf16[2 * last_statement[1] :],
+        )
     )
     if isinstance(name, str):
-        return f"{js}\nreturn await {_CALLED}({name});"
-    return f"{before}return await {_CALLED}(await ({expression})){behind}"
+        return f"{js}\nreturn await {_CALL_WITH_INPUT}({name});"
+    return f"{before}return await {_CALL_WITH_INPUT}(await ({expression})){after}"

@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 MAX_PROGRAM_BYTES = 64 << 10
 MAX_PROGRAM_LINES = 4000  # the guest places saved programs so many lines apart
-MAX_DECLARED = 20
+MAX_DECLARED_PROGRAMS = 20
 MAX_DEPTH = 4
-MAX_SENT, MAX_SENT_CHARACTERS = 64, 1 << 20
-_MAX_DESCRIPTION = 2000
+MAX_SENT_PROGRAMS, MAX_SENT_CHARACTERS = 64, 1 << 20
+_MAX_DESCRIPTION_CHARACTERS = 2000
 _MAX_SCHEMA_CHARACTERS = 16 << 10
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_PROGRAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _KEYWORDS = """
 arguments async await break case catch class const continue debugger default delete do else enum eval export extends
 false finally for function if implements import in instanceof interface let new null package private protected public
 return static super switch this throw true try typeof undefined var void while with yield then input saved tools
 codemode console hasOwnProperty isPrototypeOf propertyIsEnumerable __proto__ __meta__
 """
-_RESERVED = JAVASCRIPT_NAMES.union(_KEYWORDS.split())
+_RESERVED_NAMES = JAVASCRIPT_NAMES.union(_KEYWORDS.split())
 EXPORT_FORMAT = "codemode-saved-programs"
 
 
-class _Version(Protocol):
+class _StoredVersion(Protocol):
     version: Any
     saved_at_ms: Any
     body: Any
@@ -55,7 +55,7 @@ class _Version(Protocol):
     confirmed_at_ms: Any
 
 
-class _Rows(Protocol):
+class _ProgramStore(Protocol):
     """What a library asks of a store: `InterruptStore.programs` is one."""
 
     async def load(self, owner: str) -> Sequence[Any]: ...
@@ -150,12 +150,12 @@ class ProgramLibrary:
             )
         if not (isinstance(owner, str) or callable(owner)):
             raise WrongTypeError(f"owner must be a text or a function of a CallContext, got {owner!r:.100}")
-        self.rows = cast("_Rows", rows)
+        self.rows = cast("_ProgramStore", rows)
         self.owner = owner
         self.model_saves = model_saves
         self._pool = pool
         self._tools: ToolCatalog[PreparedTool] | None = None
-        self._known: dict[str, Sequence[Any]] = {}
+        self._programs_by_owner: dict[str, Sequence[Any]] = {}
 
     def for_owner(self, owner: str) -> Self:
         """Return the library of another owner in the same store. Raises `ValueError` for an owner that is no text."""
@@ -199,8 +199,8 @@ class ProgramLibrary:
         program that is too long, `CodeModeSyntaxError` for a program that is none.
         """
         body = await self.prepare(name, program, description, input_schema, self._pool)
-        body |= {"by": by, "created_from": _invocation_id(created_from)}
-        return await self.keep(self._own(), name, body)
+        body |= {"by": by, "created_from": _read_invocation_id(created_from)}
+        return await self.keep(self._require_owner(), name, body)
 
     async def prepare(
         self, name: Any, program: Any, description: Any, input_schema: Any, pool: WorkerPool | None
@@ -209,7 +209,7 @@ class ProgramLibrary:
         from .program_analysis import analyse_program  # late: it brings along what runs programs
 
         description = "" if description is None else description
-        check_saved(name, program, description, input_schema)
+        check_program_to_save(name, program, description, input_schema)
         try:
             js, facts = await analyse_program(program, pool)
         except CodeModeSyntaxError as error:
@@ -218,7 +218,7 @@ class ProgramLibrary:
             raise
         body = {"program": program, "js": js, "facts": facts, "description": description}
         body["input_schema"] = None if input_schema is None else dict(input_schema)
-        body["digest"] = digest_of(body)
+        body["digest"] = compute_digest(body)
         return body
 
     async def keep(
@@ -230,59 +230,63 @@ class ProgramLibrary:
         tools: ToolCatalog[PreparedTool] | None = None,
     ) -> SavedVersion:
         """Keep what `prepare` has returned. ``expected`` is the version that a person compared it with."""
-        known = self._tools if tools is None else tools
-        pins = None if known is None else pins_of(body["program"], known)
+        catalog = self._tools if tools is None else tools
+        pins = None if catalog is None else make_pins(body["program"], catalog)
         version = await self.rows.add(owner, name, body, pins, expected)
         await self.refresh(owner)
-        return next(one for one in await self._versions(owner, name) if one.version == version)
+        return next(candidate for candidate in await self._load_versions(owner, name) if candidate.version == version)
 
     async def list(self) -> list[SavedProgram]:
         """Return the programs, the most used first."""
-        return [program_of(one) for one in await self.refresh(self._own())]
+        return [to_saved_program(program) for program in await self.refresh(self._require_owner())]
 
     @staticmethod
     async def list_all(store: Any) -> list[SavedProgram]:
         """Return the programs of all owners in a store, for whoever administers it."""
-        return [program_of(one) for one in await store.programs.load_all()]
+        return [to_saved_program(program) for program in await store.programs.load_all()]
 
     async def get(self, name: str) -> SavedProgram:
         """Return one program. Raises `LookupError`."""
-        found = next((one for one in await self.list() if one.name == name), None)
-        if found is None:
+        program = next((program for program in await self.list() if program.name == name), None)
+        if program is None:
             raise LookupError(f"there is no saved program {name!r}")
-        return found
+        return program
 
     async def history(self, name: str) -> list[SavedVersion]:
         """Return the versions of a program, the newest first. Raises `LookupError`."""
-        found = await self._versions(self._own(), name)
-        if not found:
+        versions = await self._load_versions(self._require_owner(), name)
+        if not versions:
             raise LookupError(f"there is no saved program {name!r}")
-        return found
+        return versions
 
     async def difference(self, name: str, version: int | None = None) -> str:
         """Return what a version changed of the one before it, as a unified diff; None: the newest one."""
         versions = await self.history(name)
-        at = 0 if version is None else next((i for i, one in enumerate(versions) if one.version == version), None)
-        if at is None:
+        index = (
+            0
+            if version is None
+            else next((i for i, candidate in enumerate(versions) if candidate.version == version), None)
+        )
+        if index is None:
             raise LookupError(f"there is no version {version} of the saved program {name!r}")
-        before = versions[at + 1] if at + 1 < len(versions) else None
-        return await run_check(LARGE_CHARACTERS, lambda: difference(before, versions[at]))
+        before = versions[index + 1] if index + 1 < len(versions) else None
+        return await run_check(LARGE_CHARACTERS, lambda: make_diff(before, versions[index]))
 
     async def disable(self, name: str) -> None:
         """Refuse calls of a program until it is enabled or saved again."""
-        await self._change(self.rows.set_disabled(self._own(), name, is_disabled=True))
+        await self._apply_change(self.rows.set_disabled(self._require_owner(), name, is_disabled=True))
 
     async def enable(self, name: str) -> None:
         """Allow calls of a program that was disabled."""
-        await self._change(self.rows.set_disabled(self._own(), name, is_disabled=False))
+        await self._apply_change(self.rows.set_disabled(self._require_owner(), name, is_disabled=False))
 
     async def restore(self, name: str, version: int) -> None:
         """Make an earlier version the current one."""
-        await self._change(self.rows.set_current(self._own(), name, version))
+        await self._apply_change(self.rows.set_current(self._require_owner(), name, version))
 
     async def delete(self, name: str) -> None:
         """Delete a program with all its versions."""
-        await self._change(self.rows.delete(self._own(), name))
+        await self._apply_change(self.rows.delete(self._require_owner(), name))
 
     async def confirm(self, name: str, *, by: str, shown: str | None = None) -> SavedProgram:
         """Trust a stale program again, with what had changed when it was refused. ``by`` says who has looked at it.
@@ -290,33 +294,45 @@ class ProgramLibrary:
         ``shown`` is `SavedProgram.shown` of what was looked at. Raises `ValueError` where nothing waits to be
         confirmed, or something else than what was shown.
         """
-        owner = self._own()
-        stored = next((one for one in await self.rows.load(owner) if one.name == name), None)
-        if stored is None:
+        owner = self._require_owner()
+        program = next((program for program in await self.rows.load(owner) if program.name == name), None)
+        if program is None:
             raise LookupError(f"there is no saved program {name!r}")
-        stale = stored.stale
-        if stale is None or stale["version"] != stored.current.version:
+        stale = program.stale
+        if stale is None or stale["version"] != program.current.version:
             raise ValueError(f"saved.{name} is not stale: there is nothing to confirm")
-        if shown not in (None, _digest_of_stale(stale)):
+        if shown not in (None, _hash_stale(stale)):
             raise ValueError(f"saved.{name} has changed again since it was shown: look at it once more")
-        if digest_of(stored.current.body) != stored.current.body.get("digest"):  # its text was changed in the store
-            old = stored.current.body
-            body = await self.prepare(name, old["program"], old["description"], old["input_schema"], self._pool)
+        if compute_digest(program.current.body) != program.current.body.get(
+            "digest"
+        ):  # its text was changed in the store
+            previous = program.current.body
+            body = await self.prepare(
+                name, previous["program"], previous["description"], previous["input_schema"], self._pool
+            )
             await self.rows.add(owner, name, {**body, "by": by, "created_from": None}, stale["tools"])
         else:
-            await self.rows.pin(owner, [(name, stored.current.version, stale["tools"])], by=by)
+            await self.rows.pin(owner, [(name, program.current.version, stale["tools"])], by=by)
         return await self.get(name)
 
     async def export(self, names: Iterable[str] | None = None) -> dict[str, Any]:
         """Return programs, all or those of these names, as plain JSON for `import_`."""
         wanted = None if names is None else {names} if isinstance(names, str) else set(names)
-        rows = [one for one in await self.rows.load(self._own()) if wanted is None or one.name in wanted]
-        if wanted is not None and (missing := wanted - {one.name for one in rows}):
+        rows = [
+            program
+            for program in await self.rows.load(self._require_owner())
+            if wanted is None or program.name in wanted
+        ]
+        if wanted is not None and (missing := wanted - {program.name for program in rows}):
             raise LookupError(f"there is no saved program {min(missing)!r}")
-        kept = ("program", "description", "input_schema")
+        exported_keys = ("program", "description", "input_schema")
         programs = [
-            {"name": one.name, **{key: one.current.body[key] for key in kept}, "tools": one.current.tools}
-            for one in rows
+            {
+                "name": program.name,
+                **{key: program.current.body[key] for key in exported_keys},
+                "tools": program.current.tools,
+            }
+            for program in rows
         ]
         return {"format": EXPORT_FORMAT, "programs": programs}
 
@@ -334,55 +350,61 @@ class ProgramLibrary:
             fields = (name, item.get("program"), item.get("description", ""), item.get("input_schema"))
             body = await self.prepare(*fields, self._pool)
             bodies.append((cast("str", name), body | {"by": by, "created_from": None}, tools))
-        owner = self._own()
-        numbers = [await self.rows.add(owner, name, body, _pins(tools)) for name, body, tools in bodies]
+        owner = self._require_owner()
+        numbers = [await self.rows.add(owner, name, body, _read_pins(tools)) for name, body, tools in bodies]
         await self.refresh(owner)
         return [
-            next(one for one in await self._versions(owner, name) if one.version == number)
+            next(version for version in await self._load_versions(owner, name) if version.version == number)
             for (name, _, _), number in zip(bodies, numbers, strict=True)
         ]
 
     async def refresh(self, owner: str | None = None) -> Sequence[Any]:
         """Read what there is, for the descriptions that models read from now on."""
-        whose = self._own() if owner is None else owner
-        found = self._known[whose] = await self.rows.load(whose)
-        return found
+        owner_name = self._require_owner() if owner is None else owner
+        programs = self._programs_by_owner[owner_name] = await self.rows.load(owner_name)
+        return programs
 
     # -- what a model reads
 
     def describe(self, import_from: str | None = None) -> str:
         """Return what a tool's description says of saved programs; empty where there are none to say anything of."""
         if not isinstance(self.owner, str):  # whose they are is known when a program is run
-            return _rules([], 0, self.model_saves, import_from, is_known=False)
-        if self.owner not in self._known:
-            self._known[self.owner] = self.rows.load_sync(self.owner)
-        usable = [one for one in self._known[self.owner] if not one.is_disabled and one.stale is None]
-        return _rules(usable[:MAX_DECLARED], len(usable), self.model_saves, import_from)
+            return _describe_rules([], 0, self.model_saves, import_from, is_known=False)
+        if self.owner not in self._programs_by_owner:
+            self._programs_by_owner[self.owner] = self.rows.load_sync(self.owner)
+        usable = [
+            program
+            for program in self._programs_by_owner[self.owner]
+            if not program.is_disabled and program.stale is None
+        ]
+        return _describe_rules(usable[:MAX_DECLARED_PROGRAMS], len(usable), self.model_saves, import_from)
 
-    def _own(self) -> str:
+    def _require_owner(self) -> str:
         if isinstance(self.owner, str):
             return self.owner
         raise ValueError("this library finds out whose programs are meant at each call: use library.for_owner(owner)")
 
-    async def _versions(self, owner: str, name: str) -> list[SavedVersion]:
-        return [version_of(name, one) for one in await self.rows.versions(owner, name)]
+    async def _load_versions(self, owner: str, name: str) -> list[SavedVersion]:
+        return [to_saved_version(name, version) for version in await self.rows.versions(owner, name)]
 
-    async def _change(self, change: Any) -> None:
+    async def _apply_change(self, change: Any) -> None:
         await change
         await self.refresh()
 
 
-def _rules(shown: Sequence[Any], count: int, saves: bool, import_from: str | None, *, is_known: bool = True) -> str:
+def _describe_rules(
+    declared: Sequence[Any], count: int, may_save: bool, import_from: str | None, *, is_known: bool = True
+) -> str:
     lines: list[str] = []
-    if shown or not is_known:
-        how = f' (or `import {{ name }} from "{import_from}"`)' if import_from else ""
-        lines.append(f"Programs that were saved are functions{how}: `await saved.name(input)`.")
-    if count > len(shown) or not is_known:
-        more = f"There are {count - len(shown)} more: " if is_known else ""
-        lines.append(f"{more}`await saved.$search(words)` finds saved programs with their declarations.")
-    if shown:
-        lines.append(fence_typescript("\n".join(["declare const saved: {", *declarations(shown), "};"])))
-    if saves:
+    if declared or not is_known:
+        import_note = f' (or `import {{ name }} from "{import_from}"`)' if import_from else ""
+        lines.append(f"Programs that were saved are functions{import_note}: `await saved.name(input)`.")
+    if count > len(declared) or not is_known:
+        count_note = f"There are {count - len(declared)} more: " if is_known else ""
+        lines.append(f"{count_note}`await saved.$search(words)` finds saved programs with their declarations.")
+    if declared:
+        lines.append(fence_typescript("\n".join(["declare const saved: {", *make_declarations(declared), "};"])))
+    if may_save:
         lines.append(
             "`await saved.$save({ name, description, inputSchema, program })` asks a person to keep a program that"
             " worked: `program` is the body of an async function that reads `input`."
@@ -390,24 +412,24 @@ def _rules(shown: Sequence[Any], count: int, saves: bool, import_from: str | Non
     return "\n".join(lines)
 
 
-def declarations(programs: Iterable[Any]) -> list[str]:
+def make_declarations(programs: Iterable[Any]) -> list[str]:
     """Return the declarations of stored programs as members of `saved`."""
-    tools = [described(one) for one in programs]
+    tools = [to_described_tool(program) for program in programs]
     calls, aliases = create_call_types(tools)
     del aliases  # each schema stands alone
     lines = [f"{print_opening(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
     return ["\n".join(f"  {line}" for line in text.split("\n")) for text in lines]
 
 
-def described(stored: Any) -> RenamedTool:
+def to_described_tool(stored: Any) -> RenamedTool:
     """Return a stored program as a tool is described."""
     body = stored.current.body
     return RenamedTool(stored.name, body["description"], body["input_schema"], None, (), {})
 
 
-def check_saved(name: Any, program: Any, description: Any, input_schema: Any) -> None:
+def check_program_to_save(name: Any, program: Any, description: Any, input_schema: Any) -> None:
     """Raise `ValueError` for what cannot be saved."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+    if not isinstance(name, str) or not _PROGRAM_NAME.fullmatch(name) or name in _RESERVED_NAMES:
         raise WrongTypeError(
             "a saved program needs a name of letters, digits and _ that JavaScript does not use itself, got"
             f" {name!r:.80}{_suggest_name(name)}"
@@ -418,8 +440,10 @@ def check_saved(name: Any, program: Any, description: Any, input_schema: Any) ->
         raise WrongTypeError(
             f"saved.{name}: a saved program has at most {MAX_PROGRAM_BYTES} bytes and {MAX_PROGRAM_LINES} lines"
         )
-    if not isinstance(description, str) or len(description) > _MAX_DESCRIPTION:
-        raise WrongTypeError(f"saved.{name}: the description must be a text of at most {_MAX_DESCRIPTION} characters")
+    if not isinstance(description, str) or len(description) > _MAX_DESCRIPTION_CHARACTERS:
+        raise WrongTypeError(
+            f"saved.{name}: the description must be a text of at most {_MAX_DESCRIPTION_CHARACTERS} characters"
+        )
     if input_schema is not None and not is_mapping(input_schema):
         raise WrongTypeError(f"saved.{name}: the input schema must be a JSON Schema object, got {input_schema!r:.80}")
     try:
@@ -428,7 +452,7 @@ def check_saved(name: Any, program: Any, description: Any, input_schema: Any) ->
         raise WrongTypeError(f"saved.{name}: the input schema is not JSON: {error}") from error
     if len(schema_text) > _MAX_SCHEMA_CHARACTERS:
         raise WrongTypeError(f"saved.{name}: the input schema has more than {_MAX_SCHEMA_CHARACTERS} characters")
-    validator_of(name, input_schema)
+    make_validator(name, input_schema)
 
 
 def _suggest_name(name: Any) -> str:
@@ -436,26 +460,26 @@ def _suggest_name(name: Any) -> str:
     if not isinstance(name, str):
         return ""
     letters = unicodedata.normalize("NFKD", name[:200]).encode("ascii", "ignore").decode()
-    near = "_".join(re.findall(r"[A-Za-z0-9_]+", letters))[:64]
-    if near in _RESERVED:
-        near = f"{near}_program"
-    return f": use {near!r}, for instance" if _NAME.fullmatch(near) else ""
+    suggestion = "_".join(re.findall(r"[A-Za-z0-9_]+", letters))[:64]
+    if suggestion in _RESERVED_NAMES:
+        suggestion = f"{suggestion}_program"
+    return f": use {suggestion!r}, for instance" if _PROGRAM_NAME.fullmatch(suggestion) else ""
 
 
-def validator_of(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
+def make_validator(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
     """Return the tool that validates the input of a saved program. Raises `ValueError` for a broken schema."""
     from ..tools.prepared import prepare_tool
 
-    reads = {"readOnlyHint": True}  # what it calls is told of, and has annotations of its own
-    made = prepare_tool(Tool(f"saved.{name}", execute=execute, input_schema=input_schema, annotations=reads))
-    made.compile()
-    return made
+    annotations = {"readOnlyHint": True}  # what it calls is told of, and has annotations of its own
+    tool = prepare_tool(Tool(f"saved.{name}", execute=execute, input_schema=input_schema, annotations=annotations))
+    tool.compile()
+    return tool
 
 
-def digest_of(body: Mapping[str, Any]) -> str:
+def compute_digest(body: Mapping[str, Any]) -> str:
     """Return what tells a version's text, and what is run of it, from a changed one."""
-    trusted = {key: body.get(key) for key in ("program", "js", "facts", "input_schema", "description")}
-    return hashlib.sha256(canonical_json(trusted).encode("utf-8", "surrogatepass")).hexdigest()
+    covered_fields = {key: body.get(key) for key in ("program", "js", "facts", "input_schema", "description")}
+    return hashlib.sha256(canonical_json(covered_fields).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # -- which tools a program names, and whether they are those it was saved with
@@ -476,85 +500,85 @@ _ROOTS = ("tools", "MCP", "namespaces")
 _LINK = re.compile(r"\s*\??\.\s*|\s*\[\s*[\"']|[\"']\s*\](?:\s*\??\.\s*)?")
 
 
-def tools_named(
-    program: str, tools: ToolCatalog[PreparedTool], by_said: Mapping[str, list[str]] | None = None
+def find_named_tools(
+    program: str, tools: ToolCatalog[PreparedTool], names_by_text: Mapping[str, list[str]] | None = None
 ) -> dict[str, dict[str, str]]:
     """Return the definitions, as digests, of the tools that a program calls by names that stand in its text.
 
-    ``by_said`` is what `names_by_said` gives for these tools.
+    ``names_by_text`` is what `index_tool_names` gives for these tools.
     """
-    known = names_by_said(tools) if by_said is None else by_said
-    named = sorted({name for said in _names_said(program) for name in known.get(said, ())})
-    return {name: _definition(tool) for name in named if (tool := tools.get(name)) is not None}
+    index = index_tool_names(tools) if names_by_text is None else names_by_text
+    tool_names = sorted({name for text in _find_name_texts(program) for name in index.get(text, ())})
+    return {name: _hash_definition(tool) for name in tool_names if (tool := tools.get(name)) is not None}
 
 
-def names_by_said(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
+def index_tool_names(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
     """Return the names of tools by what a text says that means them."""
-    found: dict[str, list[str]] = {}
+    index: dict[str, list[str]] = {}
     for name in tools.names():
-        for said in {_folded(name), _folded(name.rpartition(":")[2])}:  # as ids of exec and wait end
-            found.setdefault(said, []).append(name)
+        for text in {_fold_name(name), _fold_name(name.rpartition(":")[2])}:  # as ids of exec and wait end
+            index.setdefault(text, []).append(name)
     by_server: Mapping[str, list[str]] = getattr(tools, "server_tools", {})  # of exec and wait
     for name, aliases in by_server.items():
-        for said in map(_folded, aliases):
-            found.setdefault(said, []).append(name)
-    return found
+        for text in map(_fold_name, aliases):
+            index.setdefault(text, []).append(name)
+    return index
 
 
-def pins_of(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, dict[str, str]] | None:
+def make_pins(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, dict[str, str]] | None:
     """Return what a version is pinned to; None where its servers may not be listed yet: then its first use pins it."""
     paths = {path for _, path in _IMPORTED.findall(program)}
     if _SERVER_GLOBALS.search(program) or any(
         not any(name.startswith(f"{path}.") for name in tools.names()) for path in paths
     ):
         return None
-    return tools_named(program, tools)
+    return find_named_tools(program, tools)
 
 
-def _names_said(program: str) -> set[str]:
-    said: set[str] = set()
-    for found in _TOKENS.finditer(program):
-        if (quoted := found["quoted"]) is not None:
-            said.add(_folded(quoted[1:-1]))
-        elif (chain := found["chain"]) is not None:
+def _find_name_texts(program: str) -> set[str]:
+    texts: set[str] = set()
+    for match in _TOKENS.finditer(program):
+        if (quoted := match["quoted"]) is not None:
+            texts.add(_fold_name(quoted[1:-1]))
+        elif (chain := match["chain"]) is not None:
             parts = [part for part in _LINK.split(chain, _MAX_PARTS) if part][:_MAX_PARTS]
-            said.update(_folded(".".join(parts[:end])) for end in range(2, len(parts) + 1))
+            texts.update(_fold_name(".".join(parts[:end])) for end in range(2, len(parts) + 1))
             if parts[0] in _ROOTS:
-                said.update(_folded(".".join(parts[1:end])) for end in range(2, len(parts) + 1))
+                texts.update(_fold_name(".".join(parts[1:end])) for end in range(2, len(parts) + 1))
     for names, path in _IMPORTED.findall(program):
         if names.startswith("*"):
-            alias = _folded(names.split()[-1])
-            said |= {_folded(path) + one.removeprefix(alias) for one in said if one.startswith(f"{alias}.")}
+            alias = _fold_name(names.split()[-1])
+            texts |= {_fold_name(path) + text.removeprefix(alias) for text in texts if text.startswith(f"{alias}.")}
         else:
-            said |= {f"{_folded(path)}.{_folded(word)}" for word in _WORD.findall(names)}
-    return said
+            texts |= {f"{_fold_name(path)}.{_fold_name(word)}" for word in _WORD.findall(names)}
+    return texts
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
-def _definition(tool: PreparedTool) -> dict[str, str]:
-    takes, gives = tool.schema_texts
-    texts = {"description": tool.description, "input schema": takes, "output schema": gives}
+def _hash_definition(tool: PreparedTool) -> dict[str, str]:
+    input_text, output_text = tool.schema_texts
+    texts = {"description": tool.description, "input schema": input_text, "output schema": output_text}
     return {
         part: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] for part, text in texts.items()
     }
 
 
-def changes_of(pinned: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
+def describe_changes(pinned: Mapping[str, Mapping[str, str]], current: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return what is another of the tools that a version was saved with."""
     changes: list[str] = []
-    for name in sorted({*pinned, *now}):
-        if name not in now:
+    for name in sorted({*pinned, *current}):
+        if name not in current:
             changes.append(f"the tool {name!r} is gone")
         elif name not in pinned:
             changes.append(f"the tool {name!r} was not there")
         else:
             changes += [
                 f"the {part} of the tool {name!r} has changed"
-                for part in now[name]
-                if pinned[name].get(part) != now[name][part]
+                for part in current[name]
+                if pinned[name].get(part) != current[name][part]
             ]
     return changes
 
@@ -573,11 +597,11 @@ _SAVED_IMPORT = re.compile(r"(?:import|export)\s*(\{[^{}]*\}|\*\s*as\s+[\w$]+)\s
 
 @record
 class Mentions:
-    """Saved programs that a text names: ``certain`` are called or imported; ``is_open``: it computes names too."""
+    """Saved programs that a text calls or imports by ``names``; it may compute further names."""
 
-    certain: tuple[str, ...]
-    imported: tuple[str, ...]
-    is_open: bool
+    names: tuple[str, ...]
+    imported_names: tuple[str, ...]
+    has_computed_names: bool
 
 
 def may_mention(program: str) -> bool:
@@ -585,32 +609,32 @@ def may_mention(program: str) -> bool:
     return _SAVED.search(program) is not None or "\\u" in program
 
 
-def mentions_of(program: str) -> Mentions:
+def find_mentions(program: str) -> Mentions:
     """Return which saved programs a program names."""
     names: dict[str, None] = {}
     imports: dict[str, None] = {}
-    is_open = "\\u" in program
-    for found in _MENTION.finditer(program):
-        if found["saved"] is None:
+    has_computed_names = "\\u" in program
+    for match in _MENTION.finditer(program):
+        if match["saved"] is None:
             continue
-        name = found["member"] or found["literal"]
+        name = match["member"] or match["literal"]
         if name is None:
-            is_open = True
+            has_computed_names = True
         elif not name.startswith("$"):
             names[name] = None
     statements: list[str] = _SAVED_IMPORT.findall(program)
-    for imported in statements:
-        is_open = is_open or imported.startswith("*")
-        parts = () if imported.startswith("*") else imported.strip("{} \n\t").split(",")
+    for clause in statements:
+        has_computed_names = has_computed_names or clause.startswith("*")
+        parts = () if clause.startswith("*") else clause.strip("{} \n\t").split(",")
         imports |= {word.split()[0]: None for word in parts if word.split() and not word.strip().startswith("$")}
-    is_open = is_open or program.count("@codemode/saved") > len(statements)  # `import()` of it
-    return Mentions(tuple({**names, **imports}), tuple(imports), is_open)
+    has_computed_names = has_computed_names or program.count("@codemode/saved") > len(statements)  # `import()` of it
+    return Mentions(tuple({**names, **imports}), tuple(imports), has_computed_names)
 
 
 # -- values as the host reads them
 
 
-def version_of(name: str, stored: _Version) -> SavedVersion:
+def to_saved_version(name: str, stored: _StoredVersion) -> SavedVersion:
     """Return a stored version as the host reads it."""
     body = stored.body
     return SavedVersion(
@@ -628,27 +652,27 @@ def version_of(name: str, stored: _Version) -> SavedVersion:
     )
 
 
-def program_of(stored: Any) -> SavedProgram:
+def to_saved_program(stored: Any) -> SavedProgram:
     """Return a stored program as the host reads it."""
     stale: Any = stored.stale or {}
     is_of_current = stale.get("version") == stored.current.version
     return SavedProgram(
         name=stored.name,
-        current=version_of(stored.name, stored.current),
+        current=to_saved_version(stored.name, stored.current),
         is_disabled=stored.is_disabled,
         uses=stored.uses,
         used_at_ms=stored.used_at_ms,
         changes=tuple(stale["changes"]) if is_of_current else (),
         owner=stored.owner,
-        shown=_digest_of_stale(stale) if is_of_current else "",
+        shown=_hash_stale(stale) if is_of_current else "",
     )
 
 
-def _digest_of_stale(stale: Mapping[str, Any]) -> str:
+def _hash_stale(stale: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(stale).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def difference(before: SavedVersion | None, after: SavedVersion) -> str:
+def make_diff(before: SavedVersion | None, after: SavedVersion) -> str:
     """Return what a version changes of the one before it, as a unified diff; empty where nothing is another."""
     if before is None:
         return ""
@@ -663,7 +687,7 @@ def difference(before: SavedVersion | None, after: SavedVersion) -> str:
     return "\n".join(parts)
 
 
-def _pins(tools: Any) -> dict[str, dict[str, str]] | None:
+def _read_pins(tools: Any) -> dict[str, dict[str, str]] | None:
     if not is_mapping(tools):
         return None
     return {
@@ -672,7 +696,7 @@ def _pins(tools: Any) -> dict[str, dict[str, str]] | None:
     }
 
 
-def _invocation_id(created_from: Any) -> str | None:
+def _read_invocation_id(created_from: Any) -> str | None:
     """Return the id of an invocation. Raises `ValueError` for one that has not completed."""
     if created_from is None or isinstance(created_from, str):
         return created_from

@@ -170,17 +170,17 @@ class SuspendableExecution(Execution):
         self._has_segment_ended = False  # the part of the run with which somebody goes on
         self._closing: asyncio.Task[None] | None = None
         self._unclaimed_outcome: RunOutcome | None = None  # that came when whoever waited for it had been cancelled
-        self.on_news: Callable[[], None] = _ignore
+        self.on_change: Callable[[], None] = _ignore
 
     # -- at rest
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """True once it has had a worker: `abort` ends it. Before, whoever starts it is to be cancelled."""
         return self._runner is not None
 
     @property
-    def is_resting(self) -> bool:
+    def is_suspended(self) -> bool:
         """True while somebody can go on with it, or get an outcome that nobody has got yet."""
         return self._unclaimed_outcome is not None or self._rests
 
@@ -195,7 +195,7 @@ class SuspendableExecution(Execution):
         return self._runner is not None and self._runner.is_warm and not self._runner.ended.done()
 
     @property
-    def has_news(self) -> bool:
+    def has_pending_deliveries(self) -> bool:
         """True at rest when there is something to hand in."""
         return self._runner is not None and self._runner.machine.has_pending_deliveries
 
@@ -219,7 +219,7 @@ class SuspendableExecution(Execution):
         """The calls that are in flight, or waiting for a person."""
         return () if self._runner is None else list_pending_calls(self._runner.machine.ledger.entries)
 
-    async def go_on(self, wait_ms: int | None = None) -> RunOutcome:
+    async def continue_run(self, wait_ms: int | None = None) -> RunOutcome:
         """Go on from rest, and return what it has come to. Works from any event loop and thread.
 
         Raises `CodeModeConcurrencyError` or `CodeModeWorkerError` when it needs a worker and there is none: it rests
@@ -237,7 +237,7 @@ class SuspendableExecution(Execution):
         """End it, with its calls, and return that it has failed. Works from any event loop and thread."""
         return await self._run_on_own_loop(lambda: self._abort(CodeModeAbortedError(reason)))
 
-    async def kept(self) -> Interrupt:
+    async def save(self) -> Interrupt:
         """Return what is to be kept of a program at rest: program, settings and ledger, signed.
 
         The outcome of what runs now is unknown in it. `restored`, with the same tools, goes on from there.
@@ -287,7 +287,7 @@ class SuspendableExecution(Execution):
             lease.kill_and_release()
             raise
         self._runner = runner
-        runner.on_news = self._notify_change
+        runner.on_change = self._notify_change
         runner.on_ended = self._on_ended_while_suspended
         if lease.needs_spare:
             self._loop.call_soon(lease.refill, 1)
@@ -299,7 +299,7 @@ class SuspendableExecution(Execution):
 
     async def _continue(self, wait_ms: int) -> RunOutcome:
         runner, unclaimed = self._runner, self._unclaimed_outcome
-        if runner is None or not self.is_resting or self._is_continuing:
+        if runner is None or not self.is_suspended or self._is_continuing:
             raise CodeModeProtocolError("the program is not at rest, or somebody goes on with it already")
         if unclaimed is not None:
             self._unclaimed_outcome = None
@@ -356,7 +356,7 @@ class SuspendableExecution(Execution):
         if runner.ended.done():
             return runner.ended.result()
         if runner.is_warm or not runner.machine.has_pending_deliveries:
-            runner.go_on(wait_ms)
+            runner.continue_run(wait_ms)
             return await _wait_for_stop(runner)
         lease = await self._acquire_worker()
         if runner.ended.done():
@@ -388,7 +388,7 @@ class SuspendableExecution(Execution):
             suspension = Suspension(stop, self.pending, self, output_bytes)
             warnings = self._warning_fields
             self._output_warnings.clear()  # each is reported once
-            return RunOutcome("resting", *self._outcome_fields, output=output, rest=suspension, **warnings)
+            return RunOutcome("resting", *self._outcome_fields, output=output, suspension=suspension, **warnings)
         machine.ledger.progress = self._progress
         self._is_over = True
         await self._close()
@@ -441,10 +441,10 @@ class SuspendableExecution(Execution):
         """End the calls of a run that has ended at rest, by a lost journal or a worker that broke the rules."""
         if not (self._is_continuing or self._is_over or self._is_starting or self._loop.is_closed()):
             self._closing = self._loop.create_task(self._close())
-            self.on_news()
+            self.on_change()
 
     def _notify_change(self) -> None:
-        self.on_news()
+        self.on_change()
 
     async def _run_on_own_loop(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         return await run_on_loop(self._loop, work)

@@ -38,7 +38,7 @@ class SuspendableRunner(Runner):
 
     ``stop_reason`` gives why it has come to rest, once for each time that somebody goes on with it, or None when it has
     ended; ``ended`` is as ever. ``on_ended`` is called when it ends while nobody waits for that.
-    ``output`` is what the program has written and nobody has taken yet. ``on_news`` is called when the outcome of a
+    ``output`` is what the program has written and nobody has taken yet. ``on_change`` is called when the outcome of a
     call has come at rest.
     """
 
@@ -48,7 +48,7 @@ class SuspendableRunner(Runner):
         self.output: list[OutputEntry] = []
         self.is_warm = True
         self.is_wait_over = False  # of a call that waits without a worker
-        self.on_news: Callable[[], None] = _ignore
+        self.on_change: Callable[[], None] = _ignore
         self.on_ended: Callable[[], None] = _ignore
         self._reported_ids: set[int] = set()  # requests of which listeners have been told
         if machine.is_replaying:
@@ -77,7 +77,7 @@ class SuspendableRunner(Runner):
         if not self.ended.done():
             self._start_wait_clock()
 
-    def go_on(self, wait_ms: int) -> None:
+    def continue_run(self, wait_ms: int) -> None:
         """Go on from rest on the worker that was kept; without one as far as that needs none."""
         self._wait_clock = self._restart_clocks(wait_ms)
         self._clock.start()
@@ -243,7 +243,7 @@ class SuspendableRunner(Runner):
                     self.stop_reason.set_result(reason)
             case events.OutcomeQueued():
                 self._end_wait()
-                self.on_news()
+                self.on_change()
 
     def _report_replay(self, entry: LedgerEntry) -> None:
         if entry.kind != "yield" and entry.id not in self._reported_ids:

@@ -230,7 +230,7 @@ class JournaledResume:
             outcome = await self._resume_from(journal, *await self._read_progress(access, journal, opened))
             return outcome
         finally:  # if it still is to be given up, nothing was run
-            if outcome is None or outcome.rest is None or outcome.is_replayed:
+            if outcome is None or outcome.suspension is None or outcome.is_replayed:
                 await (journal.release() if paused is None else journal.restore_outcome(paused))
 
     async def _open_journal(self, access: JournalAccess, engine: str) -> OpenedJournal:
@@ -292,7 +292,7 @@ class JournaledResume:
             raise
         if isinstance(claimed, str):
             outcome = await self.claim.read_recorded(claimed)
-            if outcome.rest is None:
+            if outcome.suspension is None:
                 return outcome
             # Whoever had it at rest is gone, for the journal is free, and knows how far it has come.
             self._require_tools(paused)

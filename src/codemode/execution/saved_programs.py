@@ -21,24 +21,24 @@ from ..tools.tool import Tool
 from ..trace.failures import log_failure
 from ..workers.pool import WorkerPool
 from .call_context import CallContext
-from .program_analysis import without_imports
+from .program_analysis import replace_imports
 from .program_library import (
     MAX_DEPTH,
-    MAX_SENT,
     MAX_SENT_CHARACTERS,
+    MAX_SENT_PROGRAMS,
     Mentions,
     ProgramLibrary,
-    changes_of,
-    declarations,
-    described,
-    difference,
-    digest_of,
+    compute_digest,
+    describe_changes,
+    find_mentions,
+    find_named_tools,
+    index_tool_names,
+    make_declarations,
+    make_diff,
+    make_validator,
     may_mention,
-    mentions_of,
-    names_by_said,
-    tools_named,
-    validator_of,
-    version_of,
+    to_described_tool,
+    to_saved_version,
 )
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("codemode.tools")
 _PREFIX = "saved."
-_SERVERS = "@codemode/servers/"
-_MODULE = "@codemode/saved"
+_SERVER_MODULES = "@codemode/servers/"
+_SAVED_MODULE = "@codemode/saved"
 _MAX_FOUND = 10
-_CHARACTERS_OF_A_NAME = 50  # of a program, which take as long to look through
+_CHARACTERS_PER_NAME = 50  # of a program, which take as long to look through
 _SAVE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -62,7 +62,7 @@ _SAVE_SCHEMA: dict[str, Any] = {
     "required": ["name", "program"],
     "additionalProperties": False,
 }
-_SHOWN_SCHEMA: dict[str, Any] = {
+_CONFIRMED_SAVE_SCHEMA: dict[str, Any] = {
     **_SAVE_SCHEMA,
     "properties": {
         **_SAVE_SCHEMA["properties"],
@@ -86,21 +86,23 @@ def with_library(
 
     ``js`` None: it goes on after a pause, with those it began with. ``rules`` are those of the calling surface.
     """
-    if (js is not None and not may_mention(js)) or has_own_saved(catalog.names()):
+    if (js is not None and not may_mention(js)) or has_own_saved_tools(catalog.names()):
         return catalog
     return SavedCatalog(catalog, library, js, call, pool, rules)
 
 
-def has_own_saved(names: Iterable[str]) -> bool:
+def has_own_saved_tools(names: Iterable[str]) -> bool:
     """Tell whether tools of the host's are called `saved`: then programs have no saved programs."""
     return any(name == "saved" or name.startswith(_PREFIX) for name in names)
 
 
-def attach(library: ProgramLibrary, tools: ToolCatalog[PreparedTool], names: Iterable[str]) -> ProgramLibrary | None:
+def attach_to_catalog(
+    library: ProgramLibrary, tools: ToolCatalog[PreparedTool], names: Iterable[str]
+) -> ProgramLibrary | None:
     """Return the library that programs over these tools have: None, with a warning, where a namespace has its name."""
     if not isinstance(library, ProgramLibrary):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"library must be a ProgramLibrary, got {library!r:.100}")
-    if has_own_saved(names):
+    if has_own_saved_tools(names):
         _log.warning("tools in a namespace named `saved` take the place of saved programs: library= has no effect")
         return None
     library.attach(tools)
@@ -108,14 +110,14 @@ def attach(library: ProgramLibrary, tools: ToolCatalog[PreparedTool], names: Ite
 
 
 @record
-class _Sent:
+class _SentProgram:
     """A saved program that goes along with one invocation, and how its tools are now."""
 
-    stored: Any
+    program: Any
     tools: Mapping[str, Mapping[str, str]]
     changes: tuple[str, ...]
     mentions: Mentions
-    broken: CodeModeError | None
+    rule_error: CodeModeError | None
 
 
 class SavedCatalog:
@@ -133,7 +135,7 @@ class SavedCatalog:
         call: CallContext,
         pool: WorkerPool | None,
         rules: StaticRules | None,
-        given: Mapping[str, Any] | None = None,
+        saved_data: Mapping[str, Any] | None = None,
     ) -> None:
         self._inner = inner
         self._library = library
@@ -141,17 +143,17 @@ class SavedCatalog:
         self._call = call
         self._pool = pool
         self._rules = rules
-        self._given = given
-        self._sent: dict[str, _Sent] = {}
-        self._all: dict[str, Any] = {}
-        self._problem: CodeModeError | None = None
+        self._saved_data = saved_data
+        self._sent_programs: dict[str, _SentProgram] = {}
+        self._programs: dict[str, Any] = {}
+        self._error: CodeModeError | None = None
         self._owner = ""
         self._schemas: Mapping[str, Any] = {}
         self._tools: dict[str, PreparedTool] = {}
         self._servers: list[str] = []  # that saved programs import
-        self._mentions = Mentions((), (), is_open=False)
-        if given is not None:
-            self._take(given)
+        self._mentions = Mentions((), (), has_computed_names=False)
+        if saved_data is not None:
+            self._restore(saved_data)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -183,13 +185,17 @@ class SavedCatalog:
         """Return the tool of exactly this name."""
         if not name.startswith(_PREFIX):
             return self._inner.get(name)
-        if name not in self._tools and (made := self._made(name.removeprefix(_PREFIX))) is not None:
-            self._tools[name] = made
+        if name not in self._tools and (tool := self._make_tool(name.removeprefix(_PREFIX))) is not None:
+            self._tools[name] = tool
         return self._tools.get(name)
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """Return the error for a name that leads to no tool, or to no saved program that may run."""
-        return self._why_not(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else self._inner.unknown_tool(name)
+        return (
+            self._make_unavailable_error(name.removeprefix(_PREFIX))
+            if name.startswith(_PREFIX)
+            else self._inner.unknown_tool(name)
+        )
 
     def ask(self, name: str, argument: Any) -> Any:
         """See `ToolCatalog.ask`."""
@@ -205,31 +211,31 @@ class SavedCatalog:
 
     def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
         """Return what a program is given: the texts of its saved programs too."""
-        given = self._inner.invocation_data_for(self._with_all_said(facts)) or {}
+        given = self._inner.invocation_data_for(self._add_body_names(facts)) or {}
         programs = {
-            name: {"js": body["js"], "number": number, "version": one.stored.current.version}
+            name: {"js": body["js"], "number": number, "version": sent.program.current.version}
             | {"inputSchema": body["input_schema"]}
-            for number, (name, one) in enumerate(self._usable())
-            for body in (one.stored.current.body,)
+            for number, (name, sent) in enumerate(self._list_usable())
+            for body in (sent.program.current.body,)
         }
         return {**given, "saved": {"owner": self._owner, "programs": programs}}
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return what is certainly wrong with the saved programs that a program names, or with itself."""
-        if self._problem is None:
-            self._problem = self._unknown_import(facts) or self._refused()
-        return self._problem or self._inner.refusal(self._without_saved(facts))
+        if self._error is None:
+            self._error = self._find_unknown_import(facts) or self._find_refusal()
+        return self._error or self._inner.refusal(self._remove_saved_imports(facts))
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
         """Read the saved programs, then do what the tools themselves have to do."""
-        if self._given is not None or self._js is None:
+        if self._saved_data is not None or self._js is None:
             return self._inner.preparation(facts, given)
         return self._prepare(facts, given)
 
     def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """See `ToolCatalog.going_on`."""
         owner = self._library.owner
-        if self._given is not None and isinstance(owner, str) and owner != self._owner:
+        if self._saved_data is not None and isinstance(owner, str) and owner != self._owner:
             raise CodeModeProtocolError(
                 "this invocation began with the saved programs of another owner", details={"not_resumable": True}
             )
@@ -240,127 +246,140 @@ class SavedCatalog:
     async def _prepare(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         try:
             self._owner = self._library.owner_of(self._call)
-            self._all = {one.name: one for one in await self._library.refresh(self._owner)}
+            self._programs = {program.name: program for program in await self._library.refresh(self._owner)}
         except CodeModeError as error:
-            self._problem = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
+            self._error = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
         except Exception as error:  # noqa: BLE001 - `owner` is host code
             log_failure(_log, "the owner of saved programs is not known", (), error)
-            self._problem = CodeModeToolError("saved programs cannot be read now")
-        weight = len(self._js or "") + sum(len(one.current.body["program"]) for one in self._all.values())
-        chosen = await run_check(weight, self._chosen)
-        doing = self._inner.preparation(self._with_servers(facts), given)
-        if doing is not None:
-            await doing
-        weight += _CHARACTERS_OF_A_NAME * len(self._inner)
-        self._sent = await run_check(weight, partial(self._looked_at, chosen))
-        await self._note_changes()
-        self._schemas = {name: one.stored.current.body["input_schema"] for name, one in self._usable()}
+            self._error = CodeModeToolError("saved programs cannot be read now")
+        weight = len(self._js or "") + sum(len(program.current.body["program"]) for program in self._programs.values())
+        selected = await run_check(weight, self._select_programs)
+        preparation = self._inner.preparation(self._add_server_imports(facts), given)
+        if preparation is not None:
+            await preparation
+        weight += _CHARACTERS_PER_NAME * len(self._inner)
+        self._sent_programs = await run_check(weight, partial(self._compare_all, selected))
+        await self._record_changes()
+        self._schemas = {name: sent.program.current.body["input_schema"] for name, sent in self._list_usable()}
 
-    def _chosen(self) -> list[Any]:
+    def _select_programs(self) -> list[Any]:
         """Return the programs that go along: the named ones and what they name; all where names are computed."""
-        mentions = self._mentions = mentions_of(self._js or "")
-        chosen: dict[str, Any] = {}
-        pending = list(mentions.certain)
-        is_open = mentions.is_open
+        mentions = self._mentions = find_mentions(self._js or "")
+        selected: dict[str, Any] = {}
+        pending = list(mentions.names)
+        has_computed_names = mentions.has_computed_names
         while pending:
             name = pending.pop()
-            stored = self._all.get(name)
-            if stored is None or name in chosen:
+            stored = self._programs.get(name)
+            if stored is None or name in selected:
                 continue
-            chosen[name] = stored
-            inner = mentions_of(stored.current.body["program"])
-            pending += inner.certain
-            is_open = is_open or inner.is_open
-        if is_open:
-            chosen |= {name: one for name, one in self._all.items() if name not in chosen}
-        left, sent = MAX_SENT_CHARACTERS, list[Any]()
-        for stored in list(chosen.values())[:MAX_SENT]:  # those that are named first, then the most used
-            left -= len(stored.current.body["js"])
-            if left >= 0:
+            selected[name] = stored
+            mentions_inside = find_mentions(stored.current.body["program"])
+            pending += mentions_inside.names
+            has_computed_names = has_computed_names or mentions_inside.has_computed_names
+        if has_computed_names:
+            selected |= {name: program for name, program in self._programs.items() if name not in selected}
+        remaining, sent = MAX_SENT_CHARACTERS, list[Any]()
+        for stored in list(selected.values())[:MAX_SENT_PROGRAMS]:  # those that are named first, then the most used
+            remaining -= len(stored.current.body["js"])
+            if remaining >= 0:
                 sent.append(stored)
-        self._servers = sorted({path for one in sent for path in _servers_of(one.current.body["program"])})
+        self._servers = sorted(
+            {path for program in sent for path in _iter_server_paths(program.current.body["program"])}
+        )
         return sent
 
-    def _looked_at(self, chosen: Iterable[Any]) -> dict[str, _Sent]:
-        names = names_by_said(self._inner)
-        return {stored.name: self._compared(stored, names) for stored in chosen}
+    def _compare_all(self, selected: Iterable[Any]) -> dict[str, _SentProgram]:
+        names = index_tool_names(self._inner)
+        return {stored.name: self._compare(stored, names) for stored in selected}
 
-    def _compared(self, stored: Any, names: Mapping[str, list[str]]) -> _Sent:
+    def _compare(self, stored: Any, names: Mapping[str, list[str]]) -> _SentProgram:
         body, version = stored.current.body, stored.current
-        tools = tools_named(body["program"], self._inner, names)
-        changes = [] if version.tools is None else changes_of(version.tools, tools)
-        if digest_of(body) != body.get("digest"):
+        tools = find_named_tools(body["program"], self._inner, names)
+        changes = [] if version.tools is None else describe_changes(version.tools, tools)
+        if compute_digest(body) != body.get("digest"):
             changes.insert(0, "its text in the store has changed")
-        return _Sent(stored, tools, tuple(changes), mentions_of(body["program"]), self._broken(stored.name, body))
+        return _SentProgram(
+            stored, tools, tuple(changes), find_mentions(body["program"]), self._find_rule_error(stored.name, body)
+        )
 
-    def _broken(self, name: str, body: Mapping[str, Any]) -> CodeModeError | None:
+    def _find_rule_error(self, name: str, body: Mapping[str, Any]) -> CodeModeError | None:
         """Return the error of a program that breaks rules of the calling surface."""
         if self._rules is None or not self._rules.is_in_force:
             return None
-        broken = find_violations(body["facts"], self._rules, without_imports(body["program"]))
-        if not broken:
+        violations_found = find_violations(body["facts"], self._rules, replace_imports(body["program"]))
+        if not violations_found:
             return None
-        error = illegal_access_error(broken)
+        error = illegal_access_error(violations_found)
         error.message = f"saved.{name}: {error.message}"
         return error
 
-    def _usable(self) -> list[tuple[str, _Sent]]:
+    def _list_usable(self) -> list[tuple[str, _SentProgram]]:
         return [
-            (name, one)
-            for name, one in self._sent.items()
-            if not (one.changes or one.stored.is_disabled or one.broken is not None)
+            (name, sent)
+            for name, sent in self._sent_programs.items()
+            if not (sent.changes or sent.program.is_disabled or sent.rule_error is not None)
         ]
 
-    async def _note_changes(self) -> None:
+    async def _record_changes(self) -> None:
         """Tell the store what has changed, for whoever confirms it, and pin first uses."""
         rows, owner = self._library.rows, self._owner
-        noted: dict[str, Any] = {}
-        for name, one in self._sent.items():
-            if one.changes:
-                version = one.stored.current.version
-                said = {"version": version, "changes": list(one.changes), "tools": one.tools}
-                if one.stored.stale != said:
-                    noted[name] = said
-            elif one.stored.stale is not None:
-                noted[name] = None
-        first = [
-            (name, one.stored.current.version, one.tools)
-            for name, one in self._usable()
-            if one.stored.current.tools is None
+        stale_by_name: dict[str, Any] = {}
+        for name, sent in self._sent_programs.items():
+            if sent.changes:
+                version = sent.program.current.version
+                stale = {"version": version, "changes": list(sent.changes), "tools": sent.tools}
+                if sent.program.stale != stale:
+                    stale_by_name[name] = stale
+            elif sent.program.stale is not None:
+                stale_by_name[name] = None
+        first_uses = [
+            (name, sent.program.current.version, sent.tools)
+            for name, sent in self._list_usable()
+            if sent.program.current.tools is None
         ]
         try:
-            if noted:
-                await rows.note_stale(owner, noted)
-            if first:
-                await rows.pin(owner, first)
+            if stale_by_name:
+                await rows.note_stale(owner, stale_by_name)
+            if first_uses:
+                await rows.pin(owner, first_uses)
         except CodeModeError as error:
             log_failure(_log, "a store does not take notice of its saved programs", (), error)
-            if first:  # what is not pinned is not trusted
-                self._problem = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
+            if first_uses:  # what is not pinned is not trusted
+                self._error = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
 
-    def _unknown_import(self, facts: Any) -> CodeModeError | None:
+    def _find_unknown_import(self, facts: Any) -> CodeModeError | None:
         """Return the error of a module that imports what was not saved, with its place."""
         module = mapping_or_empty(mapping_or_empty(facts).get("module"))
         imports = map(mapping_or_empty, list_or_empty(module.get("imports")))
-        at: Mapping[Any, Any] = next((one for one in imports if one.get("from") == _MODULE), mapping_or_empty(None))
-        for name in self._mentions.imported:
-            if name not in self._all:
-                place = {key: value if type(value := at.get(key)) is int else 1 for key in ("line", "column")}
+        import_fact: Mapping[Any, Any] = next(
+            (fact for fact in imports if fact.get("from") == _SAVED_MODULE), mapping_or_empty(None)
+        )
+        for name in self._mentions.imported_names:
+            if name not in self._programs:
+                position = {
+                    key: value if type(value := import_fact.get(key)) is int else 1 for key in ("line", "column")
+                }
                 hint = "Find saved programs with saved.$search(words)."
-                problem: Any = {"code": "IMPORT_FAILURE", "message": self._why_not(name).message, "hint": hint, **place}
+                problem: Any = {
+                    "code": "IMPORT_FAILURE",
+                    "message": self._make_unavailable_error(name).message,
+                    "hint": hint,
+                    **position,
+                }
                 return syntax_error([problem])
         return None
 
-    def _refused(self) -> CodeModeError | None:
+    def _find_refusal(self) -> CodeModeError | None:
         seen: set[tuple[str, int]] = set()
-        for name in self._mentions.certain:
-            error = self._refusal_of(name, (), seen)
+        for name in self._mentions.names:
+            error = self._find_refusal_of(name, (), seen)
             if error is not None:
                 return error
         return None
 
-    def _refusal_of(self, name: str, chain: tuple[str, ...], seen: set[tuple[str, int]]) -> CodeModeError | None:
-        path = " calls ".join(f"saved.{one}" for one in (*chain, name))
+    def _find_refusal_of(self, name: str, chain: tuple[str, ...], seen: set[tuple[str, int]]) -> CodeModeError | None:
+        path = " calls ".join(f"saved.{member}" for member in (*chain, name))
         if name in chain:
             return syntax_error([{"message": f"saved programs in a cycle: {path}", "line": 1, "column": 1}])
         if len(chain) >= MAX_DEPTH:
@@ -369,27 +388,28 @@ class SavedCatalog:
         if (name, len(chain)) in seen:
             return None
         seen.add((name, len(chain)))
-        sent = self._sent.get(name)
-        if name not in self._all and not chain:
+        sent = self._sent_programs.get(name)
+        if name not in self._programs and not chain:
             return None  # `saved` may be the program's own; else the host says so when it is called
-        if sent is None or sent.changes or sent.stored.is_disabled:
-            return self._why_not(name)
-        if sent.broken is not None:
-            return sent.broken
-        for inner in sent.mentions.certain:
-            error = self._refusal_of(inner, (*chain, name), seen)
+        if sent is None or sent.changes or sent.program.is_disabled:
+            return self._make_unavailable_error(name)
+        if sent.rule_error is not None:
+            return sent.rule_error
+        for inner_name in sent.mentions.names:
+            error = self._find_refusal_of(inner_name, (*chain, name), seen)
             if error is not None:
                 return error
         return None
 
-    def _why_not(self, name: str) -> CodeModeToolError:
-        stored, sent = self._all.get(name), self._sent.get(name)
+    def _make_unavailable_error(self, name: str) -> CodeModeToolError:
+        stored, sent = self._programs.get(name), self._sent_programs.get(name)
         reason = None
         if name in ("$save", "$prepare"):
             text = "programs cannot save programs here: the host has not allowed it"
         elif stored is None:
-            near = find_nearest_names(name[:100], self._all)
-            text = f"there is no saved program {name[:100]!r}.{format_suggestion([f'saved.{one}' for one in near])}"
+            similar_names = find_nearest_names(name[:100], self._programs)
+            suggestions = [f"saved.{similar}" for similar in similar_names]
+            text = f"there is no saved program {name[:100]!r}.{format_suggestion(suggestions)}"
             reason = "unknown_tool"
         elif stored.is_disabled:
             text = f"saved.{name} is disabled"
@@ -398,8 +418,8 @@ class SavedCatalog:
                 f"saved.{name} is stale and does not run until a person confirms it:"
                 f" {'; '.join(sent.changes)} since version {stored.current.version} was saved"
             )
-        elif sent is not None and sent.broken is not None:
-            text = sent.broken.message
+        elif sent is not None and sent.rule_error is not None:
+            text = sent.rule_error.message
         else:
             text = f"saved.{name} did not go along with this program: write its name in it, as in saved.{name}(input)"
         error = CodeModeToolError(text, details={"tool_name": _PREFIX + name[:100]})
@@ -409,55 +429,61 @@ class SavedCatalog:
 
     # -- what saved programs say and import, as if the program itself did
 
-    def _with_all_said(self, facts: Any) -> Any:
-        facts = self._with_servers(facts)
+    def _add_body_names(self, facts: Any) -> Any:
+        facts = self._add_server_imports(facts)
         names = mapping_or_empty(facts).get("names")
         if not names:
             return facts
-        bodies = [one.stored.current.body["facts"] for _, one in self._usable()]
-        definitions = [name for said in (facts, *bodies) for name in list_or_empty(said.get("definitions"))]
-        said = {name: at for body in bodies for name, at in mapping_or_empty(body.get("names")).items()}
-        return {**facts, "names": {**said, **names}, "definitions": definitions}
+        bodies = [sent.program.current.body["facts"] for _, sent in self._list_usable()]
+        definitions = [
+            name for names_in_bodies in (facts, *bodies) for name in list_or_empty(names_in_bodies.get("definitions"))
+        ]
+        names_in_bodies = {name: at for body in bodies for name, at in mapping_or_empty(body.get("names")).items()}
+        return {**facts, "names": {**names_in_bodies, **names}, "definitions": definitions}
 
-    def _with_servers(self, facts: Any) -> Any:
+    def _add_server_imports(self, facts: Any) -> Any:
         """Return the facts of a module as if it imported what its saved programs import."""
         module = mapping_or_empty(mapping_or_empty(facts).get("module"))
         if not module or not self._servers:
             return facts
-        dynamic = [*list_or_empty(module.get("dynamic")), *({"from": _SERVERS + path} for path in self._servers)]
+        dynamic = [*list_or_empty(module.get("dynamic")), *({"from": _SERVER_MODULES + path} for path in self._servers)]
         return {**facts, "module": {**module, "dynamic": dynamic}}
 
-    def _without_saved(self, facts: Any) -> Any:
+    def _remove_saved_imports(self, facts: Any) -> Any:
         """Return the facts of a module without its import of saved programs, which this class has looked at."""
         module = mapping_or_empty(mapping_or_empty(facts).get("module"))
         if not module:
             return facts
-        imports = [one for one in list_or_empty(module.get("imports")) if mapping_or_empty(one).get("from") != _MODULE]
+        imports = [
+            fact for fact in list_or_empty(module.get("imports")) if mapping_or_empty(fact).get("from") != _SAVED_MODULE
+        ]
         calls = [
-            one for one in list_or_empty(module.get("namespace_calls")) if mapping_or_empty(one).get("from") != _MODULE
+            fact
+            for fact in list_or_empty(module.get("namespace_calls"))
+            if mapping_or_empty(fact).get("from") != _SAVED_MODULE
         ]
         return {**facts, "module": {**module, "imports": imports, "namespace_calls": calls}}
 
     # -- what is behind `saved` while it runs
 
-    def _take(self, given: Mapping[str, Any]) -> None:
+    def _restore(self, saved_data: Mapping[str, Any]) -> None:
         """Take the saved programs of an invocation that goes on."""
-        self._owner = str(given.get("owner", ""))
-        programs = mapping_or_empty(given.get("programs"))
-        self._schemas = {name: mapping_or_empty(one).get("inputSchema") for name, one in programs.items()}
+        self._owner = str(saved_data.get("owner", ""))
+        programs = mapping_or_empty(saved_data.get("programs"))
+        self._schemas = {name: mapping_or_empty(body).get("inputSchema") for name, body in programs.items()}
 
-    def _made(self, name: str) -> PreparedTool | None:
+    def _make_tool(self, name: str) -> PreparedTool | None:
         if name in self._schemas:
-            return validator_of(name, self._schemas[name], partial(self._use, name))
+            return make_validator(name, self._schemas[name], partial(self._use_program, name))
         if name == "$search":
-            return _ready(name, self._search, {"type": "string"})
+            return _make_prepared_tool(name, self._search, {"type": "string"})
         if name == "$prepare" and self._library.model_saves:
-            return _ready("$save", self._prepare_save, _SAVE_SCHEMA)
+            return _make_prepared_tool("$save", self._prepare_save, _SAVE_SCHEMA)
         if name == "$save" and self._library.model_saves:
-            return _ready(name, self._save, _SHOWN_SCHEMA, self._asks)
+            return _make_prepared_tool(name, self._save_program, _CONFIRMED_SAVE_SCHEMA, self._requires_confirmation)
         return None
 
-    async def _use(self, name: str, value: Any) -> Any:
+    async def _use_program(self, name: str, value: Any) -> Any:
         """Give the guest the validated input of a saved program, and count the use."""
         try:
             await self._library.rows.note_use(self._owner, name)
@@ -468,61 +494,67 @@ class SavedCatalog:
     async def _search(self, words: Any) -> list[dict[str, str]]:
         from ..tools.search.index import ToolIndex  # late: few programs search
 
-        known = await self._library.refresh(self._owner)
-        usable = [one for one in known if not one.is_disabled and one.stale is None]
-        index = ToolIndex([(one.name, described(one)) for one in usable])
-        found = [usable[position] for position, _ in index.search(words, _MAX_FOUND)]
+        programs = await self._library.refresh(self._owner)
+        usable = [program for program in programs if not program.is_disabled and program.stale is None]
+        index = ToolIndex([(program.name, to_described_tool(program)) for program in usable])
+        matches = [usable[position] for position, _ in index.search(words, _MAX_FOUND)]
         return [
-            {"name": one.name, "description": one.current.body["description"], "declaration": declarations([one])[0]}
-            for one in found
+            {
+                "name": program.name,
+                "description": program.current.body["description"],
+                "declaration": make_declarations([program])[0],
+            }
+            for program in matches
         ]
 
-    async def _prepare_save(self, asked: Any) -> dict[str, Any]:
+    async def _prepare_save(self, request: Any) -> dict[str, Any]:
         """Return what a person is shown of a program that is to be saved."""
-        shown, _ = await self._shown(asked)
-        return shown
+        displayed, _ = await self._make_save_preview(request)
+        return displayed
 
-    async def _shown(self, asked: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        name, description, schema = asked["name"], asked.get("description") or "", asked.get("inputSchema")
+    async def _make_save_preview(self, request: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        name, description, schema = request["name"], request.get("description") or "", request.get("inputSchema")
         try:
-            body = await self._library.prepare(name, asked["program"], description, schema, self._pool)
+            body = await self._library.prepare(name, request["program"], description, schema, self._pool)
         except ValueError as error:
             raise CodeModeToolError(str(error)) from error
         except CodeModeSyntaxError as error:  # its place is in the text to save, not in the program that saves it
             raise CodeModeSyntaxError(error.message) from error
-        kept = next((one for one in await self._library.refresh(self._owner) if one.name == name), None)
-        before = None if kept is None else version_of(name, kept.current)
-        stored: Any = _Unsaved(0 if before is None else before.version + 1, body)
-        shown = {
+        current = next((program for program in await self._library.refresh(self._owner) if program.name == name), None)
+        previous = None if current is None else to_saved_version(name, current.current)
+        unsaved: Any = _UnsavedVersion(0 if previous is None else previous.version + 1, body)
+        displayed = {
             "name": name,
             "description": description,
             "inputSchema": body["input_schema"],
-            "program": asked["program"],
-            "tools": sorted(tools_named(asked["program"], self._inner)),
-            "difference": await run_check(LARGE_CHARACTERS, lambda: difference(before, version_of(name, stored))),
-            "replaces": 0 if before is None else before.version,
+            "program": request["program"],
+            "tools": sorted(find_named_tools(request["program"], self._inner)),
+            "difference": await run_check(
+                LARGE_CHARACTERS, lambda: make_diff(previous, to_saved_version(name, unsaved))
+            ),
+            "replaces": 0 if previous is None else previous.version,
         }
-        return shown, body
+        return displayed, body
 
-    async def _asks(self, given: Any) -> bool:
+    async def _requires_confirmation(self, request: Any) -> bool:
         """Say that a person is asked. Raises `CodeModeToolError` where they would be shown something untrue."""
-        shown, _ = await self._shown(given)
-        if shown != {"inputSchema": None, **given}:
+        displayed, _ = await self._make_save_preview(request)
+        if displayed != {"inputSchema": None, **request}:
             raise CodeModeToolError("saved.$save: what is to be shown is not what would be saved")
         return True
 
-    async def _save(self, given: Any) -> dict[str, Any]:
-        _, body = await self._shown(given)
+    async def _save_program(self, request: Any) -> dict[str, Any]:
+        _, body = await self._make_save_preview(request)
         body |= {"by": "model", "created_from": self._call.tool_call_id}
         try:
-            kept = await self._library.keep(self._owner, given["name"], body, given["replaces"], self._inner)
+            version = await self._library.keep(self._owner, request["name"], body, request["replaces"], self._inner)
         except ValueError as error:
             raise CodeModeToolError(str(error)) from error
-        return {"name": kept.name, "version": kept.version}
+        return {"name": version.name, "version": version.version}
 
 
 @record
-class _Unsaved:
+class _UnsavedVersion:
     """What a version would be."""
 
     version: int
@@ -533,7 +565,7 @@ class _Unsaved:
     confirmed_at_ms: None = None
 
 
-def _ready(name: str, execute: Any, schema: dict[str, Any], needs_approval: Any = False) -> PreparedTool:
+def _make_prepared_tool(name: str, execute: Any, schema: dict[str, Any], needs_approval: Any = False) -> PreparedTool:
     changes_nothing = {"readOnlyHint": needs_approval is False}
     return PreparedTool(
         Tool(
@@ -546,11 +578,11 @@ def _ready(name: str, execute: Any, schema: dict[str, Any], needs_approval: Any 
     )
 
 
-def _servers_of(program: str) -> Iterator[str]:
-    for piece in program.split(_SERVERS)[1:]:
-        path = piece.split('"')[0].split("'")[0]
+def _iter_server_paths(program: str) -> Iterator[str]:
+    for part in program.split(_SERVER_MODULES)[1:]:
+        path = part.split('"')[0].split("'")[0]
         if len(path) < 256 and path.isprintable():
             yield path
 
 
-__all__ = ["SavedCatalog", "attach", "with_library"]
+__all__ = ["SavedCatalog", "attach_to_catalog", "with_library"]

@@ -116,9 +116,9 @@ def attach_library(
     """
     if library is None:
         return None
-    from .saved_programs import attach  # late: only what saves programs needs it
+    from .saved_programs import attach_to_catalog  # late: only what saves programs needs it
 
-    return attach(library, catalog, names)
+    return attach_to_catalog(library, catalog, names)
 
 
 def append_library_description(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:

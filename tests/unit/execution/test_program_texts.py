@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from codemode import Tool
-from codemode.execution.program_analysis import without_imports
-from codemode.execution.program_library import changes_of, may_mention, mentions_of, tools_named
+from codemode.execution.program_analysis import replace_imports
+from codemode.execution.program_library import describe_changes, find_mentions, find_named_tools, may_mention
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -25,8 +25,8 @@ MENTIONS = {
 
 def test_saved_programs_that_a_text_names():
     for text, (certain, is_open) in MENTIONS.items():
-        found = mentions_of(text)
-        assert (found.certain, found.is_open) == (certain, is_open), text
+        found = find_mentions(text)
+        assert (found.names, found.is_open) == (certain, is_open), text
     assert not may_mention("unsaved(1)")
 
 
@@ -47,13 +47,13 @@ NAMED = {
 def test_tools_that_a_text_names():
     catalog = Catalog(collect_tools([Tool(name, execute=lambda: 1) for name in ("crm.get_order", "map")]))
     for text, names in NAMED.items():
-        assert sorted(tools_named(text, catalog)) == names, text
+        assert sorted(find_named_tools(text, catalog)) == names, text
 
 
 def test_changes_are_named():
     pinned = {"a": {"description": "1", "input schema": "1"}, "b": {}}
     now = {"a": {"description": "1", "input schema": "2"}, "c": {}}
-    assert changes_of(pinned, now) == [
+    assert describe_changes(pinned, now) == [
         "the input schema of the tool 'a' has changed",
         "the tool 'b' is gone",
         "the tool 'c' was not there",
@@ -62,11 +62,11 @@ def test_changes_are_named():
 
 def test_imports_become_reads_in_the_same_lines():
     text = 'import { a as b,\n  c } from "@codemode/servers/x";\nimport * as s from "@codemode/saved";\nreturn b;'
-    assert without_imports(text) == (
+    assert replace_imports(text) == (
         'const { a: b,\n  c } = await $import("@codemode/servers/x");\nconst s = saved;\nreturn b;'
     )
-    assert without_imports('import saved from "@codemode/saved";\nreturn saved.a()') == "\nreturn saved.a()"
-    assert without_imports('import fs from "fs";') == 'import fs from "fs";'
+    assert replace_imports('import saved from "@codemode/saved";\nreturn saved.a()') == "\nreturn saved.a()"
+    assert replace_imports('import fs from "fs";') == 'import fs from "fs";'
 
 
 def test_hostile_texts_are_read_once():
@@ -74,6 +74,6 @@ def test_hostile_texts_are_read_once():
     size = 60_000
     for piece in ("/*", '"\\"', "'\\'", "import {", "import type a\n", "saved['", 'saved["', "a . ", "a[", "`", "x?."):
         text = piece * (size // len(piece))
-        mentions_of(text)
-        without_imports(text)
-        tools_named(text, Catalog(collect_tools([])))
+        find_mentions(text)
+        replace_imports(text)
+        find_named_tools(text, Catalog(collect_tools([])))

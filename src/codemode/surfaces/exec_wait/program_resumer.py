@@ -256,12 +256,12 @@ class ProgramResumer:
     async def _run_to_end(self, run: ProgramRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
         """Run a program through all suspensions; if there is no worker, try again later."""
         items_written = [*outcome.output]
-        while outcome.rest is not None and outcome.rest.run is not None:
-            execution = run.execution = outcome.rest.run
+        while outcome.suspension is not None and outcome.suspension.run is not None:
+            execution = run.execution = outcome.suspension.run
             if run.abort_reason is not None:
                 return await execution.abort(run.abort_reason), items_written
             try:
-                outcome = await execution.go_on(self._options.waits_ms)
+                outcome = await execution.continue_run(self._options.waits_ms)
             except (CodeModeConcurrencyError, CodeModeWorkerError):
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -326,7 +326,7 @@ class RemoteRuns:
         except asyncio.CancelledError:
             if run.state != RUNNING:  # its result was delivered
                 raise
-            if run.execution is not None and run.execution.is_resting:
+            if run.execution is not None and run.execution.is_suspended:
                 self._runs.suspend_again(run)
                 raise
             run.lease = None  # when it expires, another process can resume from journal and guard
@@ -350,9 +350,13 @@ class RemoteRuns:
         if has_no_worker(outcome):
             await self._stored_programs.give_back(stored, run, lease)
             return self._result_factory.build_failure(describe_still_waiting(outcome.error), RUNTIME_UNAVAILABLE)
-        if outcome.rest is not None and outcome.rest.run is not None and _has_yielded_before(outcome, lease):
-            run.execution = outcome.rest.run
-            outcome = await run.execution.go_on(self._options.waits_ms)
+        if (
+            outcome.suspension is not None
+            and outcome.suspension.run is not None
+            and _has_yielded_before(outcome, lease)
+        ):
+            run.execution = outcome.suspension.run
+            outcome = await run.execution.continue_run(self._options.waits_ms)
         return await self._settler.settle(run, outcome)
 
     async def _report_waiting(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
@@ -385,7 +389,7 @@ def _has_yielded_before(outcome: RunOutcome, lease: Lease) -> bool:
     """Return True if a program suspended at a yield reached only the same yield again when replayed."""
     from .stored_runs import YIELDS_KEY
 
-    if outcome.rest is None or outcome.rest.reason != "yield" or lease.record.state != "resting":
+    if outcome.suspension is None or outcome.suspension.reason != "yield" or lease.record.state != "resting":
         return False
     stored_yields = mapping_or_empty(lease.record.payload).get(YIELDS_KEY)
     return type(stored_yields) is int and count_yields(outcome) <= stored_yields

@@ -291,7 +291,7 @@ class ProgramRun:
         """Cancel the task that starts the run, unless the program has started. Call it on the loop of the run."""
         if (
             self.starting_task is not None
-            and not (self.execution is not None and self.execution.has_begun)
+            and not (self.execution is not None and self.execution.has_started)
             and not self.is_start_cancelled
         ):
             self.is_start_cancelled = self.starting_task.cancel()

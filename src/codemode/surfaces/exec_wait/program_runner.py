@@ -191,7 +191,7 @@ class ProgramRunner:
         run.counts["wait"] = run.counts.get("wait", 0) + 1
         self._counts.add("wakesWarm" if execution.is_warm else "wakesCold", run=run)
         try:
-            return await self._settler.settle(run, await execution.go_on(self._options.waits_ms))
+            return await self._settler.settle(run, await execution.continue_run(self._options.waits_ms))
         except asyncio.CancelledError:
             if run.state == RUNNING:  # its result was not delivered
                 self._release_cancelled(run, execution)
@@ -207,7 +207,7 @@ class ProgramRunner:
             return await self._settler.store_result(run, self._result_factory.build_host_failure(error))
 
     def _release_cancelled(self, run: ProgramRun, execution: SuspendedRun) -> None:
-        if execution.is_resting:
+        if execution.is_suspended:
             self.runs.suspend_again(run)
             return
         run.call_on_loop(run.cancel_lease_renewal)
@@ -227,7 +227,7 @@ class ProgramRunner:
             return True
         if run.scope != scope or run.execution is None or run.lease is None:
             return False
-        if not run.execution.is_lost and (run.state != WAITING or run.execution.is_resting):
+        if not run.execution.is_lost and (run.state != WAITING or run.execution.is_suspended):
             return False
         run.call_on_loop(run.cancel_lease_renewal)
         await stored.give_back(run)

@@ -246,7 +246,7 @@ class RunRegistry:
     def stop_suspended(self, run: ProgramRun, execution: SuspendedRun | None) -> None:
         """Abort a suspended program that no caller has. Call it on the loop of the run."""
         run.cancel_lease_renewal()
-        if execution is not None and execution.is_resting:
+        if execution is not None and execution.is_suspended:
             self.stop_in_background(_abort_cancelled(execution))
 
     def _record_end(self, run: ProgramRun, state: str) -> None:

@@ -72,7 +72,7 @@ class RunSettler:
         If the caller is cancelled meanwhile, ``on_cancelled`` receives the result.
         """
         settling = self._settle(run, outcome, notes)
-        if self._stored is None and outcome.rest is None and not self._result_factory.needs_state_write(outcome):
+        if self._stored is None and outcome.suspension is None and not self._result_factory.needs_state_write(outcome):
             result = await settling  # without a task, which would cost every program time
         else:
             on_undelivered = on_cancelled or partial(self._runs.keep_undelivered, run.run_id)
@@ -81,14 +81,14 @@ class RunSettler:
         return restore_content(result, outcome)
 
     async def _settle(self, run: ProgramRun, outcome: RunOutcome, notes: Sequence[str]) -> Any:
-        if outcome.rest is not None:
-            if outcome.rest.run is None:
+        if outcome.suspension is not None:
+            if outcome.suspension.run is None:
                 self._runs.end(run, FAILED)
                 run.is_released = True
                 return await self.store_result(
                     run, self._result_factory.build_failure(ALREADY_RESUMED, SNAPSHOT_RESTORE_FAILED)
                 )
-            return await self._settle_suspended(run, outcome, outcome.rest, outcome.rest.run, notes)
+            return await self._settle_suspended(run, outcome, outcome.suspension, outcome.suspension.run, notes)
         if outcome.interrupt is not None:
             return await self._settle_interrupt(run, outcome, outcome.interrupt)
         if run.is_lost and outcome.error is not None:

@@ -65,7 +65,7 @@ class StoredRuns:
         Raises `StoreUnavailableError`; then the run waits only in this process.
         """
         continuation, payload = (
-            await execution.kept(),
+            await execution.save(),
             {**self._payload(run.scope), REASON_KEY: reason, YIELDS_KEY: yields},
         )
         if run.lease is None:
