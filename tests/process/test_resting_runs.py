@@ -341,7 +341,7 @@ def test_an_abort_while_somebody_goes_on_ends_that(within, pool):
     slow = Slow()
 
     async def main():
-        run = (await Surface([slow.tool], pool=pool).start("return await tools.slow(1)", wait_ms=20)).rest.run
+        run = (await Surface([slow.tool], pool=pool).start("return await tools.slow(1)", wait_ms=20)).suspension.run
         going_on = asyncio.ensure_future(run.continue_run())
         await asyncio.sleep(0)
         assert (await run.abort()).status == "failed"
@@ -410,7 +410,7 @@ def test_what_was_kept_goes_on_once(within, pool):
         first = await surface.restore(interrupt)
         again = await surface.restore(interrupt)
         assert (first.status, again.status, again.is_replayed) == ("resting", "resting", True)
-        assert (again.rest.run, again.rest.reason, texts(again)) == (None, "yield", ["once"])
+        assert (again.suspension.run, again.suspension.reason, texts(again)) == (None, "yield", ["once"])
         return await first.suspension.run.continue_run()
 
     assert within(main()).value == 1

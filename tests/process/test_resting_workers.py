@@ -19,7 +19,7 @@ def test_a_run_that_finds_no_worker_rests_on(within, make_pool):
 
     async def main():
         surface = Surface([slow.tool], pool=pool)
-        run = (await surface.start("return await tools.slow(1)", wait_ms=20)).rest.run
+        run = (await surface.start("return await tools.slow(1)", wait_ms=20)).suspension.run
         assert (run.is_warm, pool.active) == (False, 0)  # where there is no other slot none is kept
         busy = asyncio.ensure_future(surface.start("return await tools.slow(2)"))
         await until(lambda: 2 in slow.calls)
@@ -41,7 +41,7 @@ def test_a_run_that_rests_makes_no_other_one_wait_for_its_worker(within, make_po
 
     async def main():
         surface = Surface([slow.tool], pool=pool)
-        runs = [(await surface.start(f"return await tools.slow({n})", wait_ms=20)).rest.run for n in (1, 2, 3)]
+        runs = [(await surface.start(f"return await tools.slow({n})", wait_ms=20)).suspension.run for n in (1, 2, 3)]
         assert [run.is_warm for run in runs] == [True, True, False]
         busy = [asyncio.ensure_future(surface.start(f"return await tools.slow({n})")) for n in (4, 5)]
         await until(lambda: {4, 5} <= set(slow.calls))
@@ -63,7 +63,7 @@ def test_a_worker_that_was_taken_back_is_given_to_nobody(within, make_pool):
 
     async def main():
         surface = Surface([slow.tool], pool=pool)
-        run = (await surface.start("return await tools.slow(1)", wait_ms=20)).rest.run
+        run = (await surface.start("return await tools.slow(1)", wait_ms=20)).suspension.run
         going_on = asyncio.ensure_future(run.continue_run(30_000))
         await asyncio.sleep(0)
         busy = asyncio.ensure_future(surface.start("return await tools.slow(2)"))
@@ -85,7 +85,7 @@ def test_a_tenants_share_gives_up_what_rests_in_it_and_the_whole_pool_what_rests
 
     async def main():
         mine, others = Surface([slow.tool], pool=share), Surface([slow.tool], pool=pool)
-        run = (await mine.start("return await tools.slow(1)", wait_ms=20)).rest.run
+        run = (await mine.start("return await tools.slow(1)", wait_ms=20)).suspension.run
         busy = [asyncio.ensure_future(others.start(f"return await tools.slow({n})")) for n in (2, 3)]
         await until(lambda: {2, 3} <= set(slow.calls))
         assert (run.is_warm, pool.active) == (True, 3)
@@ -95,7 +95,7 @@ def test_a_tenants_share_gives_up_what_rests_in_it_and_the_whole_pool_what_rests
         for number in (2, 3, 4):
             slow.end(number)
         await asyncio.gather(*busy)
-        run = (await mine.start("return await tools.slow(5)", wait_ms=20)).rest.run
+        run = (await mine.start("return await tools.slow(5)", wait_ms=20)).suspension.run
         assert run.is_warm
         one = asyncio.ensure_future(mine.start("return await tools.slow(6)"))
         two = asyncio.ensure_future(mine.start("return await tools.slow(7)"))
@@ -120,7 +120,7 @@ def test_a_sync_tool_that_runs_keeps_no_slot_of_a_run_without_a_worker(within, m
 
     async def main():
         surface = Surface([Tool("wait", execute=wait)], pool=pool)
-        run = (await model_waits.left(surface.start("return await tools.wait({})"), begun.is_set)).rest.run
+        run = (await model_waits.left(surface.start("return await tools.wait({})"), begun.is_set)).suspension.run
         assert (run.is_warm, begun.is_set(), pool.active) == (False, True, 0)
         assert (await surface.start("return 1")).value == 1
         may_end.set()
@@ -134,7 +134,7 @@ def test_a_worker_that_dies_at_rest_makes_no_difference(within, pool):
     slow = Slow()
 
     async def main():
-        run = (await Surface([slow.tool], pool=pool).start("return await tools.slow(1)", wait_ms=20)).rest.run
+        run = (await Surface([slow.tool], pool=pool).start("return await tools.slow(1)", wait_ms=20)).suspension.run
         run._runner._lease.process.kill()
         await until(lambda: not run.is_warm)
         slow.end(1)
