@@ -58,13 +58,13 @@ class Hooked(View):
     def for_invocation(self, given: Any) -> Hooked:
         return self
 
-    def preparation(self, facts: Any, given: Any) -> Awaitable[None] | None:
+    def prepare_for(self, facts: Any, given: Any) -> Awaitable[None] | None:
         return None if self._prepare is None else self._prepare(facts, given)
 
     def check_resumed(self, given: Any, names: Any) -> None:
         """Nothing."""
 
-    def refusal(self, facts: Any) -> CodeModeError | None:
+    def find_program_error(self, facts: Any) -> CodeModeError | None:
         return None if self._refuse is None else self._refuse(facts)
 
     def ask(self, name: str, argument: Any) -> Any:

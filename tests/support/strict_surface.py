@@ -97,10 +97,10 @@ class View:
     def ask(self, name: str, argument: Any) -> Any:
         return self._catalog.ask(name, argument)
 
-    def refusal(self, facts: Any) -> None:
+    def find_program_error(self, facts: Any) -> None:
         """Nothing."""
 
-    def preparation(self, facts: Any, given: Any) -> None:
+    def prepare_for(self, facts: Any, given: Any) -> None:
         """Nothing."""
 
     def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:

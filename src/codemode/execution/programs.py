@@ -139,7 +139,7 @@ class ProgramChecker:
             or last_check.result[0] is not self._invocation_data
         ):
             return None
-        self._preparation = self._catalog.preparation(self.known.facts, self._invocation_data)
+        self._preparation = self._catalog.prepare_for(self.known.facts, self._invocation_data)
         return last_check.result[1] if self._preparation is None else None
 
     def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
@@ -178,7 +178,7 @@ class ProgramChecker:
     def preparation(self, facts: Facts | None) -> Awaitable[None] | None:
         """Return what the tools have to do before `check`, if there is anything."""
         doing = (
-            self._catalog.preparation(facts, self._invocation_data) if self._preparation is None else self._preparation
+            self._catalog.prepare_for(facts, self._invocation_data) if self._preparation is None else self._preparation
         )
         self._changes_tools = doing is not None
         return doing
@@ -216,7 +216,7 @@ class ProgramChecker:
         return None if data is None else canonical_object(data)
 
     def _check(self, facts: Facts | None) -> ProgramRefused | None:
-        error = self._catalog.refusal(facts)
+        error = self._catalog.find_program_error(facts)
         if error is not None:
             return ProgramRefused(error=error)
         if self._profile.static_rules.is_in_force:

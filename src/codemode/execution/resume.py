@@ -143,7 +143,7 @@ async def _resume(
     )
     continuation, auth = await run_check(0 if is_short else LARGE_CHARACTERS, verify_interrupt)
     tools = catalog.for_invocation(continuation.invocation_data)
-    preparing = tools.preparation(None, continuation.invocation_data)
+    preparing = tools.prepare_for(None, continuation.invocation_data)
     if preparing is not None:
         await preparing
     with mark_as_continuation_error():

@@ -201,10 +201,10 @@ class SavedCatalog:
         """See `ToolCatalog.ask`."""
         return self._inner.ask(name, argument)
 
-    def for_invocation(self, given: Mapping[str, Any] | None) -> SavedCatalog:
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> SavedCatalog:
         """Return the tools of an invocation that was given this: after a pause with the programs it began with."""
-        inner = self._inner.for_invocation(given)
-        saved = mapping_or_empty(given).get("saved")
+        inner = self._inner.for_invocation(invocation_data)
+        saved = mapping_or_empty(invocation_data).get("saved")
         if self._js is not None and inner is self._inner:
             return self
         return SavedCatalog(inner, self._library, self._js, self._call, self._pool, self._rules, saved)
@@ -220,26 +220,26 @@ class SavedCatalog:
         }
         return {**given, "saved": {"owner": self._owner, "programs": programs}}
 
-    def refusal(self, facts: Facts | None) -> CodeModeError | None:
+    def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
         """Return what is certainly wrong with the saved programs that a program names, or with itself."""
         if self._error is None:
             self._error = self._find_unknown_import(facts) or self._find_refusal()
-        return self._error or self._inner.refusal(self._remove_saved_imports(facts))
+        return self._error or self._inner.find_program_error(self._remove_saved_imports(facts))
 
-    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
+    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:
         """Read the saved programs, then do what the tools themselves have to do."""
         if self._saved_data is not None or self._js is None:
-            return self._inner.preparation(facts, given)
-        return self._prepare(facts, given)
+            return self._inner.prepare_for(facts, invocation_data)
+        return self._prepare(facts, invocation_data)
 
-    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """See `ToolCatalog.going_on`."""
         owner = self._library.owner
         if self._saved_data is not None and isinstance(owner, str) and owner != self._owner:
             raise CodeModeProtocolError(
                 "this invocation began with the saved programs of another owner", details={"not_resumable": True}
             )
-        self._inner.check_resumed(given, [name for name in names if not name.startswith(_PREFIX)])
+        self._inner.check_resumed(invocation_data, [name for name in names if not name.startswith(_PREFIX)])
 
     # -- before the program runs
 
@@ -254,7 +254,7 @@ class SavedCatalog:
             self._error = CodeModeToolError("saved programs cannot be read now")
         weight = len(self._js or "") + sum(len(program.current.body["program"]) for program in self._programs.values())
         selected = await run_check(weight, self._select_programs)
-        preparation = self._inner.preparation(self._add_server_imports(facts), given)
+        preparation = self._inner.prepare_for(self._add_server_imports(facts), given)
         if preparation is not None:
             await preparation
         weight += _CHARACTERS_PER_NAME * len(self._inner)

@@ -60,36 +60,36 @@ class ToolCatalog(Protocol[ToolT_co]):
         ...
 
     def ask(self, name: str, argument: Any) -> Any:
-        """Return what a program is told that asks this of its tools: plain JSON. Raises `CodeModeError`.
+        """Return the answer to a program's question about its tools, as plain JSON. Raises `CodeModeError`.
 
-        ``argument`` is what it has passed, plain JSON and unchecked; None for nothing.
+        ``argument``: unchecked plain JSON from the program, or None.
         """
         ...
 
-    def for_invocation(self, given: Mapping[str, Any] | None) -> ToolCatalog[ToolT_co]:
-        """Return the tools that an invocation which was given this may see and call. Builds no index."""
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> ToolCatalog[ToolT_co]:
+        """Return the tools that an invocation with this data can see and call. Builds no index."""
         ...
 
     def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
-        """Return what a program of which this is known is given beside what its invocation was: plain JSON."""
+        """Return additional invocation data for a program with these facts, as plain JSON."""
         ...
 
-    def refusal(self, facts: Facts | None) -> CodeModeError | None:
-        """Return what is certainly wrong with a program by rules of the tools' own; nothing of it then runs."""
+    def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
+        """Return an error that a program certainly has by rules of the tools; the program then does not run."""
         ...
 
-    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
-        """Return what has to be done before a program of which this is known is checked, or goes on with ``given``.
+    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:
+        """Return a coroutine to await before a program is checked or resumed with ``invocation_data``, or None.
 
-        None: nothing. It is awaited while the program's clock stands still, and cancelled with its run; what fails in
-        it is its own to keep. What it changes is no part of what was known of the program before.
+        The program's clock is stopped meanwhile, and the coroutine is cancelled with the run. It must handle its own
+        errors. What it changes is not part of cached facts about the program.
         """
         ...
 
-    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-        """Look at what a program was given that goes on here, and at the names of the tools that it has called.
+    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+        """Check the invocation data of a resumed program and the names of the tools that it has called.
 
-        Raises `CodeModeProtocolError` where what it has begun with is not what there is: nothing of it then runs.
+        Raises `CodeModeProtocolError`, before anything runs, if the tools are not those that the program started with.
         """
         ...
 
@@ -152,7 +152,7 @@ class Catalog(Generic[ToolT]):
         error.reason = "unknown_tool"
         return error
 
-    def for_invocation(self, given: Mapping[str, Any] | None) -> Catalog[ToolT]:  # noqa: ARG002 - as `ToolCatalog` has it
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> Catalog[ToolT]:  # noqa: ARG002 - as `ToolCatalog` has it
         """All of it, whatever an invocation was given."""
         return self
 
@@ -162,13 +162,13 @@ class Catalog(Generic[ToolT]):
         may_list = known.get("shadowed") is not False or known.get("lists") is True
         return {"toolNames": self._names} if may_list and self._names else None
 
-    def refusal(self, facts: Facts | None) -> None:
+    def find_program_error(self, facts: Facts | None) -> None:
         """Nothing: it has no rules of its own."""
 
-    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
+    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> None:
         """Nothing: it does not change."""
 
-    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Nothing: they are what the host says."""
 
     def ask(self, name: str, argument: Any) -> Any:

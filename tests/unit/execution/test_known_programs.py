@@ -27,10 +27,10 @@ class Tools(Catalog[Any]):
         self.asked = 0
         self.doing: Awaitable[None] | None = None
 
-    def refusal(self, facts: Any) -> None:
+    def find_program_error(self, facts: Any) -> None:
         self.compared += 1
 
-    def preparation(self, facts: Any, given: Any) -> Any:
+    def prepare_for(self, facts: Any, given: Any) -> Any:
         self.asked += 1
         return self.doing
 

@@ -69,7 +69,7 @@ def test_the_tools_have_the_last_word():
     refused = CodeModeError("not this one")
 
     class Refusing(Given):
-        def refusal(self, facts: Any) -> Any:
+        def find_program_error(self, facts: Any) -> Any:
             return refused
 
     answer = checker(catalog=Refusing({})).check("1", {"module": MODULE})  # type: ignore[arg-type]

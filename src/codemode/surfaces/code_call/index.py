@@ -114,18 +114,18 @@ class CodeCallCatalog:
         """Return the answer to a program that searches tools or asks about one."""
         return answer_catalog_query(self, name, argument)
 
-    def refusal(self, facts: Facts | None) -> None:
+    def find_program_error(self, facts: Facts | None) -> None:
         """Return None: the profile checks scripts."""
 
-    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
+    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> None:
         """Return None: the index needs no preparation."""
 
-    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for them."""
 
-    def for_invocation(self, given: Mapping[str, Any] | None) -> CodeCallCatalog:
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> CodeCallCatalog:
         """Return the tools that an invocation with this data can see and call."""
-        allowed = mapping_or_empty(given).get("allowedTools")
+        allowed = mapping_or_empty(invocation_data).get("allowedTools")
         if not is_array(allowed):
             return self
         return CodeCallCatalog(self._index, self._definition, frozenset(map(str, allowed)), self._whole)

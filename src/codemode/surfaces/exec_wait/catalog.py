@@ -123,9 +123,9 @@ class CatalogView:
         servers = self._catalog.servers if self._included & INCLUDE_SERVERS else ()
         return [*truncation, *(warning for server in servers if (warning := server.warning) is not None)]
 
-    def for_invocation(self, given: Mapping[str, Any] | None) -> CatalogView:
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> CatalogView:
         """Return the view itself. Raises `CodeModeProtocolError` for a program that started with another catalog."""
-        self._catalog.require_same(given)
+        self._catalog.require_same(invocation_data)
         return self
 
     def invocation_data_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - as above
@@ -142,7 +142,7 @@ class CatalogView:
             data["scopes"] = self._scopes.text
         return data
 
-    def refusal(self, facts: Facts | None) -> CodeModeError | None:
+    def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
         """Return the error for a program that uses modules or undefined names, which therefore does not run."""
         program_facts = mapping_or_empty(facts)
         uses = [use for use in list_or_empty(program_facts.get("modules")) if _has_position(use)]
@@ -171,14 +171,14 @@ class CatalogView:
         counts = Counter(tool_id.rpartition(":")[2].replace("-", "_") for tool_id in self._catalog)
         return [name for name, count in counts.items() if count == 1]
 
-    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:  # noqa: ARG002
+    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:  # noqa: ARG002
         """Return a coroutine that lists servers that the program may use, if any are unlisted."""
-        uses = self._included & INCLUDE_SERVERS or (given is not None and "servers" in given)
+        uses = self._included & INCLUDE_SERVERS or (invocation_data is not None and "servers" in invocation_data)
         if not uses or all(server.is_listed for server in self._catalog.servers):
             return None
-        return self._catalog.list_servers(given)
+        return self._catalog.list_servers(invocation_data)
 
-    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for them."""
 
 

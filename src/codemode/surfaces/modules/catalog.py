@@ -411,7 +411,7 @@ class ModuleCatalog:
                 raise self._unavailable_error(path) from None
             raise
 
-    def for_invocation(self, given: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
         """Return the catalog itself: a program can import any server."""
         return self
 
@@ -438,14 +438,14 @@ class ModuleCatalog:
                 self._imports_cache[key] = import_data
         return {"module": import_data}
 
-    def refusal(self, facts: Facts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
+    def find_program_error(self, facts: Facts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
         """Return the error that a program certainly has in its imports and calls, or None."""
         return self._modules.find_error(module or read_module_facts(facts)) or check_absent_names(facts, self.servers)
 
-    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
+    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> None:
         """Return None: the catalog does not change."""
 
-    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for servers that never change."""
 
     def _import_server(self, path: Any) -> dict[str, Any]:

@@ -215,7 +215,7 @@ class RunCatalog:
         """Return the answer to a program's question about its tools."""
         return self._current.ask(name, argument)
 
-    def for_invocation(self, given: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
         """Return the catalog itself: it belongs to one run."""
         return self
 
@@ -229,15 +229,15 @@ class RunCatalog:
             data[IDENTITIES_KEY] = identities
         return data
 
-    def refusal(self, facts: Facts | None) -> CodeModeError | None:
+    def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
         """Return the error that a program certainly has in its imports and calls, or None."""
-        return self._current.refusal(facts, self._read_facts(facts))
+        return self._current.find_program_error(facts, self._read_facts(facts))
 
-    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
+    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:
         """Return a coroutine that lists servers that the program needs and that are unlisted or changed, or None."""
-        module = mapping_or_empty(mapping_or_empty(given).get("module"))
+        module = mapping_or_empty(mapping_or_empty(invocation_data).get("module"))
         if module:
-            return self._restore(mapping_or_empty(given), module)
+            return self._restore(mapping_or_empty(invocation_data), module)
         facts_read = self._read_facts(facts)
         unlisted = self._select_outdated(facts_read.paths, wants_all=facts_read.wants_all)
         if unlisted:
@@ -250,13 +250,15 @@ class RunCatalog:
             self._module = (facts, read_module_facts(facts))
         return self._module[1]
 
-    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Check that the servers of a resumed program are the same, and note those with changed tools.
 
         Raises `CodeModeProtocolError` for a different server.
         """
-        started_servers = mapping_or_empty(mapping_or_empty(mapping_or_empty(given).get("module")).get("servers"))
-        stored_identities = mapping_or_empty(mapping_or_empty(given).get(IDENTITIES_KEY))
+        started_servers = mapping_or_empty(
+            mapping_or_empty(mapping_or_empty(invocation_data).get("module")).get("servers")
+        )
+        stored_identities = mapping_or_empty(mapping_or_empty(invocation_data).get(IDENTITIES_KEY))
         self._identities.require(stored_identities, {*started_servers, *(name.partition(".")[0] for name in names)})
         for path, entry in started_servers.items():
             source, server = self._servers.get(path), self._current.server(path)
@@ -278,10 +280,10 @@ class RunCatalog:
                 notes.append(_tools_changed_note(source.path, "while the program ran: the next run uses the new ones"))
         return notes
 
-    async def _restore(self, given: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
-        self.notes = [restore_diagnostic(item) for item in list_or_empty(given.get(NOTES_KEY))]
-        self.capabilities = [str(item) for item in list_or_empty(given.get(CAPABILITIES_KEY))]
-        if limits := mapping_or_empty(given.get(LIMITS_KEY)):
+    async def _restore(self, invocation_data: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
+        self.notes = [restore_diagnostic(item) for item in list_or_empty(invocation_data.get(NOTES_KEY))]
+        self.capabilities = [str(item) for item in list_or_empty(invocation_data.get(CAPABILITIES_KEY))]
+        if limits := mapping_or_empty(invocation_data.get(LIMITS_KEY)):
             self.limits = RunLimits.of(limits)
         started_servers = mapping_or_empty(module.get("servers"))
         wants_all = module.get("all") is True

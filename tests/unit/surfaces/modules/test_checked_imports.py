@@ -50,7 +50,7 @@ def facts(
 
 
 def problems(catalog: ModuleCatalog = CATALOG, **given: Any) -> list[dict[str, Any]]:
-    refusal = catalog.refusal(facts(**given))
+    refusal = catalog.find_program_error(facts(**given))
     if refusal is None:
         return []
     assert type(refusal) is CodeModeSyntaxError
@@ -202,13 +202,13 @@ def test_of_very_many_names_the_first_are_read_and_every_import_keeps_its_place(
 @given(members("prefix", "take", "imports", "dynamic", "namespace_calls", of=ANYTHING))
 def test_no_facts_make_the_host_raise(module: Any):
     read_module_facts({"module": module})
-    CATALOG.refusal({"module": module})
+    CATALOG.find_program_error({"module": module})
     assert CATALOG.invocation_data_for({"module": module})["module"]["servers"].keys() <= {"git-hub", "mail"}
 
 
 @each_row("given", [None, {}, {"module": None}, [], {"module": {"imports": {}}}])
 def test_facts_that_are_none_import_nothing(given: Any):
-    assert CATALOG.refusal(given) is None
+    assert CATALOG.find_program_error(given) is None
     assert CATALOG.invocation_data_for(given)["module"]["imports"] == []
 
 
@@ -223,6 +223,6 @@ def test_a_name_that_is_missing_has_its_own_place():
         (7, [(1, 1), (1, 1)]),
     ):
         one["places"] = places
-        refusal = CATALOG.refusal(given)
+        refusal = CATALOG.find_program_error(given)
         assert refusal is not None
         assert [(one["line"], one["column"]) for one in refusal.details["problems"]] == expected

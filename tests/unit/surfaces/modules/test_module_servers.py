@@ -54,7 +54,7 @@ def imports(*paths: str, dynamic: str | None = "") -> Any:
 
 async def view_of(servers: ServerSet, facts: Any, given: Any = None) -> RunCatalog:
     view = RunCatalog(servers)
-    doing = view.preparation(facts, given)
+    doing = view.prepare_for(facts, given)
     if doing is not None:
         await doing
     if facts is None:
@@ -184,11 +184,11 @@ def test_a_server_that_fails_costs_the_others_nothing(failure: BaseException, sa
         servers = ServerSet([two, one, ModuleServer("three", {"c": lambda: 1})])
         view = await view_of(servers, imports("one", "two"))
         assert view.names() == ("one.a", "three.c")
-        refusal = view.refusal(imports("one", "two"))
+        refusal = view.find_program_error(imports("one", "two"))
         assert refusal is not None
         assert said in refusal.message
         assert "/etc" not in refusal.message
-        assert view.refusal(imports("one")) is None
+        assert view.find_program_error(imports("one")) is None
         two.failure = None
         assert "two.x" not in (await view_of(servers, imports("two"))).names()
         assert two.listings == 2
@@ -358,7 +358,7 @@ def test_static_servers_have_one_catalog_for_all_runs():
     servers = ServerSet([ModuleServer("one", {"a": lambda: 1})])
     assert servers.is_static
     assert servers.catalog() is servers.catalog()
-    assert servers.catalog().preparation(imports("one"), None) is None
+    assert servers.catalog().prepare_for(imports("one"), None) is None
     assert servers.catalog().for_invocation({}) is servers.catalog()
 
 
@@ -383,7 +383,7 @@ def test_a_listing_that_gives_the_same_tools_is_no_change():
         view = await view_of(servers, imports("one"))
         await servers.refresh()
         assert view.find_changes() == []
-        assert RunCatalog(servers).preparation(imports("one"), None) is None  # there is nothing to do
+        assert RunCatalog(servers).prepare_for(imports("one"), None) is None  # there is nothing to do
 
     within(main())
 
