@@ -91,7 +91,7 @@ def test_who_finds_what_was_kept_goes_on_from_the_journal_once_its_owner_is_gone
         assert (asked.payload["kind"], asked.tool_name, texts(outcome)) == (UNKNOWN_OUTCOME_KIND, "slow", ["b"])
         await run.abort()
         outcome = await other.restore(outcome.interrupt, {asked.interrupt_id: {"value": 2}}, conversation_id="c")
-        return await (await rested(outcome, False)).go_on()
+        return await (await rested(outcome, False)).continue_run()
 
     outcome = within(main())
     assert (outcome.value, spy.ran) == ([1, 2, 3], [("quick", 1), ("quick", 3)])
@@ -125,7 +125,7 @@ def test_the_same_call_again_waits_for_a_run_at_rest_and_goes_on_when_its_owner_
         again = await surface(journal, pool, quick(spy)).start(
             "const a = await tools.quick(1); await yield_control(); return a", **CALL
         )
-        return await (await rested(again, is_cold)).go_on()
+        return await (await rested(again, is_cold)).continue_run()
 
     outcome = within(main())
     assert (outcome.value, spy.ran) == (1, [("quick", 1)])

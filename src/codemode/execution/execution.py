@@ -91,11 +91,12 @@ def _restore_content(text: str, max_values: int, contents: ContentRegistry) -> A
 
 
 def decode_value(text: str, max_values: int, sidecar: Sidecar | None = None, label: str = _RESULT_LABEL) -> Any:
-    """Return a value that a program has made, of its JSON text.
+    """Decode a value of the program from its JSON text.
 
-    Raises `CodeModeSerializationError` for what is too deep or too much, `CodeModeProtocolError` for no JSON at all.
+    Raises `CodeModeSerializationError` for a value that is too deep or too large, `CodeModeProtocolError` for text
+    that is not JSON.
     """
-    if len(text) > min(MAX_DEPTH, max_values):  # what is shorter is neither too deep nor too much
+    if len(text) > min(MAX_DEPTH, max_values):  # a shorter text is neither too deep nor too large
         require_max_values(text, max_values, label)
         if nests_deeper_than(text, MAX_DEPTH):
             raise CodeModeSerializationError(f"{label} nests deeper than {MAX_DEPTH} levels")
@@ -106,7 +107,7 @@ def decode_value(text: str, max_values: int, sidecar: Sidecar | None = None, lab
 
 
 def _convert_tags(read: Callable[[Any], Any], value: Any) -> Any:
-    """Read a result's tags. Raises `CodeModeSerializationError` for one that stands for nothing."""
+    """Convert the tags of a result. Raises `CodeModeSerializationError` for an unknown tag."""
     try:
         return read(value)
     except ValueError as error:
@@ -125,7 +126,7 @@ def make_invocation(
     answered_pause: AnsweredPause | None,
     invocation_data: Mapping[str, Any] | None,
 ) -> tuple[Invocation, str]:
-    """Return the machine, of this kind, and the id by which listeners know this run."""
+    """Return the state machine and the id by which listeners know this run."""
     call = outer.call
     random = secrets.token_hex(32)
     invocation_id = "code-mode-" + random[:16]
@@ -141,7 +142,7 @@ def make_invocation(
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
         state="state" in profile.request_kinds and (options.has_state or call.state is not None),
         hides_inputs=options.pipeline.before is not None,
-        # What a program is given depends on the program.
+        # Each program gets invocation data of its own.
         invocation_data_json=canonical_json(invocation_data) if calls_directly else None,
     )
     if answered_pause is None:
@@ -154,17 +155,17 @@ def make_invocation(
 
 
 def is_direct_call(invocation_data: Mapping[str, Any]) -> bool:
-    """Tell whether what an invocation brings along says that it is one call without a program."""
+    """Return True if the invocation data describe one call without a program."""
     return invocation_data.get("source") == "invoke"
 
 
 def _adapt_profile(profile: SurfaceSettings) -> SurfaceSettings:
-    """Return the profile for one call, whose output no script has seen: nothing is cut of it, also after a pause."""
+    """Return the profile for one call: no script has seen its output, so nothing of it is cut."""
     return replace(profile, guest=replace(profile.guest, result="json"))
 
 
 def _without_rich_values(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return the limits for one call, whose input a model writes as plain JSON and whose output it reads as that."""
+    """Return the limits for one call, whose input and output are plain JSON."""
     return policy if policy.values == "json" else replace(policy, values="json")
 
 
@@ -172,14 +173,14 @@ ResultT = TypeVar("ResultT")
 
 
 class Execution:
-    """Runs one program, from its source or from a pause that was answered, on one worker, once.
+    """Runs one program on one worker, once, from its source or from an answered pause.
 
-    ``given``, plain JSON, is what this one invocation brings along; a pause has its own. ``warnings`` in it are told of
-    beside whatever it comes to. ``journaling`` has the open journal of a pause; that of a program opens when it begins.
-    Options are put together and refused when it is made, before anything is claimed. `start` or `resume` then takes a
-    worker, compares the program with the tools, and lets a `Runner` drive the invocation to its ending; by then calls
-    are cancelled and the worker is gone. What the ending means comes after that: a value is decoded; a pause, and a
-    failure that leaves calls behind, gets its one way to go on (`RecoveryPoint`). Listeners hear of the end last.
+    ``invocation_data`` is plain JSON for this invocation alone; a pause has its own. Its ``warnings`` are reported
+    with the outcome. ``journaling`` has the open journal of a pause; that of a program opens when it starts.
+    Options are checked in the constructor, before anything is claimed. `start` or `resume` then takes a worker,
+    compares the program with the tools and runs the invocation in a `Runner`; at the end calls are cancelled and
+    the worker is released. Then a value is decoded, and a pause, or a failure with calls left, gets its one
+    interrupt (`RecoveryPoint`). Listeners get the end last.
     """
 
     _machine_type: ClassVar[type[Invocation]] = Invocation
@@ -202,7 +203,7 @@ class Execution:
             () if self._invocation_data is None else tuple(self._invocation_data.get("warnings", ()))
         )
         self._output_warnings: list[str] = []
-        # What goes on after a pause was seen as it is now when its answers were checked.
+        # An answered pause was checked with the current tools already.
         self._program: ProgramChecker | None = None
         self._catalog = catalog = (
             catalog.for_invocation(invocation_data) if answered is None and invocation_data is not None else catalog
@@ -234,7 +235,7 @@ class Execution:
         )
 
     async def start(self, js: str) -> RunOutcome:
-        """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
+        """Run a program. Raises `ValueError` if it is not text; errors of the program are in the outcome."""
         policy = self._options.execution_policy
         try:
             check = partial(check_source, js, policy)
@@ -245,9 +246,10 @@ class Execution:
         return await self._run(source)
 
     async def call(self, name: str, value: Any = NOT_GIVEN, *, text: str | None = None) -> RunOutcome:
-        """Make one call with plain JSON as its input, as a program that returns what it gives. It takes no worker.
+        """Make one call with a plain JSON input, as if a program returned its result. It takes no worker.
 
-        ``text`` is an input that `encode_json` has written. Raises `CodeModeSerializationError` for what is no JSON.
+        ``text`` is an input encoded by `encode_json`. Raises `CodeModeSerializationError` for an input that is
+        not JSON.
         """
         max_bytes, make_call = (
             self._machine.settings.limits.max_tool_input_bytes,
@@ -259,12 +261,12 @@ class Execution:
         return await self._run(call.js)
 
     async def resume(self, renewal: ClaimRenewal | None = None) -> RunOutcome:
-        """Go on with the paused program. ``renewal`` is of its claim: no call begins that may be somebody else's."""
+        """Resume the paused program. With ``renewal``, no call starts unless this host still owns the claim."""
         self._claim_renewal = renewal
         return await self._run(self._pause.continuation.js)
 
     async def recover_lapsed(self) -> RunOutcome:
-        """Return the outcome of a resume with these answers whose host is gone: the way to go on from there."""
+        """Return the outcome of a resume whose host is gone, with the interrupt to continue from."""
         continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
         started = build_started_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
         displayed_inputs = {
@@ -285,7 +287,7 @@ class Execution:
 
     @property
     def _warnings(self) -> tuple[str, ...]:
-        """What was wrong before the program ran, and what was done to its text."""
+        """Problems before the program ran, and repairs of its text."""
         return self._initial_warnings if self._program is None else (*self._initial_warnings, *self._program.repairs)
 
     @property
@@ -295,18 +297,18 @@ class Execution:
 
     @property
     def is_suspended(self) -> bool:
-        """True while it is at rest, as programs of some profiles may be, and somebody can go on with it."""
+        """True while the program is suspended and can be continued; only some profiles allow that."""
         return False
 
     @property
     def has_progressed(self) -> bool:
-        """True once a tool was begun, a timer has fired or there is a new way to go on: what was resumed is used up."""
+        """True once a tool started, a timer fired or a recovery exists: the resumed pause is used up."""
         ledger = self._machine.ledger
         has_started_call = self._recovery_point.exists or any(entry.is_started for entry in ledger.entries)
         return has_started_call or ledger.fired_timer_count > self._pause.continuation.ledger.fired_timer_count
 
     async def find_recovery(self) -> Interrupt | None:
-        """Return from where to go on, or to come to the same result again: what has run does not run again."""
+        """Return the interrupt to continue from or to repeat the result; finished calls do not run again."""
         machine = self._machine
         if machine.js is None:
             return None
@@ -333,7 +335,7 @@ class Execution:
         self._reporter.report_start(displayed_source, source=kind, resumed=self._answered is not None)
         token = current_threads.set(self._threads)
         try:
-            if refused is not None:  # what can be no program is told of as one that failed
+            if refused is not None:  # a refused program is reported as failed
                 return self.make_failed_outcome(await self._report_error(refused))
             if self._journaling is not None:
                 return await self._run_journaled(lambda: self._run_to_end(source), self._journaling)
@@ -341,12 +343,13 @@ class Execution:
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
                 raise
-            # It came while async hooks were awaited. What has happened must not be lost with the caller.
+            # The cancellation arrived while async hooks ran. The record of finished calls must not be lost with the
+            # caller.
             raise cancelled from await self._add_recovery(CodeModeAbortedError("the invocation was cancelled"))
         finally:
             try:  # noqa: SIM105 - each run comes here, and a context manager is four calls more
                 current_threads.reset(token)
-            except ValueError:  # a coroutine that nobody awaits any more is closed in another context
+            except ValueError:  # an abandoned coroutine is closed in another context
                 pass
 
     async def _run_in_thread(self, work: Callable[[], ResultT]) -> ResultT:
@@ -360,7 +363,7 @@ class Execution:
         except AlreadyEnded as before:
             await self._reporter.report_end(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
             return before.outcome
-        except CodeModeAbortedError as error:  # the program has ended, and that could not be written
+        except CodeModeAbortedError as error:  # the program has ended, and its outcome could not be written
             return self.make_failed_outcome(await self._add_recovery(error))
 
     def _reset_machine(self) -> None:
@@ -395,7 +398,7 @@ class Execution:
             raise
         loop = asyncio.get_running_loop()
         try:
-            # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
+            # The next invocation finds one spare worker; the others start after this one.
             if lease.needs_spare:
                 loop.call_soon(lease.refill, 1)
             runner.start(self._first_effects(source, program) if first is None else machine.receive(first))
@@ -406,7 +409,7 @@ class Execution:
                 loop.call_soon(lease.refill)
 
     def _first_effects(self, source: str, program: ProgramChecker | None) -> list[events.Effect]:
-        """Begin with a program that has to be checked, unless that was done before."""
+        """Return the first effects: check the program, unless an earlier check still holds."""
         if program is not None and self._journaling is None and (accepted := program.accepted_before()) is not None:
             return self._machine.receive(accepted)
         known = None if program is None else program.known
@@ -414,7 +417,7 @@ class Execution:
         return self._machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=check)
 
     def _accept_unchecked(self, js: str) -> events.ProgramAccepted:
-        """Return that what has no checker runs as it is: it was checked before, or there is nothing to check."""
+        """Accept a program that needs no check: it was checked before, or is a direct call."""
         return events.ProgramAccepted(js, reports_locations=self._catalog.may_ask)
 
     async def _acquire_worker(self) -> Lease:
@@ -477,7 +480,7 @@ class Execution:
         return error
 
     async def _add_recovery(self, error: CodeModeError) -> CodeModeError:
-        """Return the error with what had happened by then, and the way to go on where there is one."""
+        """Add the calls so far and the recovery, if any, to the error."""
         error.calls = self._summarize_calls(self._machine.ledger)
         if self._answered is not None:
             error.details["is_resumed"] = True
@@ -488,7 +491,7 @@ class Execution:
         return error
 
     def _summarize_calls(self, ledger: Ledger) -> tuple[CallSummary, ...]:
-        """Return what had happened to the calls of the program, those before a pause included."""
+        """Return the summaries of the program's calls, including those before a pause."""
         entries, answered = ledger.entries, self._answered
         if answered is not None:
             entries = [*entries, *answered.continuation.ledger.entries[len(entries) :]]
@@ -510,7 +513,7 @@ class Execution:
 
     def _make_checker(self, source: str, lease: Lease | DirectCallWorker) -> ProgramChecker | None:
         if self._answered is not None or isinstance(lease, DirectCallWorker):
-            return None  # it is what was checked before the pause, or nothing to check
+            return None  # checked before the pause, or nothing to check
         flags = {"checks_tools": self._options.execution_policy.check_program, "is_trusted": not lease.has_run_program}
         flags["replaces_outputs"] = self._options.pipeline.after is not None
         flags["has_fetch"] = self._machine.settings.fetch
@@ -547,5 +550,5 @@ class Execution:
 
 
 def _estimate_size(machine: Invocation) -> int:
-    """Return about how many characters the program of an invocation and its ledger take."""
+    """Estimate the characters of the program and ledger of an invocation."""
     return len(machine.js or "") + machine.ledger_bytes

@@ -40,14 +40,12 @@ if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
 
 
-# Knows no order of calls.
-
 PIPELINE_ORIGIN = "pipeline"
-"""The ``origin`` of an error that a hook of the pipeline has caused."""
+"""The ``origin`` of an error caused by a pipeline hook."""
 
 
 class HostCodeError(Exception):
-    """What host code raised during a call, already as the error that the caller gets."""
+    """Host code raised during a call; ``error`` is what the caller gets."""
 
     def __init__(self, error: CodeModeError) -> None:
         super().__init__(error.message)
@@ -55,7 +53,7 @@ class HostCodeError(Exception):
 
 
 async def await_decision(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
-    """Await what decides about a call. Only the tool itself can pause the program."""
+    """Await the decision about a call. Only the tool itself can pause the program."""
     try:
         return await await_host_code(entry, work)
     except HostCodeError as failure:
@@ -67,7 +65,7 @@ async def await_decision(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
 
 
 async def await_hook(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
-    """Await a hook of the pipeline. It refuses a call with a `CodeModeToolError`; all else that it raises is hidden."""
+    """Await a pipeline hook. It refuses a call with a `CodeModeToolError`; other exceptions are hidden."""
     try:
         return await await_host_code(entry, work)
     except HostCodeError as failure:
@@ -83,7 +81,7 @@ async def await_hook(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
 
 
 async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
-    """Await host code. What it raises is hidden from the guest and kept for the host, whatever its class."""
+    """Await host code. What it raises is hidden from the guest and stays the cause for the host."""
     task = asyncio.current_task()
     try:
         return await work
@@ -97,7 +95,7 @@ async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     except (asyncio.CancelledError, GeneratorExit) as error:
         if is_cancelled_from_outside(task):
             raise
-        # Nobody cancelled or closed this call: something inside the tool raised it.
+        # Not a cancellation of this call: the tool itself raised it.
         raise HostCodeError(hide_error(entry, error)) from error
     except BaseExceptionGroup as group:
         pause = find_interrupt_request(group)
@@ -109,7 +107,7 @@ async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
 
 
 def ensure_plain_error(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
-    """Return what host code raised, or that it failed when its class has put other things into the fields of ours."""
+    """Return the error of host code, or a generic one if its class changed the types of our fields."""
     try:
         fields: tuple[Any, ...] = (error.message, error.code, error.details)
         has_plain_fields = all(map(isinstance, fields, (str, str, dict)))
@@ -121,7 +119,7 @@ def ensure_plain_error(entry: LedgerEntry, error: CodeModeError) -> CodeModeErro
 
 
 def _make_plain(error: CodeModeError) -> None:
-    """Put plain values in the place of instances of subclasses, whose methods are host code too."""
+    """Replace instances of subclasses by plain values: their methods are host code too."""
     if type(error.message) is not str:
         error.message = str.__str__(error.message)
     if type(error.code) is not str:
@@ -131,21 +129,21 @@ def _make_plain(error: CodeModeError) -> None:
 
 
 def hide_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
-    """Return the error that a program may see in place of what host code raised, which stays its cause."""
+    """Return the error that a program sees instead of what host code raised, with that as its cause."""
     return create_tool_failure(entry.name, error, tool_call_id=entry.tool_call_id)
 
 
 def hide_hook_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
-    """Return the error that a program may see in place of what a hook of the pipeline did wrong."""
+    """Return the error that a program sees instead of a mistake of a pipeline hook."""
     failed = hide_error(entry, error)
     failed.details["origin"] = PIPELINE_ORIGIN
     return failed
 
 
 async def unwrap_output(entry: LedgerEntry, result: ToolResult) -> Any:
-    """Return the value of what a tool has answered as an MCP server would.
+    """Return the value of a tool's answer in the form of an MCP result.
 
-    Raises `HostCodeError` where it has failed, and `CodeModeSerializationError` for more content than there may be.
+    Raises `HostCodeError` if it is an error and `CodeModeSerializationError` for too much content.
     """
     size = estimate_json_length((result.content, result.structured_content), LARGE_CHARACTERS)
     try:
@@ -174,13 +172,13 @@ _FAILED_CODES = {"fetch": HOST_FETCH_ERROR, "catalog": HOST_BRIDGE_ERROR}
 
 
 def to_call_error(entry: LedgerEntry, error: BaseException) -> CodeModeError:
-    """Return what a request ended with when this was raised while it was performed."""
+    """Return the error of a request for what was raised while it was performed."""
     if isinstance(error, HostCodeError):
         return error.error
     if isinstance(error, CodeModeError):
         clear_error_frames(error)
         return error
-    failed = hide_error(entry, error)  # validators and serialisers of schemas are host code too
+    failed = hide_error(entry, error)  # validators and serialisers are host code too
     failed.code = _FAILED_CODES.get(entry.kind, failed.code)
     return failed
 
@@ -191,14 +189,14 @@ async def needs_approval(tool: PreparedTool, value: Any, context: ToolCallContex
     return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
-# A hook is given copies, and what it returns is checked as if the program or the tool had given it. It fails closed: a
-# call that a hook could not judge does not go on.
+# A hook gets copies; what it returns is validated like a value of the program or the tool. It fails closed: a call that
+# a hook could not judge does not run.
 
 ResultT = TypeVar("ResultT")
 
 
 class CallPipeline:
-    """Asks the hooks about one call. ``made`` gives a `PipelineCall` with a copy of the input."""
+    """Calls the hooks of one call. ``make_call`` makes a `PipelineCall` with a copy of the input."""
 
     def __init__(
         self,
@@ -217,16 +215,16 @@ class CallPipeline:
 
     @property
     def judges_inputs(self) -> bool:
-        """True when an input may come to another one than its program gave."""
+        """True if hooks may replace inputs."""
         return self._hooks.before is not None
 
     @property
     def judges_outputs(self) -> bool:
-        """Whether hooks may replace outputs."""
+        """True if hooks may replace outputs."""
         return self._hooks.after is not None
 
     async def check_without_quotes(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
-        """Await the check of a value. What it says of one that a hook has yet to judge quotes nothing of it."""
+        """Await a check; while a hook has not judged the value, its error must not quote it."""
         if (self._hooks.before if side == "input" else self._hooks.after) is None:
             return await check
         try:
@@ -237,16 +235,16 @@ class CallPipeline:
             raise await run_check(LARGE_CHARACTERS, partial(redact_values, error, self._tool, side)) from None
 
     async def replace_input(self, checked: CheckedInput) -> CheckedInput:
-        """Return the input with which the call goes on. Raises what refuses it."""
+        """Return the input that the call runs with. Raises the error of a refusal."""
         replacement = await self._call_hook(self._hooks.before, await self._copy_call(checked.displayed_input_json))
         return checked if replacement is None else await self._run_off_loop(replacement, self._validate_replacement)
 
     async def validate_edited(self, value: Any) -> CheckedInput:
-        """Validate an input that a person has edited while the tool itself asked for that."""
+        """Validate an input that a person edited during the call, when the tool itself asked."""
         return await self.check_without_quotes("input", self._run_off_loop(value, self._validate_replacement))
 
     async def require_allowed(self, checked: CheckedInput) -> None:
-        """Ask about an input that a person has edited, and that is no longer anybody's to change: raise a refusal."""
+        """Ask the hooks about an edited input, which they cannot change any more; raise a refusal."""
         allowed = await self.replace_input(checked)
         if allowed.displayed_input_json != checked.displayed_input_json:
             raise CodeModeToolError(
@@ -255,7 +253,7 @@ class CallPipeline:
             )
 
     async def replace_output(self, checked: CheckedInput, text: str | None) -> str | None:
-        """Return the JSON text of the output that the program gets; None is undefined."""
+        """Return the JSON text of the output for the program; None is undefined."""
         output = None if text is None else await decode_text(text)
         replacement = await self._call_hook(
             self._hooks.after, await self._copy_call(checked.displayed_input_json), output

@@ -21,13 +21,13 @@ from ..protocol.settings import Settings
 from .call_context import CallContext
 from .outcome import RunOutcome
 
-# An outer tool call id alone identifies nothing, for models repeat ``call_1``: it takes a conversation to name it, and
-# a key, so that nobody can know the numbers of others.
+# An outer tool call id alone identifies nothing, because models repeat ``call_1``: a conversation must name it, and a
+# key must keep the derived numbers secret.
 
 Identify = Callable[[Settings, str], Settings]
 _SALT_CHARACTERS = 16
 _SEED_CHARACTERS = 32
-_REMARK_KEYS = ("warnings", "notes")  # in what a call brings along: what its host had to say of it
+_REMARK_KEYS = ("warnings", "notes")  # remarks of the host in the invocation data
 
 
 def make_identify(
@@ -35,12 +35,12 @@ def make_identify(
     call: CallContext,
     invocation_data: Mapping[str, Any] | None = None,
 ) -> Identify | None:
-    """Return what gives the settings of a program their salt and seed; None where they stay random.
+    """Return a function that derives salt and seed of a program's settings; None if they stay random.
 
-    They follow from profile, bindings, outer id, stripped program, what it is given, the settings that a replay depends
-    on and the time that an engine has recorded, if one has: a model may make the same call under the same id once more,
-    and what was said of the first is no answer to the second. The key is the first, which stays while keys are
-    rotated: see docs/approvals-hosts.md.
+    They are derived from profile, bindings, outer id, stripped program, invocation data, the settings that a replay
+    depends on and the time that an engine has recorded: a model may repeat a call under the same id, and an answer
+    to the first is no answer to the second. The first key is used, which stays while keys are rotated: see
+    docs/approvals-hosts.md.
     """
     if not call.tool_call_id or (options.conversation_id is None and call.conversation_id is None):
         return None
@@ -95,7 +95,7 @@ _MIN_OPENING_SECONDS = 1.0
 
 
 class AlreadyEnded(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
-    """The program has come to an end, or to a pause, on an earlier host: there is nothing to run."""
+    """The program has ended or paused on an earlier host: there is nothing to run."""
 
     def __init__(self, outcome: RunOutcome) -> None:
         super().__init__("the program has run before")
@@ -103,7 +103,7 @@ class AlreadyEnded(Exception):  # noqa: N818 - tells what became of the program,
 
 
 def require_journal_identity(options: ContinuationOptions, call: CallContext) -> None:
-    """Raise `ValueError` where a journal is asked for, and nothing would find it again, or anybody could."""
+    """Raise `ValueError` for a journal without a conversation or a shared key."""
     if options.journal is None:
         return
     if options.conversation_id is None and call.conversation_id is None:
@@ -119,20 +119,20 @@ def require_journal_identity(options: ContinuationOptions, call: CallContext) ->
 
 
 def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedError:
-    """Return the error of a run whose journal cannot be written, or is somebody else's by now."""
+    """Return the error of a run whose journal cannot be written or belongs to another host."""
     return CodeModeAbortedError(message, details={"origin": JOURNAL_ORIGIN, "is_lost": is_lost})
 
 
 def get_opening_seconds(wait_ms: int | None) -> float | None:
-    """Return how long a run that waits so long for its tools waits for its journal; None: as long as it takes.
+    """Return how long a run waits for its journal, by its wait limit for tools; None: no limit.
 
-    A second at the least: its store takes time of its own, and a shorter wait would end programs nobody else has.
+    At least a second: a store takes time, and a shorter wait would end programs that no other host has.
     """
     return None if wait_ms is None else max(wait_ms / 1000, _MIN_OPENING_SECONDS)
 
 
 def journal_busy_error() -> CodeModeAbortedError:
-    """Return the error of a run that has waited long enough for its journal. Nothing was run."""
+    """Return the error of a run that waited too long for its journal. Nothing was run."""
     return journal_error(
         "the journal of this program could not be had in time: another run has it and goes on with it, or its store"
         " is slow to answer"
@@ -140,25 +140,25 @@ def journal_busy_error() -> CodeModeAbortedError:
 
 
 def journal_unavailable_error(action: str, failure: BaseException) -> CodeModeAbortedError:
-    """Return the error of a run whose journal raised something."""
+    """Return the error of a run whose journal raised an exception."""
     error = journal_error(f"the journal of this program cannot be {action}: {failure}")
     error.__cause__ = failure
     return error
 
 
 def is_journal_error(error: BaseException) -> TypeGuard[CodeModeAbortedError]:
-    """True for the error of a run whose journal could not be written, or is another host's."""
+    """True for the error of a run whose journal could not be written or belongs to another host."""
     return isinstance(error, CodeModeAbortedError) and error.details.get("origin") == JOURNAL_ORIGIN
 
 
 def has_other_recovery(error: CodeModeError, *, is_resumed: bool) -> bool:
-    """True where the program goes on elsewhere, or by the same resume again: this run has no other way to offer."""
+    """True if the program continues on another host or by the same resume: this run offers no recovery."""
     return is_journal_error(error) and (is_resumed or bool(error.details["is_lost"]))
 
 
 @dataclass(slots=True)
 class ActiveRun:
-    """A run, until it has ended. ``key`` names what it alone may have; it may come later."""
+    """A run until it ends. ``key`` names its claim or journal and may be set later."""
 
     key: str
     outer: ActiveRun | None
@@ -170,19 +170,19 @@ _innermost_run: ContextVar[ActiveRun | None] = ContextVar("codemode_underway", d
 
 @contextmanager
 def track_run(key: str = "") -> Generator[ActiveRun]:
-    """Let what the block starts be part of a run."""
+    """Mark what the block starts as part of a run."""
     run = ActiveRun(key, _innermost_run.get())
     token = _innermost_run.set(run)
     try:
         yield run
     finally:
         run.has_ended = True
-        with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
+        with suppress(ValueError):  # an abandoned coroutine is closed in another context
             _innermost_run.reset(token)
 
 
 def refuse_waiting_for_self(key: str, prefix: str = "this continuation is being resumed by") -> None:
-    """Raise `CodeModeProtocolError` when what asks for this key is part of what has it: it would wait for itself."""
+    """Raise `CodeModeProtocolError` if the caller is part of the run that owns this key: it would wait for itself."""
     run = _innermost_run.get()
     while run is not None:
         if run.key == key and not run.has_ended:

@@ -1,4 +1,4 @@
-"""The journal of one invocation: read, and written in groups under a lease."""
+"""Read the journal of one invocation and write it in groups under a lease."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from .identity import JOURNAL_ORIGIN, journal_error, journal_unavailable_error
 from .outcome import OutcomeCodec, RunOutcome
 
 _HEAD_POSITION, _OUTCOME_POSITION = "head", "outcome"
-_NO_AUTH = Auth("", "", 0, 0)  # its texts are sealed as all of a journal
+_NO_AUTH = Auth("", "", 0, 0)  # the texts of a journal are sealed together
 
 
 @record
 class RecordedRun:
-    """What a journal says of its invocation: all that a continuation has, its calls as they stood, who has resumed.
+    """An invocation as its journal records it: its continuation, its calls and its resumes.
 
-    ``ended_ids`` are the calls whose outcome was written by the run that began them.
+    ``ended_ids`` are the calls whose outcome was written by the run that started them.
     """
 
     continuation: Continuation
@@ -59,9 +59,9 @@ class RecordedRun:
 
 @record
 class EndedRun:
-    """What an invocation has come to by its journal. ``claims`` are of the resumes that led there, in their order.
+    """The recorded outcome of an invocation. ``claims`` are the resumes that led to it, in order.
 
-    ``has_expired``: it is a pause whose continuation does not hold any more.
+    ``has_expired``: it is a pause whose continuation has expired.
     """
 
     outcome: RunOutcome
@@ -71,7 +71,7 @@ class EndedRun:
 
 
 class JournalAccess:
-    """How the journal of one invocation is opened, written and read."""
+    """Opens, reads and writes the journal of one invocation."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class JournalAccess:
         self._outcomes = OutcomeCodec(options, _NO_AUTH, False, outer_id, keeps_output)
 
     async def open(self, *, again: bool = False, engine: str | None = None) -> OpenedJournal:
-        """Open it. Raises `CodeModeAbortedError` where the journal cannot be used, and what refuses a cut one."""
+        """Open the journal. Raises `CodeModeAbortedError` if it cannot be used."""
         head = {
             "replayVersion": REPLAY_VERSION,
             "engine": engine or await run_check(0, engine_version),
@@ -110,7 +110,7 @@ class JournalAccess:
             raise journal_unavailable_error("opened", error) from error
 
     def is_new(self, opened: OpenedJournal) -> bool:
-        """True for a journal in which nothing stands but what was given when it was opened here."""
+        """True if the journal has nothing but the head written here."""
         return not opened.lines and opened.outcome is None and opened.head == self._head
 
     def line(self, position: int, steps: Sequence[Step]) -> str:
@@ -118,7 +118,7 @@ class JournalAccess:
         return self._codec.encode(encode_line(steps), position)
 
     async def read(self, opened: OpenedJournal) -> RecordedRun:
-        """Return what was written so far. Raises `CodeModeProtocolError` for what this host cannot go on from."""
+        """Return the recorded run. Raises `CodeModeProtocolError` if this host cannot continue it."""
         size = sum(map(len, opened.lines))
         try:
             written = await run_check(size, lambda: self._read(opened))
@@ -153,7 +153,7 @@ class JournalAccess:
         return RecordedRun(replace(begun, ledger=ledger), claims, ended)
 
     async def encode_outcome(self, outcome: RunOutcome, claims: Sequence[ClaimRecord]) -> str:
-        """Write what the invocation has come to."""
+        """Encode the outcome of the invocation."""
         expires = None if outcome.interrupt is None else outcome.interrupt.continuation["auth"]["expiresAtMs"]
         head = canonical_json({"claims": list(claims), "expires": expires})
         return await run_check(
@@ -161,7 +161,7 @@ class JournalAccess:
         )
 
     async def read_outcome(self, opened: OpenedJournal) -> EndedRun:
-        """Return what the invocation has come to. Raises `CodeModeProtocolError` for what no host has written here."""
+        """Return the recorded outcome. Raises `CodeModeProtocolError` if no host wrote it for this invocation."""
         text = opened.outcome or ""
         ended = await run_check(len(text), lambda: self._decode_outcome(text))
         await load_content(ended.outcome, self._outcomes.options)
@@ -194,12 +194,12 @@ _LEASE_LOST = (
     " program came to here is not told"
 )
 
-_MAX_INLINE_LINE_CHARACTERS = 4 * LARGE_CHARACTERS  # which is written, but not read
+_MAX_INLINE_LINE_CHARACTERS = 4 * LARGE_CHARACTERS  # written, but not read
 
 
 @dataclass(slots=True)
 class _QueuedStep:
-    """A step to write, and what is done once it is written; ``may_start`` is of a call that waits for that to begin."""
+    """A step to write and a callback for when it is written; ``may_start`` is set if a call waits for it to start."""
 
     step: Step
     on_written: Callable[[], None] | None = None
@@ -207,11 +207,11 @@ class _QueuedStep:
 
 
 class InvocationJournal:
-    """An opened journal that is this host's. ``claims`` are those of the resumes that have led here.
+    """An opened journal that this host owns. ``claims`` are the resumes that led here.
 
-    Each step waits in a queue. What is in it when the write before has ended is written in one line; then all that was
-    waiting for these steps is done in their order, so that outcomes are handed in in the order in which they stand.
-    A write that fails, or is no longer this host's to make, ends the run: ``failure`` says so.
+    Steps wait in a queue. All steps that queued up during one write go into the next line; then their callbacks run
+    in order, so that outcomes are delivered in the order of the lines. A failed write or a lost lease ends the run
+    and sets ``failure``.
     """
 
     def __init__(self, access: JournalAccess, opened: OpenedJournal) -> None:
@@ -222,33 +222,33 @@ class InvocationJournal:
         self._line_count = len(opened.lines)
         self._loop = asyncio.get_running_loop()
         self._ledger = Ledger()
-        self._written_requests = self._written_notices = 0  # requests and notices that stand in the lines
+        self._written_requests = self._written_notices = 0  # in the lines
         self._queue: list[_QueuedStep] = []
         self._settled_ids = set[int]()
         self._on_failure: Callable[[CodeModeError], None] = _ignore
-        self._is_renewal_due = False  # the lease, to be renewed
+        self._is_renewal_due = False  # of the lease
         self._is_idle = asyncio.Event()
         self._wake: asyncio.Future[None] | None = None
         self._is_closed = False
         self._unanswered_renewals = 0  # since the last answer of the journal
         self.failure: CodeModeAbortedError | None = None
-        self.has_more_to_deliver = False  # to hand in at once, behind what is being handed in
+        self.has_more_to_deliver = False  # after the one being delivered
         self._is_only_call: Callable[[], bool] = _always_false
         self._write_at_once = getattr(self._journal, "write_at_once", None)
         self._writer_task = self._loop.create_task(self._run_writer())
         self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_renewal)
 
     def mark_written(self, recorded: Ledger, claims: Iterable[ClaimRecord] = ()) -> None:
-        """Take all of this ledger as written, and these resumes."""
+        """Treat this ledger and these resumes as written."""
         self._written_requests, self._written_notices = len(recorded.entries), recorded.notice_count
         self.claims += claims
 
     def attach_ledger(
         self, ledger: Ledger, on_failure: Callable[[CodeModeError], None], is_alone: Callable[[], bool]
     ) -> None:
-        """Write what comes into this ledger beyond what is written; ``on_failure`` ends the run.
+        """Write what is added to this ledger; ``on_failure`` ends the run.
 
-        ``is_alone``: no other call may have something to write in the same moment.
+        ``is_alone``: no other call may have something to write at the same time.
         """
         self._ledger, self._on_failure, self._is_only_call = ledger, on_failure, is_alone
         if self.failure is not None:
@@ -257,7 +257,10 @@ class InvocationJournal:
     def write_start(
         self, request_id: int, executed_input_json: str | None, *, is_approved: bool, on_written: Callable[[], None]
     ) -> Awaitable[None] | None:
-        """Write that a call begins. None: it may; else it may once that is there, which never comes after a failure."""
+        """Write that a call starts.
+
+        Returns None if it may start now, else an awaitable, which never completes after a failure.
+        """
         step = start_step(request_id, executed_input_json, is_approved=is_approved)
         if self._try_write_now(step):
             on_written()
@@ -267,11 +270,11 @@ class InvocationJournal:
         return may_start
 
     def has_settled(self, request_id: int) -> bool:
-        """True for a call whose outcome is written, or is to be: what it comes to after that is no outcome."""
+        """True if the outcome of a call is written or queued; a later outcome is ignored."""
         return request_id in self._settled_ids
 
     def write_outcome(self, event: CallSettled, deliver: Callable[[CallSettled], None]) -> None:
-        """Write how a request has ended, and hand that in."""
+        """Write the outcome of a request, then deliver it."""
 
         def deliver_and_check() -> None:
             deliver(event)
@@ -290,28 +293,28 @@ class InvocationJournal:
             self._enqueue(_QueuedStep(step, deliver_and_check))
 
     def note(self, *steps: Step) -> None:
-        """Write steps for which nothing waits, in front of all to come."""
+        """Queue steps for which nothing waits."""
         for step in steps:
             self._enqueue(_QueuedStep(step))
 
     async def write(self, *steps: Step) -> None:
-        """Write steps, and wait for that. Raises `CodeModeAbortedError` when they cannot be written."""
+        """Write steps and wait for it. Raises `CodeModeAbortedError` if they cannot be written."""
         self.note(*steps)
         await self._wait_until_written()
         if self.failure is not None:
             raise self.failure
 
     async def end(self, outcome: RunOutcome, *, is_final: bool) -> None:
-        """Keep what the invocation has come to, and give the journal up. Raises `CodeModeAbortedError`."""
+        """Record the outcome of the invocation and release the journal. Raises `CodeModeAbortedError`."""
         await shield_to_end(self._end(outcome, is_final=is_final))
 
     async def restore_outcome(self, text: str) -> None:
-        """Let the outcome of a pause stand again, if it can be: nothing was done since. Never raises."""
+        """Restore the outcome of a pause if possible: nothing was done since. Never raises."""
         if self._close():
             await shield_to_end(self._log_failure(self._journal.end(self._opened, text, is_final=False)))
 
     async def release(self) -> None:
-        """Give it up, if it still is to be: whoever asks next goes on from the lines. Never raises."""
+        """Release the journal if it is owned: the next owner continues from its lines. Never raises."""
         if not self._is_closed:
             await shield_to_end(self._release())
 
@@ -347,10 +350,10 @@ class InvocationJournal:
         self._writer_task.cancel()
         return True
 
-    # -- the service
+    # -- the writer task
 
     def _try_write_now(self, step: Step) -> bool:
-        """Write a step where neither the journal nor another step makes it wait; else do nothing."""
+        """Write a step now if neither the journal nor another step makes it wait; returns whether it did."""
         write = self._write_at_once
         if write is None or self._queue or self.failure is not None:
             return False
@@ -390,7 +393,7 @@ class InvocationJournal:
             await self._is_idle.wait()
 
     def _request_renewal(self) -> None:
-        """Ask for a renewal; give up a journal that has not answered for as long as it holds."""
+        """Request a renewal; fail if the journal has not answered for the length of its lease."""
         self._unanswered_renewals += 1
         if self._unanswered_renewals > 3:
             self._fail(journal_error("the journal of this program has not answered for as long as its lease is"))
@@ -445,12 +448,12 @@ class InvocationJournal:
     async def _write_line(self, line: str) -> None:
         asked_at = monotonic_seconds()
         self._check_owned(await self._journal.write(self._opened, [line]))
-        # Where this host has stood still since, another may have taken it over: no call begins behind that.
+        # If this host was suspended, another may own the journal now: start no call.
         if monotonic_seconds() - asked_at > self._journal.lease_ms / 3000:
             self._check_owned(await self._journal.renew(self._opened))
 
     def _make_new_steps(self) -> list[Step]:
-        """Return what the program has said since the last line."""
+        """Return the steps for requests and notices since the last line."""
         ledger = self._ledger
         steps: list[Step] = []
         if len(ledger.entries) > self._written_requests:
@@ -473,7 +476,7 @@ class InvocationJournal:
             self._on_failure(error)
 
     def _deliver_queued(self) -> None:
-        """Hand in what its calls came to, now that nothing is written any more; begin nothing."""
+        """Deliver queued outcomes after writing has ended; start nothing."""
         queued, self._queue = self._queue, []
         for entry in queued:
             if entry.on_written is not None and entry.may_start is None:
@@ -494,4 +497,4 @@ def _always_false() -> bool:
 
 
 def _ignore(_error: CodeModeError) -> None:
-    """Stand in for a run that is not under way yet."""
+    """Ignore a failure before the run has started."""

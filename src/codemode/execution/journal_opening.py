@@ -41,10 +41,10 @@ from .recovery import Recovery
 
 
 class JournalBusy(Exception):  # noqa: N818 - tells how far the run has come, and is no error of it
-    """The journal of a program is somebody else's for now.
+    """Another run has the journal of this program.
 
-    Whoever waits for it has no worker meanwhile: else two could wait for each other, one with the last worker of the
-    pool, and one with the journal. ``held`` is where it waits.
+    The run releases its worker while it waits: two runs could otherwise wait for each other, one with the last
+    worker of the pool and one with the journal. ``held`` continues the wait.
     """
 
     def __init__(self, held: JournalWait) -> None:
@@ -53,7 +53,7 @@ class JournalBusy(Exception):  # noqa: N818 - tells how far the run has come, an
 
 
 class JournalWait:
-    """Opens the journal of one program, once. When it is this host's its lease is renewed, whoever takes it when."""
+    """Opens the journal of one program, once, and renews its lease until it is taken."""
 
     def __init__(self, access: JournalAccess) -> None:
         self.access = access
@@ -61,18 +61,18 @@ class JournalWait:
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is open, or cannot be, and return True; False when that takes longer."""
+        """Wait until it is open or has failed, and return True; False if that takes longer."""
         done, _ = await asyncio.wait([self._opening], timeout=seconds)
         return bool(done)
 
     async def take(self) -> tuple[OpenedJournal, InvocationJournal | None]:
-        """Return it, with what writes it unless it has ended. Raises as `JournalAccess.open` does."""
+        """Return the journal and its writer, which is None if it has ended. Raises as `JournalAccess.open` does."""
         opened = await self._opening
         journal, self._journal = self._journal, None
         return opened, journal
 
     async def cancel(self) -> None:
-        """Let go of what nobody has taken."""
+        """Release what was not taken."""
         self._opening.cancel()
         with suppress(Exception, asyncio.CancelledError):
             await self._opening
@@ -87,19 +87,19 @@ class JournalWait:
 
 
 _MAX_WAIT_WITH_WORKER_SECONDS = 0.1
-"""For so long a journal is waited for with a worker in one's hands."""
+"""How long a run waits for its journal while it holds a worker."""
 
 
 @record
 class RecordedCalls:
-    """Makes of what is written of an invocation the ledger from which it goes on, over the tools that are there."""
+    """Builds the ledger to continue from out of recorded calls and the current tools."""
 
     catalog: ToolCatalog[PreparedTool]
     profile: SurfaceSettings
     options: ContinuationOptions
 
     def require_same_tools(self, begun: Continuation) -> None:
-        """Raise `CodeModeProtocolError` where the tools that it has called are not those that there are."""
+        """Raise `CodeModeProtocolError` if the tools that the program called are not the current ones."""
         try:
             self.catalog.check_resumed(begun.invocation_data, get_called_tools(begun.ledger))
         except CodeModeProtocolError as error:
@@ -109,7 +109,7 @@ class RecordedCalls:
     async def ledger(
         self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None, *, has_rich_values: bool
     ) -> Ledger:
-        """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
+        """Return the ledger: a call that started and did not end waits for its outcome, or is made again."""
         size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
         if (
             self.profile.has_content
@@ -130,7 +130,7 @@ class RecordedCalls:
 
 
 def list_waiting_steps(previous: Ledger, current: Ledger) -> list[Step]:
-    """Return what is to be written of calls whose outcome turned out to be unknown."""
+    """Return the steps for calls whose outcome is unknown."""
     pairs = zip(previous.entries, current.entries, strict=True)
     return [
         settle_step(CallSettled(after.id, after.outcome, after.now_ms or 1))
@@ -140,7 +140,7 @@ def list_waiting_steps(previous: Ledger, current: Ledger) -> list[Step]:
 
 
 class Journaling:
-    """The journal of one run: ``journal`` is there once it is open, and this host's."""
+    """The journal of one run; ``journal`` is set once it is open and owned by this host."""
 
     def __init__(
         self,
@@ -154,11 +154,11 @@ class Journaling:
         self.profile = profile
         self.calls = RecordedCalls(catalog, profile, options)
         self.journal: InvocationJournal | None = None
-        self._run: ActiveRun | None = None  # of which this is the journal
+        self._run: ActiveRun | None = None  # that owns this journal
         self._journal_key = ""
         self._wait: JournalWait | None = None
-        self.waits_without_worker = False  # with no worker in its hands
-        self.waits_ms: int | None = None  # as long as its tools
+        self.waits_without_worker = False  # after it released its worker
+        self.waits_ms: int | None = None  # the wait limit of its tools
 
     @property
     def key(self) -> str | None:
@@ -171,12 +171,11 @@ class Journaling:
         is_suspended: Callable[[], bool] = lambda: False,
         reset: Callable[[], None] = lambda: None,
     ) -> RunOutcome:
-        """Run the program, and keep what it has come to; where it was cut off, let go of the journal.
+        """Run the program and record its outcome; release the journal if the run was cut off.
 
-        While it ``is_suspended`` the journal stays this host's. Where it is another's for now, and the run
-        ``waits_apart``,
-        ``work`` has ended with its worker, and is done once more when the journal is there, behind ``reset``.
-        Raises `CodeModeAbortedError` when the outcome could not be kept, or another has the journal for too long.
+        A suspended run keeps the journal. If another run has it and this one ``waits_without_worker``, ``work``
+        ends with its worker and runs again after ``reset`` once the journal is open. Raises
+        `CodeModeAbortedError` if the outcome cannot be recorded, or another run has the journal for too long.
         """
         try:
             with track_run(self._journal_key) as self._run:
@@ -199,7 +198,10 @@ class Journaling:
                 await self.journal.release()
 
     def make_access(self, js: str, settings: Settings) -> JournalAccess:
-        """Return the way to the journal of this program. Raises `CodeModeProtocolError` inside of its own run."""
+        """Return the access to the journal of this program.
+
+        Raises `CodeModeProtocolError` within that program's own run.
+        """
         keeps_output = self.profile.tells_of_runs
         access = JournalAccess(self.options, self._call, js, settings, keeps_output=keeps_output)
         refuse_waiting_for_self(access.key, "the journal of this program is held by")
@@ -209,10 +211,10 @@ class Journaling:
         return access
 
     async def open_for_program(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
-        """Open the journal of a program that is about to run, and return from where it goes on.
+        """Open the journal of a program that is about to run and return where it continues.
 
-        Raises `AlreadyEnded`, `JournalBusy`, `CodeModeAbortedError` where the journal cannot be used, and
-        `CodeModeProtocolError` for one that this host cannot go on from.
+        Raises `AlreadyEnded`, `JournalBusy`, `CodeModeAbortedError` if the journal cannot be used, and
+        `CodeModeProtocolError` if this host cannot continue it.
         """
         if self._wait is None:
             self._wait = JournalWait(self.make_access(event.js, machine.identify_settings(event)))
@@ -237,12 +239,12 @@ class Journaling:
         return _accept_with_settings(event, settings, ledger)
 
     def _restore_settings(self, begun: Continuation, fresh: Settings) -> Settings:
-        """Return the settings under which the program was begun, maybe by another release of this host."""
+        """Return the settings under which the program started, possibly under another release of this host."""
         settings, parameters = begun.restore_settings(fresh), begun.replay_settings["parameters"]
         if canonical_json(parameters) == canonical_json(dict(fresh.profile.parameters)):
             return settings
         own = restore_profile(begun, self.profile)
-        guest = replace(own.guest, result=fresh.profile.guest.result)  # which a call without a program has of its own
+        guest = replace(own.guest, result=fresh.profile.guest.result)  # a call without a program has its own
         return replace(settings, profile=replace(own, guest=guest))
 
     async def _take_opened(self, held: JournalWait) -> tuple[OpenedJournal, InvocationJournal]:
@@ -251,7 +253,7 @@ class Journaling:
         self._wait = None
         if journal is None:
             ended = await access.read_outcome(opened)
-            if ended.has_expired:  # a pause that nobody can go on from: the same one again, that holds from now
+            if ended.has_expired:  # an expired pause: make the same one again, valid from now
                 opened = await access.open(again=True)
                 if opened.outcome is not None:
                     ended = await access.read_outcome(opened)

@@ -1,4 +1,4 @@
-"""The calls of one invocation, each from its request to its outcome."""
+"""Perform the calls of one invocation, each from its request to its outcome."""
 
 from __future__ import annotations
 
@@ -73,35 +73,35 @@ if TYPE_CHECKING:
 
 
 MAX_INLINE_TOOLS = 500
-"""A name that is unknown is compared with so many tools on the event loop."""
+"""With more tools, an unknown name is compared with them in a thread."""
 _MAX_WARNINGS = 16
 
 
 class CallProgress(Protocol):
-    """Hears how far one call has come."""
+    """Receives the progress of one call."""
 
     def input_displayed(self, input_json: str | None) -> None:
-        """Nothing hides the input any more: this is what whoever watches may see of it."""
+        """The input is not hidden any more: listeners may see this text."""
 
     def asked(self) -> None:
-        """A person is being asked."""
+        """A person is asked."""
 
     def answered(self) -> None:
         """The person has answered."""
 
     def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
-        """The tool itself runs from here on; where something is given back, once that was awaited."""
+        """The tool starts; if an awaitable is returned, only after it."""
 
 
 @record
 class NestedCalls:
     """Performs the calls of one invocation.
 
-    ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
-    ``checked`` the inputs of answered calls, validated before. ``machine`` has the settings, which may change until the
-    program begins; ``source`` is who calls.
-    ``saved_inputs`` are validated inputs as JSON texts, by request id: those that `has_to_be_saved` says, until their
-    outcome is known. ``output_warnings`` collects the warnings about outputs that the surface shows with the outcome.
+    ``aborted`` is set if the invocation ends before its calls. ``answers`` are those of a resume, by request id;
+    ``checked`` are the validated inputs of answered calls. ``machine`` has the settings, which may change until the
+    program starts; ``source`` is the caller. ``saved_inputs`` are validated inputs as JSON texts, by request id,
+    for calls that `has_to_be_saved` names, until their outcome is known. ``output_warnings`` collects warnings
+    about outputs that the surface reports with the outcome.
     """
 
     catalog: ToolCatalog[PreparedTool]
@@ -126,14 +126,14 @@ class NestedCalls:
     state: ProgramState | None = None
 
     def warn(self, warning: str) -> None:
-        """Add a warning to show with the outcome, unless it is a repetition or there are too many."""
+        """Add a warning to the outcome, unless it repeats one or there are too many."""
         if warning not in self.output_warnings and len(self.output_warnings) < _MAX_WARNINGS:
             self.output_warnings.append(warning)
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
-        """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
+        """Return the outcome of a request. Raises `CodeModeProtocolError` if the host broke a rule."""
         answer = self.answers.get(entry.id)
-        # In the task of this call schemas know handles and form of this program's values.
+        # In this task schemas know the handles and the value form of this program.
         current_registry.set(self.content.contents)
         is_rich.set(self.machine.settings.limits.values == "rich")
         try:
@@ -158,9 +158,7 @@ class NestedCalls:
                 return CallSettled(entry.id, Fulfilled(text), self.now_ms())
             tool = self.catalog.get(entry.name)
             if tool is None:
-                size = (
-                    LARGE_CHARACTERS if len(self.catalog) > MAX_INLINE_TOOLS else 0
-                )  # the name is compared with all of them
+                size = LARGE_CHARACTERS if len(self.catalog) > MAX_INLINE_TOOLS else 0  # compared with all names
                 raise await run_check(size, lambda: self.catalog.unknown_tool(entry.name))
             return await _ToolCall(self, entry, tool, answer, progress).perform()
         except CodeModeProtocolError:
@@ -169,27 +167,28 @@ class NestedCalls:
             return self.make_rejected(entry, to_call_error(entry, error), is_raised=isinstance(error, HostCodeError))
 
     def apply_replayed(self, entry: LedgerEntry) -> None:
-        """Take notice of a request that a replay has answered."""
+        """Apply a request of state that a replay has answered."""
         if entry.kind == "state" and self.state is not None:
             self.state.apply_replayed(entry)
 
     def require_running(self) -> None:
         """Raise `asyncio.CancelledError` once the invocation has ended.
 
-        Nobody records what begins after that, so a recovery would begin it again. A call gets here when the end and its
-        permission come in one turn of the loop, or when what decided about it took its cancellation for an answer.
+        A call that started after the end would not be recorded, and a recovery would start it again. A call
+        gets here if the end and its permission arrive in one turn of the loop, or if its decision swallowed the
+        cancellation.
         """
         if self.aborted.is_set():
             raise asyncio.CancelledError
 
     async def wait_for_start(self, may_start: Awaitable[None] | None) -> None:
-        """Wait until a call may begin. Raises as `require_running`."""
+        """Wait until a call may start. Raises as `require_running`."""
         if may_start is not None:
             await may_start
             self.require_running()
 
     async def require_ownership(self) -> None:
-        """Raise where this call may be another host's by now, and `asyncio.CancelledError` as `require_running`."""
+        """Raise if another host may own this call now, and `asyncio.CancelledError` as `require_running`."""
         if self.renewal is not None:
             await self.renewal.require_ownership()
         self.require_running()
@@ -211,23 +210,22 @@ class NestedCalls:
         return await run_check(LARGE_CHARACTERS, ask)
 
     def make_rejected(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
-        """Return that a request ended with this error, which host code may have raised."""
+        """Return a request as rejected with this error, which host code may have raised."""
         error = ensure_plain_error(entry, error)
         if isinstance(error, CodeModeSerializationError):
-            error.details.setdefault("kind", entry.kind)  # of a call's value, not of the program's result
+            error.details.setdefault("kind", entry.kind)  # a value of the call, not the program's result
         outcome = make_rejection(entry, error, self.host_errors, is_raised=is_raised)
         return CallSettled(entry.id, outcome, self.now_ms(), error)
 
 
 class _ToolCall:
-    """One call of one tool on its way from lookup to outcome.
+    """One call of one tool, from lookup to outcome.
 
-    Its order: the input is validated, which sets nothing, and the pipeline may refuse it or put another in its place.
-    An answer that a resume brought, if it is an approval, allows it next; else the tool's own rule says whether a
-    person is to decide, who allows it, denies it or makes it wait. Only then is it told of as started, with the input
-    that was allowed, and the function runs; its output is checked, written, and given to the pipeline. A tool that asks
-    for something pauses the call with the input that it was given. What was shown once runs as it was shown: the
-    pipeline hears of it again only when a person has edited it, and can then but refuse.
+    The input is validated, and the pipeline may refuse or replace it. Then an approval from a resume allows the
+    call, or the tool's own rule asks a person, who allows it, denies it or lets it wait. Only then is the call
+    reported as started, with the allowed input, and the function runs; its output is validated, encoded and passed
+    to the pipeline. A tool that requests an interrupt pauses the call with its original input. A displayed input
+    runs as it was displayed: the pipeline gets it again only if a person edited it, and can then only refuse.
     """
 
     def __init__(
@@ -249,7 +247,7 @@ class _ToolCall:
             self._pipeline = CallPipeline(calls.options, calls.threads, tool, entry, self._make_pipeline_call)
 
     async def perform(self) -> CallSettled:
-        """Return how the call ended; raises what the guest is to be told."""
+        """Return the outcome of the call; raise the error for the guest."""
         entry, tool = self._entry, self._tool
         if tool.execute is None:
             raise create_not_executable_error(tool.name, tool_call_id=entry.tool_call_id)
@@ -282,7 +280,7 @@ class _ToolCall:
             if self._pipeline is not None:
                 text = await self._pipeline.replace_output(self._edited_input or checked, text)
         except InterruptRequested as pause:
-            # The tool may have changed what it was given; shown is what it was given.
+            # The tool may have changed its input; display the original.
             displayed = checked if checked.displayed_input_json is not None else await self._validate(is_displayed=True)
             return await self._make_pause(pause.payload, displayed)
         outcome = Fulfilled(text) if calls.sidecar is None else await make_fulfilled(text, calls.sidecar)
@@ -307,7 +305,7 @@ class _ToolCall:
     def _report_problems(self, written: OutputText) -> None:
         """Report the problems of an output to the log and the surface."""
         hides = self._pipeline is not None and self._pipeline.judges_outputs
-        if written.failure is not None and hides:  # what it raises may quote the output
+        if written.failure is not None and hides:  # its message may quote the output
             log_mismatch(f"the output type of tool {self._tool.name!r} fails: {type(written.failure).__name__}")
         elif written.failure is not None:
             log_tool_failure(f"the output type of tool {self._tool.name!r} fails", written.failure)
@@ -322,9 +320,9 @@ class _ToolCall:
         if checked is not None:
             return checked
         characters = len(entry.input_json or "")
-        # A large one has a text too: making it may take longer than the check itself.
+        # A large input gets a text too: encoding it may take longer than the check itself.
         is_displayed = is_displayed or tool.input_varies or self._pipeline is not None or characters >= LARGE_CHARACTERS
-        if entry.sidecar is not None:  # of these a recovery finds out again what was shown
+        if entry.sidecar is not None:  # a recovery reads the displayed input from these
             characters = max(characters, LARGE_CHARACTERS)
         check = run_check(
             characters, partial(validate_call_input, tool, entry, self._policy, is_displayed=is_displayed)
@@ -332,13 +330,13 @@ class _ToolCall:
         return await (check if self._pipeline is None else self._pipeline.check_without_quotes("input", check))
 
     async def _apply_pipeline(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
-        """Let the pipeline judge an input that nobody was shown yet, and an edited one."""
+        """Run the pipeline for an input that was not displayed yet, or was edited."""
         if get_displayed_input_json(self._entry) is None:
             checked = await pipeline.replace_input(checked)
         elif isinstance(self._answer, Approval) and self._answer.input_json is not None:
             await pipeline.require_allowed(checked)
         self._progress.input_displayed(checked.displayed_input_json)
-        if pipeline.judges_inputs:  # who makes the call again makes it with this, not with what it was made of
+        if pipeline.judges_inputs:  # a repeated call uses this input, not the original
             self._executed_input_json = checked.displayed_input_json
         return checked
 
@@ -355,7 +353,7 @@ class _ToolCall:
         )
 
     def _allow(self, checked: CheckedInput) -> None:
-        """Let the call run with this input: a person has seen it."""
+        """Allow the call with this input: a person has seen it."""
         self._is_approved = True
         self._executed_input_json = checked.displayed_input_json
 
@@ -396,7 +394,7 @@ class _ToolCall:
             self._progress.answered()
 
     async def _needs_approval(self, validated: ValidatedInput) -> bool:
-        """Return True when a person is to decide: no answer but an approval opens the gate."""
+        """Return True if a person must decide; only an approval allows the call."""
         value = await self._calls.content.restore_parts(validated)
         return await await_decision(self._entry, needs_approval(self._tool, value, await self._make_context()))
 
@@ -424,7 +422,7 @@ class _ToolCall:
 
 @record
 class Progress:
-    """Tells the invocation how far one call has come."""
+    """Reports the progress of one call to the invocation."""
 
     feed: Callable[[events.HostEvent], None]
     reporter: InvocationReporter
@@ -455,7 +453,7 @@ class Progress:
 
 
 class JournaledProgress:
-    """The progress of a call that begins only once that is written."""
+    """The progress of a call that starts only after the journal has it."""
 
     __slots__ = ("_calls", "_entry", "_journal", "_progress")
 
@@ -481,7 +479,7 @@ class JournaledProgress:
         """See `CallProgress.started`."""
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
-        if tool is not None and tool.input_varies:  # which nobody could find out again
+        if tool is not None and tool.input_varies:  # which cannot be computed again
             text = self._calls.saved_inputs.get(request_id)
 
         def report_start() -> None:

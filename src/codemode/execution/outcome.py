@@ -1,4 +1,4 @@
-"""The outcome of a run as one value, its media, and its record in a resume guard."""
+"""Hold the outcome of a run, and encode it for guards and journals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @record
 class OutputItem:
-    """Something that a program has written: "text", "json", "content", or a line of the console with its ``level``."""
+    """Output of a program: "text", "json", "content", or a console line with its ``level``."""
 
     kind: Literal["text", "json", "content", "console"]
     value: Any
@@ -56,7 +56,7 @@ class OutputItem:
 
 @record
 class PendingCall:
-    """A call of a program at rest that is running, or waiting for a person."""
+    """A call of a suspended program that runs or waits for a person."""
 
     id: str
     name: str
@@ -65,7 +65,7 @@ class PendingCall:
 
 
 def list_pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...]:
-    """Return the calls without an answer, in issue order: tools and fetches."""
+    """Return the calls to tools and fetch without an answer, in issue order."""
     return tuple(
         PendingCall(
             call_id(entry), entry.name, entry.kind, "waiting" if isinstance(entry.outcome, Waiting) else "running"
@@ -76,54 +76,54 @@ def list_pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...
 
 
 class SuspendedRun(Protocol):
-    """What goes on with a program at rest, as `RestingExecution` does.
+    """Continues a suspended program; implemented by `SuspendableExecution`.
 
-    ``on_change`` is called on the run's own loop when the outcome of a call has come at rest, or it has ended there.
+    ``on_change`` is called on the run's own loop if an outcome arrives or the run ends while suspended.
     """
 
     on_change: Callable[[], None]
 
     @property
     def has_started(self) -> bool:
-        """True once `abort` ends it; before, whoever starts it is to be cancelled."""
+        """True once `abort` ends it; before that, cancel its start."""
         ...
 
     @property
     def is_suspended(self) -> bool:
-        """True while somebody can go on with it."""
+        """True while it can be continued."""
         ...
 
     @property
     def is_warm(self) -> bool:
-        """True while it keeps a worker and a slot."""
+        """True while it holds a worker and a slot."""
         ...
 
     @property
     def has_pending_deliveries(self) -> bool:
-        """True at rest when there is something to hand in."""
+        """True if it is suspended and has outcomes to deliver."""
         ...
 
     @property
     def is_lost(self) -> bool:
-        """True once the event loop of its start, on which its calls live, is closed."""
+        """True once the event loop of its start, which runs its calls, is closed."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of program, given values, ledger and output that nobody has taken."""
+        """The bytes of program, invocation data, ledger and output that no caller has taken."""
         ...
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that are in flight, or waiting for a person."""
+        """The calls that run or wait for a person."""
         ...
 
     async def continue_run(self, wait_ms: int | None = None) -> RunOutcome:
-        """Go on, and return what it has come to, which may be another rest."""
+        """Continue it and return its next outcome, which may be another suspension."""
         ...
 
     def drop_worker(self) -> None:
-        """Give up worker and slot; it makes no difference to what comes."""
+        """Release worker and slot; the result stays the same."""
         ...
 
     async def abort(self, reason: str = ...) -> RunOutcome:
@@ -131,21 +131,21 @@ class SuspendedRun(Protocol):
         ...
 
     async def save(self) -> Interrupt:
-        """Return what is to be kept of it, in which the outcome of what runs now is unknown."""
+        """Return it as an interrupt, in which the outcome of running calls is unknown."""
         ...
 
 
 def with_changes(outcome: RunOutcome, **changes: Any) -> RunOutcome:
-    """Return an outcome with other values of some of its fields."""
+    """Return an outcome with some fields changed."""
     fields = {name: getattr(outcome, name) for name in RunOutcome.__match_args__ if name != "trace"}
     return RunOutcome(**{"trace": get_stored_value(outcome, "trace"), **fields, **changes})
 
 
 @record
 class Suspension:
-    """Why a program rests, what is in flight, and ``run``, which goes on with it; None where this was recorded.
+    """Why a program is suspended, its pending calls, and ``run`` to continue it; None in a recorded outcome.
 
-    ``output_bytes`` are those of what it has written since the rest before.
+    ``output_bytes`` counts its output since the last suspension.
     """
 
     reason: SuspensionReason
@@ -157,22 +157,19 @@ class Suspension:
 @with_lazy_fields("trace")
 @record
 class RunOutcome:
-    """What a run came to: by its ``status`` a ``value`` (None for undefined), an ``interrupt`` or an ``error``.
+    """The outcome of a run: by ``status`` a ``value`` (None for undefined), an ``interrupt`` or an ``error``.
 
-    A program that is "resting" has come to none of these yet: ``suspension`` goes on with it. ``output`` is what a
-    program
-    that writes items has written since its outcome before.
-    ``trace`` is there when the outer call asks for one or a hook listens, and after every pause and failure of a
-    program that was begun. ``warnings`` say what was cut of the value, and what was wrong before it ran,
-    ``output_warnings`` which outputs of tools were passed on though they miss their schemas. An outcome
-    that was recorded and comes back is a run of which nothing more is known: ``is_replayed``, without trace, without
-    calls unless it is an error, and without console unless the profile cuts results. ``ended_calls`` are the calls of
-    tools and fetches that have ended, as they were noted. ``abandoned`` are calls that the
-    program did not wait for, each with id, kind, name and status: pending, waiting, not sent, or failed unseen.
-    ``began_at_ms`` is when a recorded run began, which else its trace says. ``result_bytes`` are those of the JSON that
-    it returned, where that is known. A program that ``returned_nothing`` has not returned null: ``last_value`` is then
-    the value of its last statement as text, if that is an expression. ``summaries`` are of its calls, with
-    their texts, where there is a use for that. ``is_tagged``: the value has tags for dates, bytes and sets.
+    A "resting" program is continued with ``suspension``. ``output`` is what the program wrote since its last
+    outcome. ``trace`` is set if the outer call asks for one, if a hook listens, and after every pause or failure of
+    a program that started. ``warnings`` name cut parts of the value and problems before the run,
+    ``output_warnings`` the outputs of tools that were passed on though they violate their schemas. A recorded
+    outcome is ``is_replayed``: it has no trace, calls only with an error, and console lines only if the profile
+    cuts results. ``ended_calls`` are the recorded calls of tools and fetch. ``abandoned`` are the calls that the
+    program did not await, each with id, kind, name and status: pending, waiting, not sent, or failed.
+    ``began_at_ms`` is the start of a recorded run. ``result_bytes`` counts the JSON of the result, if known.
+    ``returned_nothing`` distinguishes undefined from null; ``last_value`` is then the value of the last statement
+    as text, if it is an expression. ``summaries`` describe the calls, with texts where they are used.
+    ``is_tagged``: the value has tags for dates, bytes and sets.
     """
 
     status: Literal["completed", "interrupted", "failed", "resting"]
@@ -199,7 +196,7 @@ class RunOutcome:
 
     @property
     def calls(self) -> tuple[CallSummary, ...]:
-        """What the program had called, as in `CodeModeError.calls`."""
+        """Summaries of the calls, as in `CodeModeError.calls`."""
         if self.error is not None:
             return self.error.calls
         if self.summaries:
@@ -208,31 +205,34 @@ class RunOutcome:
 
 
 def is_program_error(error: BaseException) -> bool:
-    """Return True for an error that the program would come to again."""
+    """Return True for an error that the same program would raise again."""
     return isinstance(error, CodeModeError) and not isinstance(error, (*CUT_OFF_ERRORS, CodeModeProtocolError))
 
 
 def get_contents(outcome: RunOutcome) -> ContentRegistry | None:
-    """Return the content that the program of a run was given, if it was given any."""
+    """Return the content that the program received, None if there is none."""
     contents = None if outcome.ledger is None else outcome.ledger.contents
     return contents if contents is not None and len(contents) else None
 
 
 def to_presented_value(outcome: RunOutcome) -> Any:
-    """Return the value of a run, with `MediaContent` in place of handles; a `ContentResult` where it has shown some."""
+    """Return the value of a run with `MediaContent` in place of handles.
+
+    a `ContentResult` if the program displayed some.
+    """
     contents, value = get_contents(outcome), outcome.value
     if contents is None or isinstance(value, ContentResult):
         return value
     try:
         value = replace_references(value, contents)
-    except CodeModeSerializationError:  # a recorded outcome whose content is not kept any more: it stays a description
+    except CodeModeSerializationError:  # the content of a recorded outcome is gone: keep the description
         return value
     displayed = tuple(contents.get(part_id) for part_id in contents.displayed_names if part_id in contents)
     return ContentResult(value, displayed) if displayed else value
 
 
 async def describe_content(outcome: RunOutcome) -> Any:
-    """Return the value of a run with a description where a handle was, for what outlives its content."""
+    """Return the value of a run with descriptions in place of handles, for results that outlive the content."""
     contents = get_contents(outcome)
     if contents is None:
         return outcome.value
@@ -243,7 +243,7 @@ async def describe_content(outcome: RunOutcome) -> Any:
 
 
 def restore_content(result: Any, outcome: RunOutcome) -> Any:
-    """Return what a model is told of a run, plain JSON or an interrupt, with a `MediaContent` in each place of one."""
+    """Return the model's result, plain JSON or an interrupt, with `MediaContent` in place of handles."""
     contents = get_contents(outcome)
     if contents is None or not is_object(result):
         return result
@@ -253,8 +253,8 @@ def restore_content(result: Any, outcome: RunOutcome) -> Any:
         return result
 
 
-# A line of JSON, and behind it the texts of a continuation as they are: escaping and parsing them again would take as
-# long as they are.
+# A line of JSON, followed by the texts of a continuation as they are: escaping and parsing them would cost as much as
+# they are long.
 
 _EXTRA_DEPTH = 8  # of a value in an interrupt in an outcome
 _LIST_FIELDS = ("warnings", "output_warnings", "abandoned")  # of `RunOutcome`
@@ -262,9 +262,9 @@ _LIST_FIELDS = ("warnings", "output_warnings", "abandoned")  # of `RunOutcome`
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCodec:
-    """Writes and reads the outcomes of resumes of one continuation, which ``auth`` has signed.
+    """Encodes and decodes outcomes of the resumes of one continuation, signed with ``auth``.
 
-    ``keeps_output``: with what was written to the console, what was cut of the value, and which calls were abandoned.
+    ``keeps_output``: include console lines, warnings about cut values, and abandoned calls.
     """
 
     options: ContinuationOptions
@@ -277,12 +277,12 @@ class OutcomeCodec:
     def of(
         cls, interrupt: Interrupt, auth: Auth, options: ContinuationOptions, *, keeps_output: bool = False
     ) -> OutcomeCodec:
-        """Return those of an interrupt that was verified."""
+        """Return the codec of a verified interrupt."""
         is_sealed = str(interrupt.continuation["encoding"]).startswith("sealed")
         return cls(options, auth, is_sealed, interrupt.outer_tool_call_id, keeps_output)
 
     def encode_outcome(self, outcome: RunOutcome) -> str:
-        """Write what a run came to."""
+        """Encode an outcome."""
         output = self._encode_output(outcome)
         if outcome.error is not None:
             return self.encode_error(outcome.error, output)
@@ -311,7 +311,7 @@ class OutcomeCodec:
         return self._encode(f'{{{members},"recovery":{write_json(recovery)}{output}}}', texts)
 
     def _encode_output(self, outcome: RunOutcome) -> str:
-        """Return the members beside what a run came to, behind a comma; both are as bounded as the run itself."""
+        """Return further members of the encoded outcome, after a comma; they are as bounded as the run."""
         if not self.keeps_output:
             return ""
         lines = [[line.invocation_id, line.level, line.text, line.written_at_ms] for line in outcome.console]
@@ -324,7 +324,7 @@ class OutcomeCodec:
         return "," + write_json(members)[1:-1]
 
     def _encode_content(self, outcome: RunOutcome) -> str:
-        """Return the content of a run, behind a comma: where a store has it by its ids alone."""
+        """Return the content of a run, after a comma; only ids if a store has it."""
         contents = get_contents(outcome)
         if contents is None:
             return ""
@@ -334,9 +334,9 @@ class OutcomeCodec:
         return f',"content":{write_json([contents.tag, contents.displayed_names, parts, stored])}'
 
     def decode_outcome(self, text: str) -> RunOutcome:
-        """Return the outcome that was recorded, what a store has of its content still ``left`` there.
+        """Return the recorded outcome; content in a store stays ``unloaded``.
 
-        Raises `CodeModeProtocolError` when it cannot be read.
+        Raises `CodeModeProtocolError` if it cannot be read.
         """
         try:
             outcome, texts = self._decode(text)
@@ -370,7 +370,7 @@ class OutcomeCodec:
 
     def _decode(self, text: str) -> tuple[dict[str, Any], _TextReader]:
         opened = open_text(text, self.options, self.auth) if self.is_sealed else text
-        end = opened.find("\n") % (len(opened) + 1)  # to the end where no text follows
+        end = opened.find("\n") % (len(opened) + 1)  # to the end if no text follows
         outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _EXTRA_DEPTH)
         return cast("dict[str, Any]", outcome), _TextReader(opened, end + 1)
 
@@ -385,7 +385,7 @@ def _read_content_ledger(content: list[Any] | None) -> Ledger | None:
 
 
 class _TextReader:
-    """Texts that stand one behind the other, taken by their lengths."""
+    """Reads texts that follow each other, by their lengths."""
 
     def __init__(self, text: str, start: int) -> None:
         self._text = text
@@ -400,7 +400,7 @@ class _TextReader:
 
 
 def _split_interrupt(interrupt: Resumable) -> tuple[dict[str, Any], list[str]]:
-    """Return an interrupt with the lengths of its continuation's texts, and these."""
+    """Return an interrupt with the lengths of its continuation's texts, and those texts."""
     plain = interrupt.to_dict()
     texts = cast("list[str]", interrupt.continuation["body"])
     return {**plain, "continuation": {**plain["continuation"], "body": [*map(len, texts)]}}, texts
@@ -412,17 +412,17 @@ def _join_interrupt(plain: dict[str, Any], texts: _TextReader) -> Interrupt:
 
 
 def _encode_details(details: Mapping[str, Any]) -> str:
-    """Write each of the details for itself: that a tool has put there what no text holds costs the others nothing."""
+    """Encode each detail separately: one that is not JSON does not cost the others."""
     written = ((json.dumps(str(name)), _encode_detail(value)) for name, value in details.items())
     return "{" + ",".join(f"{name}:{text}" for name, text in written if text is not None) + "}"
 
 
 def _encode_detail(value: Any) -> str | None:
-    # Details are for people: what is not JSON is kept as text.
+    # Details are for people: a value that is not JSON becomes text.
     for write in (_encode_strict, partial(encode_json, what="a detail"), _encode_text):
         with suppress(Exception):  # a tool may raise an error with any details
             text = write(value)
-            decode_json(text, max_depth=MAX_DEPTH + _EXTRA_DEPTH - 2)  # it stands two levels deep
+            decode_json(text, max_depth=MAX_DEPTH + _EXTRA_DEPTH - 2)  # two levels deep
             return text
     return None
 

@@ -32,23 +32,21 @@ from .call_values import AnsweredPause
 
 
 def has_to_be_saved(text: str, *, varies: bool) -> bool:
-    """Tell whether a recovery could not validate again what a call is about to run with.
+    """Return True if a recovery could not validate the executed input of a call again.
 
-    Of a large input that would keep the loop; where a schema gives another value each time it would come out otherwise.
+    A large input would block the loop; some schemas return another value each time.
     """
     return varies or len(text) >= LARGE_CHARACTERS
 
 
-# Runs nothing.
-
-# As the guest runtime writes a request; a body stands behind the method.
+# As the guest runtime writes a request; a body follows the method.
 _READ_ONLY_FETCH = re.compile(r'\{"url":"(?:[^"\\]|\\.)*+","method":"(?:GET|HEAD)"', re.IGNORECASE)
 
 
 def build_started_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, errors: HostErrors) -> Ledger:
-    """Return the ledger of a resume that was begun with these answers and of which nothing more is known.
+    """Return the ledger of a resume that started with these answers; its further outcome is unknown.
 
-    What an answer let run may have run. What it only told, a denial or an outcome, is so.
+    Calls that an answer allowed may have run; denials and known outcomes are recorded.
     """
     ledger = answered.continuation.ledger
     started = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries], sidecar=None)
@@ -77,14 +75,14 @@ def _find_known_outcome(
 
 
 def to_surface_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) -> Outcome:
-    """Return how a call really ended, as a program of this face is told of it."""
+    """Return the reported outcome of a call as programs of this surface see it."""
     if answer.error is None or (errors.codes is None and errors.words is None):
         return answer.outcome
     return make_rejection(entry, answer.error, errors)
 
 
 def reads_only(catalog: ToolCatalog[PreparedTool], entry: LedgerEntry) -> bool:
-    """Return True for a call that changes nothing, as its tool says or the method of a fetch."""
+    """Return True for a call that changes nothing, by the tool's annotations or the fetch method."""
     if entry.kind == "fetch":
         return _READ_ONLY_FETCH.match(entry.input_json or "") is not None
     tool = catalog.get(entry.name)
@@ -103,14 +101,14 @@ def make_lapsed_error() -> CodeModeAbortedError:
 
 @record
 class Recovery:
-    """The calls of one invocation as its tools see them, and what those run with whose outcome is not known."""
+    """The calls of one invocation and the inputs of those whose outcome is unknown."""
 
     catalog: ToolCatalog[PreparedTool]
     inputs: Mapping[int, str]
     has_rich_values: bool = False
 
     def ledger(self, ledger: Ledger, salt: str) -> Ledger:
-        """Return the ledger from which the run goes on."""
+        """Return the ledger to continue from."""
         contents = ledger.contents
 
         def get_displayed_input(entry: LedgerEntry) -> str | None:
@@ -119,11 +117,11 @@ class Recovery:
 
         with using_contents(
             contents, has_rich_values=self.has_rich_values
-        ):  # a person is shown the host's own words of it
+        ):  # for display: the host's own descriptions of handles
             return build_recovery_ledger(ledger, salt, self._may_repeat, get_displayed_input, self._get_repeat_input)
 
     def _may_repeat(self, entry: LedgerEntry) -> bool:
-        """Return True for a call that does no harm when it runs twice."""
+        """Return True for a call that does no harm if it runs twice."""
         tool = self.catalog.get(entry.name)
         if entry.kind in ("catalog", *UNREPORTED_KINDS) or not entry.is_started:
             return True
@@ -132,12 +130,12 @@ class Recovery:
         return any(tool.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
 
     def _get_repeat_input(self, entry: LedgerEntry) -> str | None:
-        """Return the input of a call that is made again, if its schema would give it another one."""
+        """Return the input of a repeated call if its schema would change it."""
         tool = self.catalog.get(entry.name) if entry.kind == "tool" and entry.is_started else None
         return self._get_executed_input(entry) if tool is not None and tool.input_varies else entry.executed_input_json
 
     def _get_executed_input(self, entry: LedgerEntry) -> str | None:
-        """Return the validated input of a call that was started."""
+        """Return the validated input of a started call."""
         tool = self.catalog.get(entry.name) if entry.kind == "tool" else None
         if tool is None or entry.executed_input_json is not None:
             return entry.full_input_json if entry.executed_input_json is None else entry.executed_input_json
@@ -154,7 +152,7 @@ class Recovery:
 
 
 class RecoveryPoint:
-    """The one way to go on from a run: with two of them the calls that are left could run twice."""
+    """The one interrupt to continue from after a run: with two, the remaining calls could run twice."""
 
     def __init__(self, options: ContinuationOptions, binding: str | None, threads: InvocationThreads) -> None:
         self._options = options
@@ -164,7 +162,7 @@ class RecoveryPoint:
 
     @property
     def exists(self) -> bool:
-        """True once there is one."""
+        """True once the interrupt exists."""
         return self._interrupt is not None
 
     async def at(
@@ -176,10 +174,10 @@ class RecoveryPoint:
         *,
         size: int = LARGE_CHARACTERS,
     ) -> Interrupt:
-        """Return the interrupt with which the program goes on; the first that was made, whatever has come since.
+        """Return the interrupt to continue from; the first one that was made, also after later events.
 
-        ``ledger`` gives from where, and may take long. ``engine`` is the version that it was paused on, this host's
-        when None. ``size`` is about how many characters program and ledger take.
+        ``ledger`` returns the ledger and may take long. ``engine`` is the version of the pause, this host's if
+        None. ``size`` estimates the characters of program and ledger.
         """
         if self._interrupt is None:
             with UsingThreads(self._threads):
@@ -190,7 +188,7 @@ class RecoveryPoint:
     async def _store_interrupt(
         self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None, size: int
     ) -> None:
-        # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
+        # Stored here, where the caller's cancellation cannot reach: there must be no second interrupt.
         interrupt, left = await run_check(size, lambda: self._make_interrupt(js, settings, ledger(), engine))
         await hold_content(interrupt, left, settings.salt, self._options)
         self._interrupt = interrupt
@@ -205,12 +203,12 @@ class RecoveryPoint:
 def make_continuation(
     js: str, engine: str, settings: Settings, ledger: Ledger, options: ContinuationOptions
 ) -> Continuation:
-    """Return the continuation, with its content where no store has that. Raises as `Continuation.of`."""
+    """Return the continuation, with its content if no store has it. Raises as `Continuation.of`."""
     return Continuation.of(js, engine, settings, ledger, carries_content=get_content_store(options) is None)
 
 
 def make_interrupt(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:
-    """Return the signed interrupt with which a program goes on from there."""
+    """Return the signed interrupt of a continuation."""
     warn_if_unshared(options)
     return Interrupt(
         requests=list_pending_requests(continuation.ledger.waiting_entries),

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 _GRACE_SECONDS = 4.0
-_POLL_SECONDS = 0.5  # whether there is a loop that does what it was asked
+_POLL_SECONDS = 0.5  # how often to check whether the other loop still runs
 _LOOP_CLOSED = "the event loop on which this run was started is closed"
 _LOOP_STOPPED = "the event loop on which this run was started does not run now"
 
 
 class _CrossLoopCall:
-    """Something that another loop was asked to do. ``done`` is what it comes to."""
+    """Work for another event loop; ``done`` gets its result."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.done: Future[Any] = Future()
@@ -61,8 +61,8 @@ class _CrossLoopCall:
             self._task.add_done_callback(self._on_task_done)
 
     def cancel(self) -> None:
-        """Let it be cancelled, if it has begun. From any thread."""
-        with suppress(RuntimeError):  # of a loop that was closed meanwhile
+        """Cancel the work, if it has started. Works from any thread."""
+        with suppress(RuntimeError):  # the loop was closed meanwhile
             self._loop.call_soon_threadsafe(self._cancel_task)
 
     def _cancel_task(self) -> None:
@@ -82,10 +82,10 @@ class _CrossLoopCall:
 
 
 async def run_on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
-    """Do something on a loop. Who is cancelled is so when that has seen it and has ended.
+    """Run a coroutine on another event loop. A cancelled caller waits until the coroutine has ended.
 
-    Raises `CodeModeAbortedError` for a loop that is closed, or ends meanwhile, and `CodeModeConcurrencyError` for one
-    that does not run.
+    Raises `CodeModeAbortedError` if the loop is closed or ends meanwhile, and `CodeModeConcurrencyError` if it does
+    not run.
     """
     if asyncio.get_running_loop() is loop:
         return await work()
@@ -102,9 +102,9 @@ async def run_on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], Corout
         if loop.is_running():
             await asyncio.wait([local_future], timeout=_GRACE_SECONDS)
         if local_future.done() and not local_future.cancelled():
-            local_future.exception()  # looked at, so that nothing warns about it
+            local_future.exception()  # retrieved, so that asyncio does not log it
         raise
-    if local_future.cancelled():  # by its loop, as it ended: nobody has cancelled whoever waits here
+    if local_future.cancelled():  # by its loop as it ended, not by the caller
         raise CodeModeAbortedError(_LOOP_CLOSED)
     return local_future.result()
 
@@ -125,7 +125,7 @@ _ITEM_LABEL = "an item of the program's output"
 
 
 async def read_output_items(written: list[OutputEntry], max_values: int) -> tuple[OutputItem, ...]:
-    """Return what was written, as values. Raises `CodeModeError` for what `decode_value` refuses."""
+    """Return the output of the program as values. Raises `CodeModeError` if `decode_value` refuses one."""
     if not written:
         return ()
 
@@ -141,10 +141,12 @@ _StopReason: TypeAlias = events.Ending | events.SuspensionReason
 
 
 class SuspendableExecution(Execution):
-    """Runs one program of a profile that rests at its deadline. Its outcome may be that it is at rest: then `go_on`.
+    """Runs one program of a profile that suspends at its deadline.
 
-    It lives on the event loop of its start, with its calls. At rest it may be without a worker, and go on with any
-    other one; whether it was makes no difference to what it comes to.
+    A suspended outcome is continued with `continue_run`.
+
+    It lives on the event loop of its start, with its calls. A suspended run may have no worker and continue on any
+    other one; the result is the same.
     """
 
     _machine_type: ClassVar[type[Invocation]] = SuspendableInvocation
@@ -167,21 +169,21 @@ class SuspendableExecution(Execution):
         self._runner: SuspendableRunner | None = None
         self._loop = asyncio.get_running_loop()
         self._is_starting, self._is_continuing, self._is_over = True, False, False
-        self._has_segment_ended = False  # the part of the run with which somebody goes on
+        self._has_segment_ended = False  # the current segment of the run
         self._closing: asyncio.Task[None] | None = None
-        self._unclaimed_outcome: RunOutcome | None = None  # that came when whoever waited for it had been cancelled
+        self._unclaimed_outcome: RunOutcome | None = None  # an outcome whose caller was cancelled before it arrived
         self.on_change: Callable[[], None] = _ignore
 
-    # -- at rest
+    # -- suspended
 
     @property
     def has_started(self) -> bool:
-        """True once it has had a worker: `abort` ends it. Before, whoever starts it is to be cancelled."""
+        """True once it has had a worker, so that `abort` ends it. Before that, cancel its start."""
         return self._runner is not None
 
     @property
     def is_suspended(self) -> bool:
-        """True while somebody can go on with it, or get an outcome that nobody has got yet."""
+        """True while it can be continued, or has an outcome that no caller has received."""
         return self._unclaimed_outcome is not None or self._rests
 
     @property
@@ -191,12 +193,12 @@ class SuspendableExecution(Execution):
 
     @property
     def is_warm(self) -> bool:
-        """True while it keeps a worker and a slot."""
+        """True while it holds a worker and a slot."""
         return self._runner is not None and self._runner.is_warm and not self._runner.ended.done()
 
     @property
     def has_pending_deliveries(self) -> bool:
-        """True at rest when there is something to hand in."""
+        """True if it is suspended and has outcomes to deliver."""
         return self._runner is not None and self._runner.machine.has_pending_deliveries
 
     @property
@@ -206,7 +208,7 @@ class SuspendableExecution(Execution):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of program, given values, ledger and output that nobody has taken."""
+        """The bytes of program, invocation data, ledger and output that no caller has taken."""
         runner = self._runner
         if runner is None:
             return 0
@@ -216,31 +218,31 @@ class SuspendableExecution(Execution):
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that are in flight, or waiting for a person."""
+        """The calls that run or wait for a person."""
         return () if self._runner is None else list_pending_calls(self._runner.machine.ledger.entries)
 
     async def continue_run(self, wait_ms: int | None = None) -> RunOutcome:
-        """Go on from rest, and return what it has come to. Works from any event loop and thread.
+        """Continue a suspended run and return its next outcome. Works from any event loop and thread.
 
-        Raises `CodeModeConcurrencyError` or `CodeModeWorkerError` when it needs a worker and there is none: it rests
-        on. Raises `CodeModeProtocolError` when it is not at rest, or somebody else goes on with it already. Who is
-        cancelled leaves it at rest; what it has come to by then is for whoever goes on with it next.
+        Raises `CodeModeConcurrencyError` or `CodeModeWorkerError` if it needs a worker and there is none; it
+        stays suspended. Raises `CodeModeProtocolError` if it is not suspended or another caller continues it.
+        If the caller is cancelled it stays suspended, and the next caller gets the outcome.
         """
         return await self._run_on_own_loop(lambda: self._continue(self._wait_ms if wait_ms is None else wait_ms))
 
     def drop_worker(self) -> None:
-        """Give up worker and slot of a program at rest, on its own loop: it makes no difference to what comes."""
+        """Release worker and slot of a suspended run, on its own loop. The result stays the same."""
         if self._rests and not self._is_continuing:
             cast("SuspendableRunner", self._runner).drop_worker()
 
     async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
-        """End it, with its calls, and return that it has failed. Works from any event loop and thread."""
+        """End it with its calls and return its failed outcome. Works from any event loop and thread."""
         return await self._run_on_own_loop(lambda: self._abort(CodeModeAbortedError(reason)))
 
     async def save(self) -> Interrupt:
-        """Return what is to be kept of a program at rest: program, settings and ledger, signed.
+        """Return a suspended run as a signed interrupt: program, settings and ledger.
 
-        The outcome of what runs now is unknown in it. `restored`, with the same tools, goes on from there.
+        The outcome of running calls is unknown in it. `resume` with the same tools continues from there.
         """
         return await self._run_on_own_loop(self._save)
 
@@ -268,7 +270,7 @@ class SuspendableExecution(Execution):
             return self.make_failed_outcome(await self._report_error(error))
         try:
             return await self._make_segment_outcome(stop)
-        except BaseException:  # cancelled, before its worker was given back
+        except BaseException:  # cancelled before its worker was released
             await self._close()
             raise
 
@@ -327,13 +329,13 @@ class SuspendableExecution(Execution):
             stop = None
         self._has_segment_ended = True
         try:
-            return runner.ended.result() if stop is None else stop  # it has ended at the same moment
+            return runner.ended.result() if stop is None else stop  # it ended at the same moment
         except BaseException:
             await self._close()
             raise
 
     async def _run_segment(self, work: Callable[[], Awaitable[_StopReason]]) -> RunOutcome:
-        """Return the outcome of one more part of the run; its journal, if it has one, is kept or ended."""
+        """Return the outcome of the next segment of the run and write or end its journal."""
 
         async def run_segment() -> RunOutcome:
             return await self._make_segment_outcome(await work())
@@ -344,7 +346,7 @@ class SuspendableExecution(Execution):
             )
 
     async def _deliver_changes(self, runner: SuspendableRunner, wait_ms: int) -> _StopReason:
-        """Hand in what has come, on the worker that was kept or on another; without one first wait for something."""
+        """Deliver outcomes on the held worker or a new one. Without a worker, first wait for an outcome."""
         runner.reclaim_worker()
         while not runner.is_warm and runner.machine.has_running_requests and not runner.machine.has_pending_deliveries:
             runner.wait_for_change(wait_ms)
@@ -367,7 +369,7 @@ class SuspendableExecution(Execution):
         return await _wait_for_stop(runner)
 
     async def _make_segment_outcome(self, stop: _StopReason) -> RunOutcome:
-        """Return the outcome of a program that has come to rest, or to its end."""
+        """Return the outcome of a program that was suspended or has ended."""
         runner = cast("SuspendableRunner", self._runner)
         written = runner.take_output()
         machine, previous_count = runner.machine, self._progress.output_count
@@ -413,7 +415,7 @@ class SuspendableExecution(Execution):
         runner = self._runner
         if runner is None or self._is_continuing or self._is_over or runner.machine.suspension_reason is None:
             if runner is not None:
-                runner.feed(events.HostFailed(error))  # whoever waits for it concludes
+                runner.feed(events.HostFailed(error))  # the waiting caller handles it
             return self.make_failed_outcome(error)
         runner.feed(events.HostFailed(error))
         return await shield_to_end(self._run_segment(lambda: _wait_for_stop(runner)))
@@ -438,7 +440,7 @@ class SuspendableExecution(Execution):
             return interrupt
 
     def _on_ended_while_suspended(self) -> None:
-        """End the calls of a run that has ended at rest, by a lost journal or a worker that broke the rules."""
+        """End the calls of a run that ended while suspended, through a lost journal or a protocol violation."""
         if not (self._is_continuing or self._is_over or self._is_starting or self._loop.is_closed()):
             self._closing = self._loop.create_task(self._close())
             self.on_change()
@@ -451,10 +453,10 @@ class SuspendableExecution(Execution):
 
 
 def _ignore() -> None:
-    """Stand in for whoever wants to hear of news."""
+    """Ignore a change while no listener is set."""
 
 
 async def _wait_for_stop(runner: SuspendableRunner) -> _StopReason:
-    """Wait for an end, or a rest, and return which, or why."""
+    """Wait until the run ends or is suspended; return its ending or the reason."""
     reason = None if runner.ended.done() else await runner.stop_reason
     return runner.ended.result() if reason is None or runner.ended.done() else reason

@@ -1,4 +1,4 @@
-"""Performs the effects of an invocation that may rest. Owns its calls, which outlive every worker it has."""
+"""Perform the effects of a suspendable invocation and own its calls across workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REPLAY_EXTRA_MS = 5_000
 
 @record
 class OutputEntry:
-    """A line of the console or an item of output: its text, or the JSON text of an item's value."""
+    """A console line or an output item: its text, or the JSON text of its value."""
 
     kind: Literal["text", "json", "content", "console"]
     text: str
@@ -34,12 +34,11 @@ class OutputEntry:
 
 
 class SuspendableRunner(Runner):
-    """Drives one invocation on one worker after another, or on none while it rests.
+    """Drives one invocation on one worker after another, or on none while it is suspended.
 
-    ``stop_reason`` gives why it has come to rest, once for each time that somebody goes on with it, or None when it has
-    ended; ``ended`` is as ever. ``on_ended`` is called when it ends while nobody waits for that.
-    ``output`` is what the program has written and nobody has taken yet. ``on_change`` is called when the outcome of a
-    call has come at rest.
+    ``stop_reason`` gets the reason of each suspension, None once the invocation has ended; ``ended`` gets the
+    ending. ``on_ended`` is called if it ends while suspended. ``output`` is what the program has written and no
+    caller has taken. ``on_change`` is called when an outcome arrives while it is suspended.
     """
 
     def __init__(self, machine: SuspendableInvocation, lease: Lease, *more: Any, wait_ms: int, compute_ms: int) -> None:
@@ -47,26 +46,26 @@ class SuspendableRunner(Runner):
         self.compute_seconds = compute_ms / 1000
         self.output: list[OutputEntry] = []
         self.is_warm = True
-        self.is_wait_over = False  # of a call that waits without a worker
+        self.is_wait_over = False  # the wait of a caller without a worker has expired
         self.on_change: Callable[[], None] = _ignore
         self.on_ended: Callable[[], None] = _ignore
-        self._reported_ids: set[int] = set()  # requests of which listeners have been told
+        self._reported_ids: set[int] = set()  # requests reported to listeners
         if machine.is_replaying:
             self._clock = self._make_replay_clock()
         self.stop_reason: asyncio.Future[events.SuspensionReason | None] = self._loop.create_future()
-        # As long as the guest's own clock runs, a wait that is no shorter cannot be over: it has no clock until then.
+        # While the guest's own clock runs, a longer wait cannot expire first: no clock is needed until then.
         is_covered_by_guest_clock = not machine.is_replaying and wait_ms >= machine.settings.limits.timeout_ms
         self._wait_ms = wait_ms
         self._wait_clock = None if is_covered_by_guest_clock else self._make_clock(wait_ms, self.end_wait)
 
     @property
     def machine(self) -> SuspendableInvocation:
-        """The invocation as it is now."""
+        """The current invocation."""
         return self._machine
 
     @property
     def compute_ms(self) -> int:
-        """How long the guest has computed."""
+        """How long the guest has computed, in milliseconds."""
         machine = self._machine
         is_counted = not (machine.is_replaying or machine.suspension_reason or self.ended.done())
         return int((self.compute_seconds + (self._clock.ran_seconds if is_counted else 0)) * 1000)
@@ -78,14 +77,14 @@ class SuspendableRunner(Runner):
             self._start_wait_clock()
 
     def continue_run(self, wait_ms: int) -> None:
-        """Go on from rest on the worker that was kept; without one as far as that needs none."""
+        """Continue on the held worker; without one, as far as possible."""
         self._wait_clock = self._restart_clocks(wait_ms)
         self._clock.start()
         self._start_wait_clock()
         self.feed(events.ContinueRun(self._calls.now_ms()))
 
     def continue_on_worker(self, lease: Lease, accepted: events.ProgramAccepted, wait_ms: int) -> SuspendableInvocation:
-        """Go on from rest on another worker: in the place of the invocation comes the one that this returns."""
+        """Continue on another worker and return the invocation that replaces this one."""
         machine = self.machine.make_successor(self._calls.now_ms())
         self._machine, self._lease, self.is_warm = machine, lease, True
         self._channel = self._open_channel(lease)
@@ -94,24 +93,24 @@ class SuspendableRunner(Runner):
         return machine
 
     def wait_for_change(self, wait_ms: int) -> None:
-        """Let the time run of a call that waits for something to hand in, without a worker."""
+        """Start the wait clock of a caller that waits for an outcome without a worker."""
         self.is_wait_over = False
         self._wait_clock = self._make_wait_clock(wait_ms)
         self._start_wait_clock()
 
     @property
     def waited_ms(self) -> int:
-        """How long the call of the model has waited."""
+        """How long the caller has waited, in milliseconds."""
         return 0 if self._wait_clock is None else int(self._wait_clock.ran_seconds * 1000)
 
     def offer_worker(self) -> None:
-        """Keep the worker of a program at rest as long as nobody else needs its slot."""
+        """Hold the worker of a suspended run until another run needs its slot."""
         lease = self._lease
         if self.is_warm and not lease.make_revocable(lambda: self._on_worker_revoked(lease)):
             self.drop_worker()
 
     def reclaim_worker(self) -> None:
-        """Use the worker that was kept, if it is still there."""
+        """Use the held worker again, if it was not revoked."""
         if self.is_warm and not self._lease.reclaim():
             self.drop_worker()
 
@@ -122,11 +121,11 @@ class SuspendableRunner(Runner):
 
         try:
             self._loop.call_soon_threadsafe(on_revoked)
-        except RuntimeError:  # the loop is closed, and nobody will use the worker
+        except RuntimeError:  # the loop is closed, so the worker is not needed
             lease.kill()
 
     def drop_worker(self) -> None:
-        """Give up the worker and its slot, if there is one. The program is at rest, or comes to rest where it is."""
+        """Release the worker and its slot, if any, and suspend the program if it runs."""
         if self.is_warm:
             self.is_warm = False
             self._channel.close()
@@ -137,7 +136,7 @@ class SuspendableRunner(Runner):
             self._stop_clocks()
 
     async def answer_open_yields(self) -> None:
-        """Answer at rest where the program has yielded. Returns once that is written, where there is a journal."""
+        """Answer open yields of a suspended run. Returns once the journal, if any, has them."""
         answered = self._loop.create_future()
 
         def deliver(settled: events.CallSettled) -> None:
@@ -155,11 +154,11 @@ class SuspendableRunner(Runner):
             await asyncio.wait((answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
 
     def refill(self) -> None:
-        """Let the next worker be made ready."""
+        """Prepare the next spare worker."""
         self._lease.refill()
 
     def take_output(self) -> list[OutputEntry]:
-        """Return what was written since this was last asked."""
+        """Return the output since the last call of this method."""
         written, self.output = self.output, []
         return written
 
@@ -169,7 +168,7 @@ class SuspendableRunner(Runner):
         return self._make_wait_clock(wait_ms)
 
     def _make_wait_clock(self, wait_ms: int) -> StoppableTimer:
-        """Return the clock of a call of the model that waits for this run to rest or to end."""
+        """Return the clock that limits how long the caller waits for a suspension or an ending."""
         self.stop_reason = self._loop.create_future()
         return self._make_clock(wait_ms, self.end_wait)
 
@@ -203,7 +202,7 @@ class SuspendableRunner(Runner):
             self._wait_clock.close()
 
     def end_wait(self) -> None:
-        """Let the call of the model wait no longer: the program rests as soon as it is idle, if it does not."""
+        """End the caller's wait: the program is suspended as soon as it is idle."""
         if self.machine.suspension_reason is None:
             self.feed(events.WaitExpired())
         else:
@@ -279,4 +278,4 @@ class SuspendableRunner(Runner):
 
 
 def _ignore() -> None:
-    """Stand in for whoever wants to hear of news."""
+    """Ignore a change while no listener is set."""

@@ -43,9 +43,9 @@ from .resume_claims import ClaimedResume, JournaledResume, ResumeClaim, get_guar
 
 @contextmanager
 def mark_as_continuation_error(*, of_continuation: bool = False) -> Generator[None, None, None]:
-    """Mark what is refused here: the continuation or its answers are to blame, no worker.
+    """Mark refusals as caused by the continuation or its answers, not by a worker.
 
-    ``of_continuation``: this host cannot resume it, whatever is answered; another one may.
+    ``of_continuation``: this host cannot resume it with any answers; another host may.
     """
     try:
         yield
@@ -60,9 +60,9 @@ def mark_as_continuation_error(*, of_continuation: bool = False) -> Generator[No
 def read_answers_by_id(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the answers by request id.
 
-    A ``resolution`` of True or False approves or denies every pending approval; any other answers the first request.
-    Raises `CodeModeProtocolError` for answers that contradict each other, or where True or False meets a request that
-    is no approval.
+    A ``resolution`` of True or False approves or denies every pending approval; any other value answers the first
+    request. Raises `CodeModeProtocolError` for contradicting answers, and for True or False if a request is not an
+    approval.
     """
     if resolutions is not None and not isinstance(resolutions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise CodeModeProtocolError("the resolutions must be an object of answers by request id")
@@ -101,12 +101,12 @@ async def resume(
     *,
     needs_answers: bool = True,
 ) -> RunOutcome:
-    """Go on with a paused program over these tools. ``answers_to`` gives the answers by request id.
+    """Resume a paused program with these tools. ``answers_to`` returns the answers by request id.
 
-    Without ``needs_answers`` it goes on without any too, as far as it comes: for a program that was kept at rest.
+    Without ``needs_answers`` it continues as far as it can without any: for a saved suspended program.
 
-    Raises `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on, and `ValueError` for
-    wrong options; nothing that belongs to the program.
+    Raises `CodeModeProtocolError` for an interrupt or answers that cannot be resumed and `ValueError` for wrong
+    options; errors of the program are in the outcome.
     """
     refuse_in_workflow()
     workers = pool_or_default(pool)
@@ -136,7 +136,7 @@ async def _resume(
     continuation_options = settings.continuation
     verify_interrupt = partial(verify_current, interrupt, profile, settings, outer.call.conversation_id)
     signed = interrupt.continuation
-    # What is short and not compressed takes a millisecond to verify and read.
+    # A short, uncompressed continuation takes a millisecond to verify and read.
     is_short = (
         signed.get("encoding") == "json"
         and estimate_json_length(signed, _SHORT_PAUSE_CHARACTERS) < _SHORT_PAUSE_CHARACTERS
@@ -156,7 +156,7 @@ async def _resume(
     answered = AnsweredPause(interrupt, continuation, answers, inputs)
     call = dataclasses.replace(outer.call, tool_call_id=interrupt.outer_tool_call_id)
     outer_call = dataclasses.replace(outer, call=call)
-    # Made before the claim: options that are wrong must not use the continuation up.
+    # Made before the claim: wrong options must not use the continuation up.
     execution = _get_execution_type(restored)(restored, tools, settings, outer_call, pool, answered)
     warn_if_unshared(continuation_options)
     with mark_as_continuation_error():
@@ -229,9 +229,9 @@ async def _make_claim(
 
 
 async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:
-    """Refuse what cannot go on, though what it has come to might be known."""
+    """Raise if the continuation cannot be resumed, though its outcome may be known."""
     if now_ms() >= auth.expires_at_ms:
-        # It held when it was verified. By now the guard may have forgotten somebody else's claim.
+        # It was valid when it was verified. By now the guard may have forgotten another host's claim.
         raise CodeModeProtocolError("the continuation has expired")
     if options.any_engine:
         return
@@ -247,13 +247,13 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
 def _get_execution_type(profile: SurfaceSettings) -> type[Execution]:
     if profile.at_deadline == "fail":
         return Execution
-    from .resting import SuspendableExecution  # late: only what may rest needs it
+    from .resting import SuspendableExecution  # late: only suspendable programs need it
 
     return SuspendableExecution
 
 
 def _resumes_by_itself(continuation: Continuation) -> bool:
-    """Return True for a recovery with calls that are simply made again; a pause goes on only when it is answered."""
+    """Return True for a recovery whose calls are made again; a pause needs answers."""
     return not continuation.ledger.waiting_entries or any(entry.is_open for entry in continuation.ledger.entries)
 
 
@@ -284,15 +284,15 @@ def verify_current(
     options: CodeModeOptions,
     binding: str | None = None,
 ) -> tuple[Continuation, Auth]:
-    """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
+    """Return the continuation of an interrupt that this host made. Raises `CodeModeProtocolError`."""
     return verify(interrupt, profile, options, now_ms(), binding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OpenedContinuation:
-    """What a continuation holds: its interrupt, the program, types stripped, and what the invocation was given.
+    """The content of a continuation: its interrupt, the JavaScript program and the invocation data.
 
-    ``source`` is the program as it was sent. For plugins that keep sealed continuations without their interrupts.
+    ``source`` is the program as it was sent. For plugins that store sealed continuations without their interrupts.
     """
 
     interrupt: Interrupt
@@ -308,7 +308,7 @@ class OpenedContinuation:
         options: CodeModeOptions | Mapping[str, Any] | None = None,
         conversation_id: str | None = None,
     ) -> OpenedContinuation:
-        """Open a continuation. Raises `CodeModeProtocolError` for one that this host did not make, or that expired."""
+        """Open a continuation. Raises `CodeModeProtocolError` if this host did not make it or it has expired."""
         body = continuation.get("body")
         size = len(body) if isinstance(body, str) else estimate_json_length(continuation, LARGE_CHARACTERS)
         return await run_check(size, lambda: _open(continuation, options, conversation_id))
@@ -320,10 +320,10 @@ class OpenedContinuation:
         options: CodeModeOptions | Mapping[str, Any] | None = None,
         conversation_id: str | None = None,
     ) -> None:
-        """Never resume a paused program, whatever is answered.
+        """End a paused program: it cannot be resumed any more.
 
-        Raises `CodeModeProtocolError` for a continuation that this host did not make, that has expired or that was
-        resumed already.
+        Raises `CodeModeProtocolError` for a continuation that this host did not make, that has expired or that
+        was resumed.
         """
         continuation_options = CodeModeOptions.of(options).continuation
         guard = get_guard(continuation_options)

@@ -33,12 +33,12 @@ from .journal_opening import Journaling, list_waiting_steps
 from .outcome import OutcomeCodec, RunOutcome, is_program_error
 from .recovery import build_started_ledger
 
-_ENDED_ANSWER = '"ended"'  # no answers read so: those are an object
+_ENDED_ANSWER = '"ended"'  # never the text of answers, which is an object
 _process_guard = MemoryResumeGuard()
 
 
 class ResumeClaim:
-    """A claim, where it is kept, and how its outcome is written. Nothing is claimed before `take`."""
+    """The claim of a resume, its guard, and the encoding of its outcome. Nothing is claimed before `take`."""
 
     def __init__(self, guard: ResumeGuard, claim: Claim, outcomes: OutcomeCodec) -> None:
         self.guard = guard
@@ -47,17 +47,17 @@ class ResumeClaim:
         self._requested_at = monotonic_seconds()
 
     async def take(self) -> Any:
-        """Claim the continuation. Returns None when it is ours now, else what stands: see `ResumeGuard.claim`."""
+        """Claim the continuation. Returns None if this host owns it now, else the result of `ResumeGuard.claim`."""
         self._requested_at = monotonic_seconds()
         return await self.guard.claim(self.claim)
 
     async def release(self) -> None:
-        """Give it up, as if nobody had tried."""
+        """Release the claim: nothing was run."""
         await self.guard.release(self.claim.key)
 
     @asynccontextmanager
     async def keep_alive(self, *, renews: bool = True) -> AsyncGenerator[ClaimRenewal | None]:
-        """Keep it alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost."""
+        """Renew the claim while the block runs. Cancels the block and raises `ClaimLost` if it is lost."""
         with track_run(self.claim.key):
             if not renews:
                 yield None
@@ -66,12 +66,12 @@ class ResumeClaim:
                 yield renewal
 
     async def settle(self, size: int, write: Callable[[OutcomeCodec], str]) -> str | None:
-        """Record an outcome. Returns the one that stands instead; None when it is this one.
+        """Record an outcome. Returns None if it stands, else the outcome that another host recorded.
 
-        A guard that gives nothing back has kept it. Another one stands where this host stood still for too long.
+        A guard that returns None has stored it. Another outcome stands if this host was suspended for too long.
         """
         if size >= LARGE_CHARACTERS:
-            # Whoever is cancelled meanwhile has recorded it nevertheless.
+            # A cancellation does not undo the record.
             return await shield_to_end(self._settle_in_thread(write))
         text = write(self.outcomes)
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
@@ -84,42 +84,42 @@ class ResumeClaim:
         return recorded if isinstance(recorded, str) and recorded != text else None
 
     async def read_recorded(self, text: str) -> RunOutcome:
-        """Return the outcome that was recorded. Raises `CodeModeProtocolError` for one that cannot be read."""
+        """Return the recorded outcome. Raises `CodeModeProtocolError` if it cannot be read."""
         outcome = await run_check(len(text), lambda: self.outcomes.decode_outcome(text))
         return await load_content(outcome, self.outcomes.options)
 
 
 def _estimate_size(outcome: RunOutcome) -> int:
-    """Estimate how many characters the record of an outcome takes: what failed or paused may have much to tell."""
+    """Estimate the characters of the record of an outcome; those of failures and pauses may be large."""
     return estimate_json_length(outcome.value, LARGE_CHARACTERS) if outcome.status == "completed" else LARGE_CHARACTERS
 
 
 def make_answers_claim(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
-    """Return the claim of these answers on a continuation."""
+    """Return the claim for a continuation with these answers."""
     text = canonical_json(json.loads(encode_json(dict(resolutions), what="the resolutions")))
     return Claim(auth.nonce, digest_answers(text, options, auth), auth.expires_at_ms)
 
 
 def make_end_claim(auth: Auth, options: ContinuationOptions) -> Claim:
-    """Return the claim of whoever ends a continuation without an answer."""
+    """Return the claim that ends a continuation without an answer."""
     return Claim(auth.nonce, digest_answers(_ENDED_ANSWER, options, auth), auth.expires_at_ms)
 
 
 def get_guard(options: ContinuationOptions) -> ResumeGuard:
-    """Return where claims are kept: in this process unless the options say otherwise."""
+    """Return the guard of the options, by default one in this process."""
     return options.guard if options.guard is not None else _process_guard
 
 
 @record
 class ClaimedResume:
-    """The execution of a resume, and its claim: ours to renew, or that of an owner that is gone."""
+    """The execution of a resume and its claim, owned by this host or by an owner that is gone."""
 
     claim: ResumeClaim
     execution: Execution
     is_ours: bool = True
 
     async def run(self) -> RunOutcome:
-        """Go on with the program, whose claim is ours, and record what it came to."""
+        """Continue the program under the owned claim and record its outcome."""
         try:
             async with self.claim.keep_alive(renews=self.is_ours) as renewal:
                 outcome = await self.execution.resume(renewal)
@@ -134,7 +134,7 @@ class ClaimedResume:
         return await self._record_outcome(outcome)
 
     async def resolve_claimed(self, result: Any) -> RunOutcome:
-        """Return what somebody else's resume came to: its outcome, or that nobody knows it."""
+        """Return the outcome of another host's resume, or an error that says it is unknown."""
         if result is LAPSED:
             return await self._resolve_lapsed()
         if result is None:
@@ -144,16 +144,16 @@ class ClaimedResume:
 
     async def _resolve_lapsed(self) -> RunOutcome:
         outcome = await self.execution.recover_lapsed()
-        # The owner may have come back meanwhile: there is one outcome, and one way to go on.
+        # The owner may be back: there is one outcome and one recovery.
         other = await self.claim.settle(_estimate_size(outcome), lambda outcomes: outcomes.encode_outcome(outcome))
         return outcome if other is None else await self.resolve_claimed(other)
 
     async def _settle_error(self, error: BaseException, outcome: RunOutcome | None = None) -> None:
         if is_journal_error(error) and error.details["is_lost"]:
-            return  # whoever has the journal now settles the claim as well
+            return  # the owner of the journal settles the claim too
         try:
-            # Nothing was run and the program did not get to its end: as if nobody had tried.
-            # With a journal that cannot be written nobody knows more than it says: the same answers go on from there.
+            # Nothing has run and the program did not end: release the claim. If the journal cannot be written, the same
+            # answers resume from its lines.
             if is_journal_error(error) or (not self.execution.has_progressed and not is_program_error(error)):
                 await self.claim.release()
             else:
@@ -177,22 +177,21 @@ class ClaimedResume:
         return outcome if other is None else await self.resolve_claimed(other)
 
 
-# The journal is opened first, and is this host's alone from then on. That these answers go on is written before the
-# guard is asked: whoever finds it there after this host has died knows that its owner kept the journal, and need not
-# wait until the guard takes its claim for lapsed.
+# The journal is opened first and then belongs to this host. The answers are written to it before the guard is asked: a
+# host that finds them there after this host died knows that their owner had the journal, and need not wait until the
+# claim lapses.
 
 _MAX_REPEAT_WAIT_SECONDS = 0.5
 _OWNER_GONE = object()
-"""The claim is that of an owner that is gone."""
+"""The owner of the claim is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournaledResume:
-    """A resume that was checked, its claim, and its journal.
+    """A verified resume, its claim and its journal.
 
-    ``make_execution`` gives the execution of a pause, and ``require_runnable`` raises where the continuation does not
-    hold.
-    ``waits_ms`` is how long it waits for its tools, and for a journal that another run has.
+    ``make_execution`` makes the execution of a pause; ``require_runnable`` raises if the continuation is not valid
+    any more. ``waits_ms`` limits the wait for tools and for a journal that another run owns.
     """
 
     answered: AnsweredPause
@@ -204,7 +203,7 @@ class JournaledResume:
     waits_ms: int | None = None
 
     async def run(self, execution: Execution) -> RunOutcome:
-        """Go on, or return what these answers have come to already. ``execution`` is that of the pause as it is."""
+        """Resume, or return the recorded outcome of these answers. ``execution`` is made for the pause as it is."""
         try:
             return await self._run(execution)
         except CodeModeAbortedError as error:
@@ -229,7 +228,7 @@ class JournaledResume:
         try:
             outcome = await self._resume_from(journal, *await self._read_progress(access, journal, opened))
             return outcome
-        finally:  # if it still is to be given up, nothing was run
+        finally:  # nothing was run if the journal is still to be released
             if outcome is None or outcome.suspension is None or outcome.is_replayed:
                 await (journal.release() if paused is None else journal.restore_outcome(paused))
 
@@ -245,7 +244,7 @@ class JournaledResume:
         return self.claim.claim.key, self.claim.claim.answers
 
     def _still_waits(self, ended: EndedRun) -> bool:
-        """True for a pause that has these answers still to come: whoever brought them died before they were taken."""
+        """True if a pause still waits for these answers, because the host that received them died before."""
         interrupt, ledger = ended.outcome.interrupt, self.answered.continuation.ledger
         waiting = set[str]() if interrupt is None else {request.interrupt_id for request in interrupt.requests}
         answered = (ledger[request_id].outcome for request_id in self.answered.answers)
@@ -254,8 +253,8 @@ class JournaledResume:
     async def _read_progress(
         self, access: JournalAccess, journal: InvocationJournal, opened: OpenedJournal
     ) -> tuple[Ledger, list[Step], frozenset[int]]:
-        """Return from where the program goes on, what is to be written of that, and the calls that it saw end."""
-        if not opened.lines:  # it is not known here, or not any more
+        """Return the ledger to continue from, the steps to write, and the calls whose end the journal has."""
+        if not opened.lines:  # this journal has no record of the run
             ledger = self.answered.continuation.ledger
             journal.mark_written(ledger)
             return ledger, [snapshot_step(ledger)], frozenset()
@@ -287,14 +286,14 @@ class JournaledResume:
             await journal.write(*yields)
         try:
             claimed = await self._take_claim(is_repeat=is_repeat)
-        except CodeModeProtocolError:  # what they have come to is not what the program comes to from here
+        except CodeModeProtocolError:  # the recorded outcome is not the one from here
             await self._withdraw_claim(journal)
             raise
         if isinstance(claimed, str):
             outcome = await self.claim.read_recorded(claimed)
             if outcome.suspension is None:
                 return outcome
-            # Whoever had it at rest is gone, for the journal is free, and knows how far it has come.
+            # The owner of the suspended run is gone, because the journal is free and has its progress.
             self._require_tools(paused)
             return await self.make_execution(paused).resume()
         paused = await self._require_pause(journal, paused, claimed, is_repeat=is_repeat)
@@ -302,7 +301,7 @@ class JournaledResume:
         return await ClaimedResume(self.claim, execution, is_ours=claimed is not _OWNER_GONE).run()
 
     def _select_open_answers(self, ledger: Ledger) -> AnsweredPause:
-        """Return the pause as it is by this ledger, with those answers for which it still waits."""
+        """Return the pause with this ledger and the answers for which it still waits."""
         answered = self.answered
         paused_ledger = answered.continuation.ledger
         answers = {
@@ -315,12 +314,12 @@ class JournaledResume:
         return AnsweredPause(answered.interrupt, continuation, answers, inputs)
 
     def _asks_for_outcome(self, request_id: int) -> bool:
-        """True for a question that the journal answers, once the call has ended after whoever asked had given up."""
+        """True if the answered question was about a call whose outcome the journal has by now."""
         entry = self.answered.continuation.ledger[request_id]
         return isinstance(entry.outcome, Waiting) and not is_waiting_for_answer(entry)
 
     async def _mark_started(self, journal: InvocationJournal, paused: AnsweredPause) -> AnsweredPause:
-        """Return the pause after a host of which nobody knows what it has done with the answers."""
+        """Return the pause after a host that may or may not have acted on the answers."""
         profile, continuation = self.journaling.profile, paused.continuation
         started = build_started_ledger(paused, self.approval, now_ms(), profile.host_errors)
         ledger = await self.journaling.calls.ledger(
@@ -332,14 +331,16 @@ class JournaledResume:
     async def _require_pause(
         self, journal: InvocationJournal, paused: AnsweredPause, claimed: Any, *, is_repeat: bool
     ) -> AnsweredPause:
-        """Return the pause that goes on. Raises `CodeModeProtocolError` where it cannot here: as if nobody had tried.
+        """Return the pause to continue.
 
-        What somebody else has begun with these answers stays said: a claim that has lapsed, and the line of a repeat.
+        Raises `CodeModeProtocolError` if it cannot continue here, as if nothing was tried.
+
+        What another host began with these answers stays recorded: a lapsed claim, and the line of a repeat.
         """
         try:
             if not is_repeat:
                 await self.require_runnable()
-                if claimed is LAPSED:  # by a host that kept no journal
+                if claimed is LAPSED:  # by a host without a journal
                     paused = await self._mark_started(journal, paused)
             self._require_tools(paused)
         except CodeModeProtocolError:
@@ -354,12 +355,12 @@ class JournaledResume:
         paused.require_tools(self.journaling.calls.catalog)
 
     async def _withdraw_claim(self, journal: InvocationJournal) -> None:
-        """Write that the program does not go on with these answers after all."""
+        """Write that the program does not continue with these answers."""
         journal.claims.remove(self._own_claim)
         await journal.write(refuse_step(self._own_claim))
 
     async def _take_claim(self, *, is_repeat: bool) -> Any:
-        """Claim the continuation. Of a repeat, whose owner kept the journal and is gone, nobody waits for the claim."""
+        """Claim the continuation. For a repeat, whose owner is gone, do not wait for the claim."""
         if not is_repeat:
             return await self.claim.take()
         taking = asyncio.ensure_future(self.claim.take())
@@ -373,7 +374,7 @@ class JournaledResume:
             await asyncio.wait([taking])
 
     async def _record_known(self, ended: EndedRun) -> RunOutcome:
-        with suppress(Exception):  # a guard is host code, and the journal is enough
+        with suppress(Exception):  # a guard is host code, and the journal is sufficient
             await self.claim.settle(
                 _estimate_size(ended.outcome), lambda outcomes: outcomes.encode_outcome(ended.outcome)
             )
@@ -383,7 +384,7 @@ class JournaledResume:
         claimed = await self._take_claim(is_repeat=True)
         if isinstance(claimed, str):
             return await self.claim.read_recorded(claimed)
-        if self._own_claim in ended.claims or not self.answered.answers:  # or it was at rest, and waits for none
+        if self._own_claim in ended.claims or not self.answered.answers:  # a suspended run waits for no answers
             return await self._record_known(ended)
         if claimed is None:
             await self.claim.release()
@@ -391,7 +392,7 @@ class JournaledResume:
 
 
 def make_superseded_error(message: str) -> CodeModeProtocolError:
-    """Return the error for answers that come too late."""
+    """Return the error for answers that arrive too late."""
     return CodeModeProtocolError(message, details={"superseded": True, "origin": "continuation"})
 
 

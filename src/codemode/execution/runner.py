@@ -32,17 +32,18 @@ if TYPE_CHECKING:
 
 
 def get_call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: ExecutionPolicy) -> int | None:
-    """Return how long a request may take; None: as long as the invocation."""
+    """Return how long a request may take, in milliseconds; None: no limit of its own."""
     if entry.kind == "catalog":
         return None
     if entry.kind in ("fetch", "state") and policy.tool_timeout_ms is None and settings.limits.clock == "program":
-        # The client's own limit is the program's: without one, a server or a place could hold the invocation for ever.
+        # The program's limit is the only one here: without it, a server or state backend could block the invocation
+        # forever.
         return settings.limits.timeout_ms
     return policy.tool_timeout_ms
 
 
 def make_timeout_error(entry: LedgerEntry, timeout_ms: int) -> CodeModeError:
-    """Return the error for a request that took longer than it may. What has begun may happen all the same."""
+    """Return the error for a request that took too long. A started call may still have its effect."""
     message = f"did not answer within {timeout_ms} ms"
     code = None
     if entry.is_started:
@@ -56,14 +57,14 @@ def make_timeout_error(entry: LedgerEntry, timeout_ms: int) -> CodeModeError:
     return error
 
 
-# A traceback holds frames, and these the values that a call was given and gave: decoded, some thirty times their text.
-# A program may catch hundreds of errors.
+# A traceback holds frames, and frames hold the decoded values of a call, some thirty times their text. A program may
+# catch hundreds of errors.
 
 _MAX_ERRORS_WITH_TRACEBACK = 4
 
 
 def clear_tracebacks(error: BaseException) -> None:
-    """Take the tracebacks off an error, its causes, and what they are groups of."""
+    """Remove the tracebacks from an error, its causes and the members of groups."""
     pending, seen = [error], set[int]()
     while pending:
         current = pending.pop()
@@ -75,25 +76,25 @@ def clear_tracebacks(error: BaseException) -> None:
         pending += [each for each in related if each is not None]
 
 
-_MAX_TIMERS_PER_TURN = 64  # that fire before something else has its turn on the loop
+_MAX_TIMERS_PER_TURN = 64  # then other tasks of the loop run
 
 
 class TimerQueue:
-    """Calls ``fired`` with the outcome of each timer that is due, of equal ones in the order of their requests.
+    """Calls ``on_fired`` with the outcome of each due timer, in the order of their requests if due together.
 
-    ``now_ms`` is the clock that programs are told of: with a timer it is never behind the moment for which it was set.
+    ``now_ms`` is the clock that programs see: a timer never fires before its own time by it.
     """
 
     def __init__(self, now_ms: Callable[[], int], on_fired: Callable[[CallSettled], None]) -> None:
         self._now_ms = now_ms
         self._on_fired = on_fired
         self._loop = asyncio.get_running_loop()
-        self._due_heap: list[tuple[float, int]] = []  # a heap; of those withdrawn too
-        self._fire_at_ms: dict[int, int] = {}  # by request: the earliest time that its answer may show
+        self._due_heap: list[tuple[float, int]] = []  # a heap; withdrawn timers stay in it
+        self._fire_at_ms: dict[int, int] = {}  # by request id: the earliest time in its outcome
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, entries: Iterable[LedgerEntry]) -> None:
-        """Let timers run, all from this moment."""
+        """Start timers from the current time."""
         now, guest_now_ms = self._loop.time(), self._now_ms()
         for entry in entries:
             delay = read_timer_delay_ms(entry.name, entry.input_json)
@@ -102,18 +103,18 @@ class TimerQueue:
         self._schedule_next()
 
     def stop(self, request_id: int) -> None:
-        """Let a timer run no more."""
+        """Cancel a timer."""
         self._fire_at_ms.pop(request_id, None)
         self._schedule_next()
 
     def close(self) -> None:
-        """Stop all, and let go of what is to be told."""
+        """Cancel all timers and report nothing more."""
         self._fire_at_ms.clear()
         self._schedule_next()
         self._on_fired = _ignore
 
     def _schedule_next(self) -> None:
-        """Be called when the first is due, and for none that is withdrawn."""
+        """Schedule a call for the first timer that was not withdrawn."""
         due = self._due_heap
         while due and due[0][1] not in self._fire_at_ms:
             heappop(due)
@@ -125,7 +126,7 @@ class TimerQueue:
 
     def _fire_due(self) -> None:
         self._handle = None
-        # A loop calls what is due within its clock's resolution; those behind the first may be due by now too.
+        # A loop fires within its clock's resolution; later timers may be due by now.
         now, remaining = max(self._loop.time(), self._due_heap[0][0] if self._due_heap else 0.0), _MAX_TIMERS_PER_TURN
         while self._due_heap and self._due_heap[0][0] <= now and remaining:
             request_id = heappop(self._due_heap)[1]
@@ -137,25 +138,25 @@ class TimerQueue:
 
 
 def _ignore(_settled: CallSettled) -> None:
-    """Stand in for what closed timers told."""
+    """Ignore the outcome of a closed timer."""
 
 
-# What a worker says of a program: its text and its facts, each escaped to at most six bytes a byte.
+# The worker's analysis: text and facts, each escaped to at most six bytes per byte.
 _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
 
 
 CheckProgram: TypeAlias = "Callable[[str, Facts | None, int], events.ProgramAccepted | events.ProgramRefused]"
-"""Compares an analysed program with the tools: returns that it may run, or what is certainly wrong with it."""
+"""Compares an analysed program with the tools and returns whether it may run."""
 PrepareTools: TypeAlias = "Callable[[Facts | None], Awaitable[None] | None]"
-"""Returns what the tools have to do before a program is checked, if there is anything."""
+"""Returns the work that tools need before a program is checked, if any."""
 
 
 class MessageChannel(Protocol):
-    """The way to a worker, as `WorkerChannel` is."""
+    """The connection to a worker; implemented by `WorkerChannel`."""
 
     def listen(self) -> None:
-        """Begin to hear it."""
+        """Start to receive messages."""
         ...
 
     def send(self, message: HostMessage, *, hold: bool = False) -> None:
@@ -163,30 +164,30 @@ class MessageChannel(Protocol):
         ...
 
     def take_unread_frame(self) -> bytes | None:
-        """Return the one frame that was heard and not told, empty for none; None: more, or something was not sent."""
+        """Return the one frame that was received and not handled, b"" if none; None if there is more or unsent data."""
         ...
 
     def close(self) -> None:
-        """Hear and send nothing more."""
+        """Stop receiving and sending."""
         ...
 
 
 class WorkerLease(Protocol):
-    """What an invocation runs on, as `Lease` is."""
+    """The worker of an invocation; implemented by `Lease`."""
 
     @property
     def slot(self) -> InvocationSlot:
-        """The place that what it starts is part of."""
+        """The slot that nested invocations belong to."""
         ...
 
     @property
     def is_reusable(self) -> bool:
-        """True where a worker may have another program when this one has ended well."""
+        """True if the worker may run another program after this one."""
         ...
 
     @property
     def needs_spare(self) -> bool:
-        """True when the next one is to be made ready at once."""
+        """True if the next worker should be started at once."""
         ...
 
     def open_channel(
@@ -198,56 +199,56 @@ class WorkerLease(Protocol):
         on_violation: Callable[[CodeModeProtocolError], None],
         on_failure: Callable[[Exception], None],
     ) -> MessageChannel:
-        """Open the way to the worker."""
+        """Open the channel to the worker."""
         ...
 
     def refill(self, wanted: int | None = None) -> None:
-        """Let the next one be made ready."""
+        """Start spare workers."""
         ...
 
     def mark_reusable(self, frame: bytes) -> None:
-        """Let the worker have another program, where there are such. ``said``: what it has said since."""
+        """Offer the worker for another program. ``said``: the frame it has sent since."""
         ...
 
     def kill(self) -> None:
-        """End the worker at once."""
+        """Kill the worker at once."""
         ...
 
     def kill_and_release(self) -> None:
-        """End the worker at once, and give all back."""
+        """Kill the worker at once and release its slots."""
         ...
 
     def release(self) -> None:
-        """Give all back."""
+        """Release worker and slots."""
         ...
 
 
 @lru_cache(maxsize=64)
 def max_frame_bytes(max_result_bytes: int, max_tool_input_bytes: int) -> int:
-    """Return how long a frame of a worker may be whose program has these limits."""
-    # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
+    """Return the largest frame of a worker under these limits, in bytes."""
+    # A text travels as a JSON string: escaping at most doubles ASCII, and the guest runtime counts UTF-16 units.
     value_bytes = 3 * max(max_result_bytes, max_tool_input_bytes)
     return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES
 
 
 def take_ready_frame(ending: events.Ending, channel: MessageChannel, *, is_idle: bool) -> bytes | None:
-    """Return what a worker has said since its program ended well, None where that has not ended so.
+    """Return the frame that a worker sent after its program ended cleanly, b"" if none; None if it did not end cleanly.
 
-    Well: it has given its result and left nothing behind. No call is under way (``is_idle``) or was abandoned, and
-    nothing is left to be sent or read, but for the one frame in which a worker may say that it is ready for another.
+    Clean: it returned, no call runs (``is_idle``) or was abandoned, and nothing is left to send or read except one
+    frame that says the worker is ready again.
     """
     is_well = is_idle and isinstance(ending, events.Completed) and not ending.abandoned
     return channel.take_unread_frame() if is_well else None
 
 
-_CANCEL_GRACE_SECONDS = 1.0  # how long the caller waits for cancelled calls to see the cancellation
-_DEADLINE_GRACE_MS = 2000  # how much later than a program's time is over its worker may say what it has written
-_PROGRAM_TASK, _PREPARATION_TASK = 0, -1  # the tasks of what comes before the program runs, beside those of requests
+_CANCEL_GRACE_SECONDS = 1.0  # how long the caller waits for cancelled calls
+_DEADLINE_GRACE_MS = 2000  # how long after the deadline the worker may send output
+_PROGRAM_TASK, _PREPARATION_TASK = 0, -1  # tasks before the program runs, next to those of requests
 ResultT = TypeVar("ResultT")
 
 
 class Runner:
-    """Drives one invocation on one worker, from `start` to its end. ``ended`` gives that; `close` must follow it."""
+    """Drives one invocation on one worker from `start` to its end. ``ended`` gets the ending; `close` must follow."""
 
     def __init__(
         self,
@@ -272,9 +273,7 @@ class Runner:
         self._errors: deque[BaseException] = deque()  # the last few
         self._timers: TimerQueue | None = None
         stops_itself = machine.settings.profile.guest.stops_itself and machine.settings.limits.clock == "wall"
-        self._reported_paused_seconds = (
-            0.0 if stops_itself else None
-        )  # in which the clock stood still, as far as its worker knows
+        self._reported_paused_seconds = 0.0 if stops_itself else None  # as far as the worker knows
         self._tasks: dict[int, asyncio.Future[Any]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
@@ -295,7 +294,7 @@ class Runner:
         )
 
     def start(self, effects: Iterable[events.Effect]) -> None:
-        """Perform the first effects; what can wait until the worker has begun comes after them."""
+        """Perform the first effects, then listen to the worker."""
         if self._journaling is not None:
             self._follow_journal()
         self.perform_effects(effects)
@@ -304,7 +303,7 @@ class Runner:
             self._clock.start()
 
     def feed(self, event: WorkerMessage | events.HostEvent) -> None:
-        """Tell the invocation what happened and do what it answers."""
+        """Give an event to the invocation and perform its effects."""
         if effects := self._machine.receive(event):
             self.perform_effects(effects)
 
@@ -312,7 +311,7 @@ class Runner:
         self.feed(events.WorkerEnded(reason))
 
     def perform_effects(self, effects: Iterable[events.Effect]) -> None:
-        """Perform effects in order. Performing one may cause more; they wait their turn."""
+        """Perform effects in order. Effects caused meanwhile are queued."""
         self._effects.extend(effects)
         if self._is_performing:
             return
@@ -331,7 +330,7 @@ class Runner:
                         self._perform_rare_effect(effect)
         finally:
             self._is_performing = False
-            self._effects.clear()  # of those that one failed before
+            self._effects.clear()  # left over after a failure
 
     def _perform_rare_effect(self, effect: events.RareEffect) -> None:
         match effect:
@@ -356,16 +355,16 @@ class Runner:
                 self._perform_suspension_effect(effect)
 
     async def close(self) -> None:
-        """End everything that still runs. The slot is given back once all of it has ended."""
+        """End everything that runs. The slot is released once all of it has ended."""
         if self._loop.is_closed():
-            # It was closed in the middle of the run: nothing can be cancelled or awaited any more.
+            # The loop was closed during the run: nothing can be cancelled or awaited.
             self._lease.kill_and_release()
             return
         if self._machine.ending is None:
             self.feed(events.AbortRequested())
         tasks = list(self._tasks.items())
         for request_id, task in tasks:
-            # What is cancelled before its first step runs nothing, not even its `finally`.
+            # A task cancelled before its first step runs nothing, not even its `finally`.
             task.add_done_callback(lambda _, request_id=request_id: self._finish_task(request_id))
             task.cancel()
         if tasks:
@@ -377,7 +376,7 @@ class Runner:
         self._reporter.report_console_line(level, text)
 
     def _perform_suspension_effect(self, effect: events.SuspensionEffect) -> None:
-        """Do nothing: no other programs than those that may rest have such effects."""
+        """Ignore effects that only suspendable invocations have."""
 
     def _send(self, message: HostMessage) -> None:
         if self._reported_paused_seconds is not None:
@@ -387,11 +386,11 @@ class Runner:
         )
 
     def _report_paused_time(self, message: HostMessage, reported_seconds: float) -> None:
-        """Tell a worker that measures its program's time of that in which the clock stood still."""
+        """Report paused time to a worker that measures its program's time."""
         paused_seconds = self._clock.stopped_seconds
         milliseconds = int((paused_seconds - reported_seconds) * 1000)
         if isinstance(message, RunModule):
-            self._reported_paused_seconds = paused_seconds  # from here on it measures
+            self._reported_paused_seconds = paused_seconds  # the worker measures from here
         elif milliseconds > 0:
             self._reported_paused_seconds = reported_seconds + milliseconds / 1000
             self._channel.send(AddPausedTime(milliseconds), hold=len(self._tasks) > 1)
@@ -404,7 +403,7 @@ class Runner:
             self._run_uncounted(preparation, lambda _: self._check_now(request), "the tools were not made ready")
 
     def _run_uncounted(self, work: Awaitable[ResultT], then: Callable[[ResultT], None], failure_text: str) -> None:
-        """Do something that is no part of the program's time, and go on ``then``."""
+        """Run work outside the program's time, then call ``then`` with its result."""
         self._is_preparing = True
         self._pause_clock()
         task: asyncio.Future[ResultT] = asyncio.ensure_future(work)
@@ -415,7 +414,7 @@ class Runner:
         self, task: asyncio.Future[ResultT], then: Callable[[ResultT], None], failure_text: str
     ) -> None:
         self._finish_task(_PREPARATION_TASK)
-        if task.cancelled():  # by the end of the run, or from inside
+        if task.cancelled():  # by the end of the run, or by the work itself
             self._fail(CodeModeError(f"{failure_text}: what does it was cancelled"))
             return
         if (error := task.exception()) is not None:
@@ -429,7 +428,7 @@ class Runner:
                 self._fail(error)
 
     def _check_now(self, request: events.CheckProgram) -> None:
-        # A wrong name is compared with those of all tools.
+        # A wrong name is compared with the names of all tools.
         if len(request.js) < LARGE_CHARACTERS and len(self._calls.catalog) <= MAX_INLINE_TOOLS:
             self._on_checked(self._check(request.js, request.facts, request.size))
         else:
@@ -488,7 +487,7 @@ class Runner:
         if ready_frame is not None:
             self._lease.mark_reusable(ready_frame)
         elif not isinstance(ending, events.Completed):
-            # Killing beats draining: a worker that is no longer ours can still write frames.
+            # Killing beats draining: a worker that escaped can still write frames.
             self._lease.kill()
         self._calls.aborted.set()
         if not self.ended.done():
@@ -519,7 +518,7 @@ class Runner:
         except BaseException as error:
             is_over = self.ended.done()
             self._fail(error)
-            if is_over or isinstance(error, KeyboardInterrupt):  # else it is told once, by whoever awaits the run
+            if is_over or isinstance(error, KeyboardInterrupt):  # else the caller of the run raises it once
                 raise
         finally:
             if clock is not None:
@@ -551,7 +550,7 @@ class Runner:
         self._reporter.report_call_end(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.append(settled.error)
-            if len(self._errors) > _MAX_ERRORS_WITH_TRACEBACK:  # the first has been logged by now, or told to a hook
+            if len(self._errors) > _MAX_ERRORS_WITH_TRACEBACK:  # the first was logged or reported to a hook
                 clear_tracebacks(self._errors.popleft())
         self._deliver_outcome(settled) if journal is None else journal.write_outcome(settled, self._deliver_outcome)
 
@@ -568,7 +567,7 @@ class Runner:
             return None
 
         def on_timeout() -> None:
-            # First the answer: what is cancelled may take its time, or take no notice.
+            # Answer first: the cancelled call may take its time or ignore the cancellation.
             error = make_timeout_error(self._machine.ledger[entry.id], timeout_ms)
             self._settle(self._calls.make_rejected(entry, error), record)
             task.cancel()
@@ -578,7 +577,7 @@ class Runner:
         return clock
 
     def _make_clock(self, milliseconds: int, on_passed: Callable[[], None]) -> StoppableTimer:
-        # How long hooks have kept the event loop no deadline counts.
+        # Time in which hooks blocked the event loop does not count.
         return StoppableTimer(milliseconds / 1000, on_passed, uncounted=self._reporter.hooks)
 
     def _report_replay(self, entry: LedgerEntry) -> None:
