@@ -121,7 +121,7 @@ async def test_a_form_about_what_somebody_else_decides_keeps_what_was_typed(
     await expect(page.locator("#news")).to_contain_text("bob")
     await expect(page.locator('[name="/cents"]')).to_have_value("12345")
     await require_the_same(page)
-    await expect(page.locator(".card")).to_contain_text("approved by bob")
+    await expect(page.locator(".card")).to_contain_text("Approved by bob")
     await expect(page.locator(".card button:enabled")).to_have_count(0)
     assert refunded == [("A-17", 90000)]
 

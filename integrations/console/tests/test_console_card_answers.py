@@ -67,7 +67,7 @@ def test_a_tools_own_question_is_answered_by_its_form() -> None:
             assert (await form.fill("/account", "DE1").fill("/limit", "7").enter(ana)).status_code == 200
             assert await desk.states(record_id) == ["waiting"]
             assert (await form.press(ana, "Answer")).status_code == 303
-            assert "answered by ana" in (await ana.get(f"/records/{record_id}")).text
+            assert "Answered by ana" in (await ana.get(f"/records/{record_id}")).text
         assert await desk.outcome(record_id) == {"answer": {"account": "DE1", "limit": 7}}
 
     run(work)

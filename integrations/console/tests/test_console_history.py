@@ -32,13 +32,12 @@ def test_what_was_decided_is_told_with_what_was_changed() -> None:
             found = (await ana.get("/history")).text
             rows = re.findall("<tr>(.*?)</tr>", found.split("<tbody>")[1], re.DOTALL)
             assert ["agent" in rows[0], "bob" in rows[1], "ana" in rows[2]] == [True, True, True]
-            assert f'href="/records/{first}">approved with changes</a>' in rows[2]
-            assert "- <code>/cents</code> 90000</li>" in rows[2]
-            assert "+ <code>/cents</code> 9000</li>" in rows[2]
-            assert "<code>/note</code> &#34;xxx" in rows[2]
+            assert f'href="/records/{first}">Approved with changes</a>' in rows[2]
+            assert "<li>cents: <del>90000</del> &rarr; <ins>9000</ins></li>" in rows[2]
+            assert "<li>note: <del>&#34;xxx" in rows[2]
             assert "x" * 1000 not in found
             assert "too much" in rows[2]
-            assert f'href="/records/{second}">denied</a>' in rows[1]
+            assert f'href="/records/{second}">Denied</a>' in rows[1]
             assert "wire" in rows[1]
             assert '<time datetime="' in rows[0]
             of_all = (await ana.get("/history", headers=AS_JSON)).json()

@@ -116,7 +116,7 @@ def test_hostile_texts_in_slack_are_plain_text_that_is_seen_and_short(tool, app,
 def test_a_text_cannot_pass_for_another_line_of_the_message(text):
     message = posted(SlackWebhook(URL), noticed(text, tenant="acme"))
     fields = [one["text"].split("\n") for one in message["blocks"][1]["fields"]]
-    assert [(one[0], len(one)) for one in fields] == [("Tools", 2), ("Tenant", 2), ("Waits until", 2)]
+    assert [(one[0], len(one)) for one in fields] == [("Tools", 2), ("Tenant", 2), ("Expires", 2)]
     assert fields[1][1] == "acme"
 
 

@@ -98,6 +98,35 @@ def parse_audit_diff(entries: Iterable[Mapping[str, Any]]) -> list[DiffLine]:
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """A changed field: its path, and its values before and after, each None where it is absent.
+
+    Both are None in the entry that ends a truncated list.
+    """
+
+    field: Markup
+    before: DiffLine | None
+    after: DiffLine | None
+
+
+def pair_changes(lines: Iterable[DiffLine]) -> list[ValueChange]:
+    """Return the changes of a diff, with the removed and the added line of each field together."""
+    changes: list[ValueChange] = []
+    for line in lines:
+        field = line.pointer.removeprefix("/")
+        last = changes[-1] if changes else None
+        if line.change == "more":
+            changes.append(ValueChange(Markup(), None, None))
+        elif line.change == "removed":
+            changes.append(ValueChange(field, line, None))
+        elif last is not None and last.after is None and last.before is not None and last.field == field:
+            changes[-1] = ValueChange(field, last.before, line)
+        else:
+            changes.append(ValueChange(field, None, line))
+    return changes
+
+
 def _create_diff_line(change: Change, pointer: str, value: Any) -> DiffLine:
     # Of a long text the beginning alone is written.
     beginning = value[: MAX_DIFF_VALUE_CHARACTERS + 1] if isinstance(value, str) else value
@@ -312,9 +341,13 @@ class RecordPageQuery:
 
 @dataclass(frozen=True, slots=True)
 class CallEntry:
-    """One call that the program has made. ``outcome`` is its value or its error, None while it has neither."""
+    """One call that the program has made. ``outcome`` is its value or its error, None while it has neither.
+
+    ``status`` is what the page shows: "outcome unknown" for a call that started and may have run.
+    """
 
     call: CallView
+    status: str
     input: ValueView
     outcome: ValueView | None
 
@@ -403,12 +436,17 @@ def create_record_view(
     calls = () if view is None else view.calls
     calls_after = _first_listed_call(page_query, len(calls))
     listed_calls = calls[calls_after : calls_after + CALLS_PER_PAGE]
+    unknown_outcomes = frozenset(
+        request.tool_call_id
+        for request in (view.requests if view else ())
+        if request.payload.get("kind") == UNKNOWN_OUTCOME_KIND
+    )
     versions, versions_next = _list_earlier_versions(record, page_query)
     return RecordView(
         program=None if text is None else create_program_view(text, locations),
         source=None if text is None else create_value_view(PROGRAM_PATH, text, PROGRAM_PATH),
         is_source=is_source,
-        calls=tuple(_create_call_entry(request, page_query, sites) for request in listed_calls),
+        calls=tuple(_create_call_entry(call, page_query, sites, unknown_outcomes) for call in listed_calls),
         calls_count=len(calls),
         calls_after=calls_after,
         calls_next=calls_after + CALLS_PER_PAGE if calls_after + CALLS_PER_PAGE < len(calls) else None,
@@ -444,7 +482,9 @@ def _call_start(
     return start_line, column if start_line == line else None
 
 
-def _create_call_entry(call: CallView, page_query: RecordPageQuery, sites: CallSites | None) -> CallEntry:
+def _create_call_entry(
+    call: CallView, page_query: RecordPageQuery, sites: CallSites | None, unknown_outcomes: frozenset[str]
+) -> CallEntry:
     path, outcome = f"calls/{call.order}", None
     line, column = _call_start(sites, call.name, call.line, call.column)
     call = replace(call, line=line, column=column)
@@ -452,7 +492,8 @@ def _create_call_entry(call: CallView, page_query: RecordPageQuery, sites: CallS
         outcome = create_value_view(f"{path}/error", format_call_error(call), page_query.expanded_value)
     elif call.status == "fulfilled":
         outcome = create_value_view(f"{path}/value", call.value, page_query.expanded_value)
-    return CallEntry(call, create_value_view(f"{path}/input", call.input, page_query.expanded_value), outcome)
+    status = "outcome unknown" if call.id in unknown_outcomes else call.status
+    return CallEntry(call, status, create_value_view(f"{path}/input", call.input, page_query.expanded_value), outcome)
 
 
 def _create_outcome_view(record: Record, page_query: RecordPageQuery) -> ValueView | None:

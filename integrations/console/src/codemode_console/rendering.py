@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -16,7 +16,10 @@ from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import StoredRequest
 from codemode.tools.tool import parse_summary
 
+from .decisions import find_input_edit
 from .errors import Problem
+from .forms import ABSENT
+from .record_view import pair_changes
 from .sessions import ROOTS_KEY
 from .visible_text import (
     age_element,
@@ -45,6 +48,7 @@ def _create_environment() -> Environment:
     environment.filters["age"] = age_element
     environment.filters["headline"] = create_headline
     environment.filters["link_host"] = link_host
+    environment.filters["change_pairs"] = cast("Any", pair_changes)
     environment.filters["name"] = truncate_name
     environment.filters["preview"] = preview_value
     environment.filters["expandable_excerpt"] = create_expandable_excerpt
@@ -64,7 +68,13 @@ def preview_value(value: Any) -> Markup:
 
 
 def create_headline(call: StoredRequest) -> Markup:
-    """Say in words what a call will do: the title and summary of the host's tool, else its name and first fields."""
+    """Return what a call does: the title and summary of its tool, or the tool's name and its first fields.
+
+    A call that was approved with changes is described by its changed input.
+    """
+    approved_input = find_input_edit(call)
+    if approved_input is not ABSENT:
+        call = replace(call, input=approved_input)
     title = to_visible_html((call.title or call.tool_name)[:_MAX_NAME_CHARACTERS], one_line=True)
     summary = _format_summary(call) if call.summary else _format_first_fields(call)
     return title + " " + summary if summary else title

@@ -171,7 +171,7 @@ def _slack_fields(record: Record, pending: list[StoredRequest]) -> list[dict[str
         "App": _visible_name(record.app),
         "Tenant": _visible_name(record.tenant),
         "Labels": _list_names([f"{_visible_name(name)}: {_visible_name(text)}" for name, text in labels]),
-        "Waits until": _format_expiry(record.expires_at_ms),
+        "Expires": _format_expiry(record.expires_at_ms),
     }
     return [_plain_text(f"{title}\n{text}", _MAX_FIELD_CHARACTERS) for title, text in texts_by_title.items() if text]
 

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from codemode import CodeModeError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.stores import AuditLine, InterruptStore, verify_audit
+from codemode.stores import AuditLine, InterruptStore, StoredRequest, verify_audit
 from codemode.stores.records import Tenants
 
 from ..bodies import read_small_form
@@ -29,7 +29,7 @@ from ..decisions import describe_audit_decision
 from ..errors import Problem
 from ..principals import Principal, audit_refusal, audit_tenant, require_principal, visible_tenants
 from ..record_view import DiffLine, parse_audit_diff
-from ..rendering import render_page, wants_json
+from ..rendering import create_headline, render_page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible_text import Excerpt, create_excerpt, time_element
 from .console_context import ConsoleContext
@@ -140,14 +140,24 @@ class LineView:
     reason: Excerpt | None
     diff: tuple[DiffLine, ...]
     details: Excerpt | None
+    headline: Markup | None = None
 
 
-async def create_line_views(lines: Sequence[AuditLine]) -> list[LineView]:
-    """Return lines for a page, made off the event loop: nobody knows how much is in them."""
-    return await run_check(LARGE_CHARACTERS, lambda: [_create_line_view(line) for line in lines])
+async def create_line_views(
+    lines: Sequence[AuditLine], calls: Mapping[tuple[str, str], StoredRequest] | None = None
+) -> list[LineView]:
+    """Return lines for a page, with the headlines of ``calls`` by record and request; runs off the event loop."""
+    known = calls or {}
+    return await run_check(
+        LARGE_CHARACTERS,
+        lambda: [
+            _create_line_view(line, known.get((_to_text(line.record_id), _to_text(line.interrupt_id))))
+            for line in lines
+        ],
+    )
 
 
-def _create_line_view(line: AuditLine) -> LineView:
+def _create_line_view(line: AuditLine, call: StoredRequest | None = None) -> LineView:
     extra_fields = {name: getattr(line, name) for name in _LINE_FIELDS if name not in _COLUMN_FIELDS | _CHAIN_FIELDS}
     details = {name: value for name, value in extra_fields.items() if value not in (None, "", (), {})}
     if line.details:
@@ -171,6 +181,7 @@ def _create_line_view(line: AuditLine) -> LineView:
         reason=create_excerpt(_to_text(line.reason)) if line.reason else None,
         diff=tuple(parse_audit_diff([entry for entry in line.diff if isinstance(cast("Any", entry), Mapping)])),
         details=create_excerpt(json.loads(json.dumps(details, default=repr))) if details else None,
+        headline=None if call is None else create_headline(call),
     )
 
 
@@ -397,6 +408,9 @@ def history_routes(context: ConsoleContext) -> list[BaseRoute]:
             None if lines_page.next_cursor is None else urlencode({**active_filters, "after": lines_page.next_cursor})
         )
         values: dict[str, Any] = {"filters": filters, "next_query": next_query, "max_scanned": MAX_SCANNED_LINES}
-        return render_page(request, "history.html", lines=await create_line_views(lines_page.lines), **values)
+        record_ids = {line.record_id for line in lines_page.lines if isinstance(line.record_id, str)}
+        records = await context.store.records([*record_ids], tenant=tenants)
+        calls = {(record.id, call.interrupt_id): call for record in records for call in record.requests}
+        return render_page(request, "history.html", lines=await create_line_views(lines_page.lines, calls), **values)
 
     return [Route("/history", history, methods=["GET"])]

@@ -245,6 +245,13 @@ class _Row:
         return self.call is not None and self.call.state == "waiting" and self.call.kind == UNKNOWN_OUTCOME_KIND
 
     @property
+    def decision_text(self) -> str:
+        """The decision about its call; "" while there is none."""
+        return (
+            describe_decision(self.call) if self.call is not None and self.call.state in ("decided", "applied") else ""
+        )
+
+    @property
     def link_text(self) -> str:
         """What the link to its page says is to be done there."""
         if self.call is None or self.call.state != "waiting":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -435,12 +435,6 @@ async def record_page(
     return await run_check(LARGE_CHARACTERS, render)
 
 
-def _with_approved_input(call: StoredRequest) -> StoredRequest:
-    """Return a request with the input that was approved."""
-    new_input = find_input_edit(call)
-    return call if new_input is ABSENT else replace(call, input=new_input)
-
-
 async def _heading_values(context: ConsoleContext, request: Request, record: Record) -> dict[str, Any]:
     """Return what a page says of the calls of a record together, and which record comes after it."""
     principal = require_principal(request)
@@ -448,14 +442,12 @@ async def _heading_values(context: ConsoleContext, request: Request, record: Rec
     approvals = [call for call in pending if call.kind == APPROVAL_KIND]
     is_open = record.state in _OPEN_STATES and principal.user.may_decide
     titled_calls = pending or record.requests
-    text = (
-        create_headline(_with_approved_input(titled_calls[0]))
-        if titled_calls
-        else truncate_name(record.outer_tool or record.id)
-    )
+    text = create_headline(titled_calls[0]) if titled_calls else truncate_name(record.outer_tool or record.id)
     is_unknown = bool(pending) and pending[0].kind == UNKNOWN_OUTCOME_KIND
+    decisions = {describe_decision(call) if call.state in ("decided", "applied") else "" for call in titled_calls}
     title = {
         "text": text,
+        "decision": next(iter(decisions)) if len(decisions) == 1 else "",
         "more": max(0, len(titled_calls) - 1),
         "waiting": bool(pending),
         "is_unknown_outcome": is_unknown,

@@ -220,7 +220,7 @@ const STATE_MESSAGES = {
 };
 
 function stateOf(tree) {
-  return tree.querySelector(".meta .status")?.textContent.trim();
+  return tree.querySelector(".meta .status")?.dataset.state;
 }
 
 // What to say of a record whose parts have changed. What the page says already is no news.
@@ -387,7 +387,7 @@ function showChanges(form) {
   let list = form.querySelector(":scope > .typing");
   const changed = controlsIn(form).filter((control) => control.name && !["reason", "later"].includes(control.name) && isChanged(control));
   const buttons = form.querySelector(":scope > .buttons");
-  const isShown = form.querySelector(":scope > .changes tr") !== null; // by the server, of what was typed before
+  const isShown = form.querySelector(":scope > .changes li") !== null; // by the server, of what was typed before
   form.classList.toggle("is-changed", changed.length > 0 || isShown);
   if (changed.length === 0) return list?.remove();
   if (list === null) {
