@@ -1,4 +1,4 @@
-"""Pauses in a database: for hosts that keep records, for consoles, and for plugins that keep agents' pauses."""
+"""Stores, records, leases and the audit of paused programs and agents."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .sqlite import MemoryInterruptStore as MemoryInterruptStore
     from .sqlite import SqliteInterruptStore as SqliteInterruptStore
 
-# Where each name is. The imports above tell type checkers the same; a test compares both.
+# Names by the module that defines them. A test compares this with the imports above.
 _LAZY_NAMES = {
     ".continuations.guard": "MemoryResumeGuard ResumeGuard",
     ".continuations.journal": "Journal OpenedJournal",

@@ -1,4 +1,4 @@
-"""What a store refuses, one class for each reason. Knows no database."""
+"""Errors of stores, one class for each reason."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from ..errors import CodeModeError, CodeModeProtocolError
 
 
 class StoreError(CodeModeProtocolError):
-    """A store does not take what it was asked."""
+    """A store refused an operation."""
 
     default_code = "CODE_MODE_STORE"
 
 
 class UnknownRequestError(StoreError):
-    """Nothing is kept under this id, or not for this tenant: nobody is told which of the two."""
+    """No record or request has this id, or not for this tenant; the message does not say which."""
 
     default_code = "CODE_MODE_STORE_UNKNOWN"
 
 
 class AlreadyDecidedError(StoreError):
-    """Somebody has decided otherwise. Details: ``interrupt_id``, ``actor``, ``decision``."""
+    """The request was decided differently. Details: ``interrupt_id``, ``actor``, ``decision``."""
 
     default_code = "CODE_MODE_STORE_ALREADY_DECIDED"
 
 
 class RequestSettledError(StoreError):
-    """The record has come to its end. Details: ``state``."""
+    """The record has ended. Details: ``state``."""
 
     default_code = "CODE_MODE_STORE_SETTLED"
 
 
 class RequestSupersededError(StoreError):
-    """The program has gone on and no longer asks this, or asks something else than what was shown."""
+    """The program continued without this request, or the request differs from what was displayed."""
 
     default_code = "CODE_MODE_STORE_SUPERSEDED"
 
@@ -42,25 +42,25 @@ class RecordExpiredError(StoreError):
 
 
 class RecordWithdrawnError(StoreError):
-    """Somebody has ended the record. Details: ``actor``, ``reason``."""
+    """The record was withdrawn. Details: ``actor``, ``reason``."""
 
     default_code = "CODE_MODE_STORE_WITHDRAWN"
 
 
 class RecordLostError(StoreError):
-    """Nobody knows what became of the record's program. Details: ``actor`` and ``reason`` once it was closed."""
+    """The outcome of the record's program is unknown. Details: ``actor`` and ``reason`` once it is closed."""
 
     default_code = "CODE_MODE_STORE_LOST"
 
 
 class AnswerRefusedError(StoreError):
-    """An answer does not fit. Nothing was used up. Details: ``problems`` by request id, all of them."""
+    """An answer is invalid; nothing was stored. Details: ``problems`` by request id."""
 
     default_code = "CODE_MODE_STORE_ANSWER_REFUSED"
 
 
 class StoreFullError(StoreError):
-    """A tenant has as many open records as a store keeps of one. Nothing was kept. Details: ``tenant``, ``limit``."""
+    """A tenant has the maximum number of open records; nothing was stored. Details: ``tenant``, ``limit``."""
 
     default_code = "CODE_MODE_STORE_FULL"
 
@@ -68,8 +68,7 @@ class StoreFullError(StoreError):
 class StoreUnavailableError(CodeModeError):
     """The database cannot be reached or used; the cause is its own error.
 
-    Nothing was changed, unless the connection broke while a commit was under way: then nobody knows, and whoever asks
-    again is told.
+    Nothing has changed, unless the connection broke during a commit: then the next query shows the outcome.
     """
 
     default_code = "CODE_MODE_STORE_UNAVAILABLE"

@@ -1,4 +1,4 @@
-"""Stores of interrupts: what each does, over an SQL database. Each operation is one transaction in a thread."""
+"""The operations of an interrupt store. Each is one database transaction in a thread."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ _POLL_SECONDS = 0.5
 
 
 class InterruptStore(ABC):
-    """Keeps pauses, the decisions about them and what they come to, for whoever shares the store.
+    """Store pauses, decisions about them and their outcomes for all processes that share the database.
 
-    Open it with ``async with``, or let it open when it is first needed. Each method is one transaction. Raises
-    `StoreUnavailableError` when the database cannot be used; then nothing has changed.
+    Use it as an async context manager, or it opens at the first call. Each method is one transaction. Raises
+    `StoreUnavailableError` when the database cannot be used; nothing has changed then.
     """
 
-    # A class that derives from it says which database; `tests/unit/stores` holds what is expected of each.
+    # A subclass chooses the database; tests/unit/stores runs the same contract tests for each.
     @abstractmethod
     def __init__(
         self,
@@ -93,7 +93,7 @@ class InterruptStore(ABC):
 
     @property
     def guard(self) -> ResumeGuard:
-        """The guard on the same database, for ``continuation={"guard": store.guard}``."""
+        """The resume guard on the same database, for ``continuation={"guard": store.guard}``."""
         return self._guard
 
     @property
@@ -117,13 +117,13 @@ class InterruptStore(ABC):
         payload: Any = None,
         alone: str | None = None,
     ) -> str:
-        """Keep an interrupt, or an error's recovery, and return the id of its record.
+        """Store an interrupt, or the recovery of an error, and return the id of its record.
 
-        The same interrupt again gives the same record; another pause of the same invocation is the record's next
-        version. ``tool`` is the tool that paused, whose tools' schemas, descriptions and annotations are kept for
-        forms; or its name. ``payload`` is plain JSON of your own, at most 16 MiB. ``alone`` is one of the ``labels``:
-        where a record of this tenant and app with the same text of it has not ended, nothing new is kept and its id is
-        returned, whichever host was first. Raises `ValueError`.
+        The same interrupt again returns the same record; another pause of the same invocation becomes the record's next
+        version. ``tool`` is the tool that paused, or its name; the schemas, descriptions and annotations of its tools
+        are stored for approval forms. ``payload`` is plain JSON of the caller, at most 16 MiB. ``alone`` is one of the
+        ``labels``: if a record of this tenant and app with the same label text has not ended, nothing is stored and its
+        id is returned, whichever host created it. Raises `ValueError`.
         """
         if alone is not None and alone not in (labels or {}):
             raise ValueError(f"alone must be one of the labels, got {alone!r}")
@@ -151,9 +151,9 @@ class InterruptStore(ABC):
         return None if text is None else await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
 
     async def last_interrupt(self, record_id: str, *, tenant: Tenant) -> Interrupt | None:
-        """Return the newest interrupt of a record, to show what its program has done, also once it has ended.
+        """Return the newest interrupt of a record, also after the record has ended, to show the calls of its program.
 
-        None where an older version has ended it. Raises `UnknownRequestError`.
+        None if an older version of codemode ended the record. Raises `UnknownRequestError`.
         """
         text = await self._read(lambda session: queries.find_last_interrupt(session, record_id, tenant))
         return None if text is None else await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
@@ -174,12 +174,13 @@ class InterruptStore(ABC):
         after: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """Return records; ``tool`` is one that waits, ``labels`` are had with these texts, ``after`` a page's ``next``.
+        """Return one page of records.
 
-        ``state`` "waiting" is all about which a person may decide. Those that rest are listed only where ``state`` says
-        so. ``order`` "expiring" has the soonest to expire first, of what waits alone. A record that is there all the
-        while is on one page alone, whatever comes and goes meanwhile. Raises `ValueError`, also for an ``after`` of
-        another order.
+        ``tool`` is the name of a tool with a waiting request, ``labels`` must all match, ``after`` is ``next`` of the
+        previous page. ``state`` "waiting" selects records with a request that a person can decide. Resting records are
+        listed only for ``state="resting"``. ``order`` "expiring" lists waiting records, the soonest to expire first. A
+        record that matches all the time is on exactly one page. Raises `ValueError`, also for an ``after`` of another
+        order.
         """
         filters = queries.create_filter(
             tenant, app=app, tool=tool, state=state, labels=labels, order=order, after=after, limit=limit
@@ -187,14 +188,14 @@ class InterruptStore(ABC):
         return await self._read(lambda session: queries.list_page(session, filters))
 
     async def records(self, record_ids: Iterable[str], *, tenant: Tenants) -> tuple[Record, ...]:
-        """Return those of these records, at most 500, that there are, in this order and as `list` gives them."""
+        """Return the records with these ids that exist, at most 500, in this order and as `list` returns them."""
         ids, tenants = [*record_ids], tenant_names(tenant)
         if len(ids) > queries.MAX_LISTED_RECORDS:
             raise ValueError(f"record_ids must be at most {queries.MAX_LISTED_RECORDS}, got {len(ids)}")
         return await self._read(lambda session: queries.find_records(session, ids, tenants))
 
     async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
-        """Return how many requests wait for a person, by tool: the most first, of at most 100 tools."""
+        """Return the number of waiting requests by tool, for the 100 tools with the most, in descending order."""
         tenants = tenant_names(tenant)
         return await self._read(lambda session: queries.count_waiting(session, tenants, app))
 
@@ -203,18 +204,18 @@ class InterruptStore(ABC):
         return await self._read(lambda session: record_writes.count_open_records(session, tenant, app, most))
 
     def can_rule_out_open_records(self, *, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
-        """Tell, on the event loop, that no record of any of these labels waits, rests or goes on: False says nothing.
+        """Return True if no record with any of these labels is open. False means unknown. Never blocks the event loop.
 
-        Looks only where nobody has to wait for that, and never at what a record holds.
+        Reads only the index of labels, and only where the database answers without waiting.
         """
         try:
             has_open = self._database.read_nowait(lambda session: queries.has_open_record(session, tenant, app, labels))
-        except StoreUnavailableError:  # whoever asks the usual way is told
+        except StoreUnavailableError:  # the caller's next query reports it
             return False
         return has_open is False
 
     def shown(self, request: Any) -> str:
-        """Return the digest of what a person was shown: of a `StoredRequest` or a `PendingRequest`."""
+        """Return the digest of what an approver saw of a `StoredRequest` or `PendingRequest`."""
         return display_digest(request)
 
     async def decide(
@@ -226,10 +227,10 @@ class InterruptStore(ABC):
         seen: Mapping[str, str] | None = None,
         address: str | None = None,
     ) -> dict[str, StoredRequest]:
-        """Record decisions by request id, all or none; nothing runs. ``seen`` has the digests of what was shown.
+        """Record decisions by request id, all or none, without running anything. ``seen`` maps ids to display digests.
 
-        At most 1,000 at a time. ``actor`` and ``address``, texts of at most 1,000 characters, are kept in the audit.
-        The same decision again returns the first one. Raises `AlreadyDecidedError`, `AnswerRefusedError`,
+        At most 1,000 at a time. ``actor`` and ``address``, strings of at most 1,000 characters, are stored in the
+        audit. The same decision again returns the first one. Raises `AlreadyDecidedError`, `AnswerRefusedError`,
         `UnknownRequestError`, `RecordExpiredError`, `RequestSettledError`, `RequestSupersededError`.
         """
         by = record_writes.create_attribution(actor, address=address)
@@ -255,10 +256,10 @@ class InterruptStore(ABC):
         tenant: Tenant = ALL_TENANTS,
         address: str | None = None,
     ) -> Any:
-        """Decide, claim and run in one. Returns what ``resume(interrupt, resolutions=...)`` returns, which is kept.
+        """Decide, claim and resume. Returns and stores the result of ``resume(interrupt, resolutions=...)``.
 
-        Whoever answers another request of the same record meanwhile waits for its turn. Where nothing was run the
-        request waits again.
+        Concurrent answers to other requests of the same record wait for their turn. If nothing ran, the request waits
+        again.
         """
         by = record_writes.create_attribution(actor, address=address)
         owner = leases.create_owner_name()
@@ -288,7 +289,7 @@ class InterruptStore(ABC):
         except (Exception, asyncio.CancelledError) as error:
             outcome = outcome_error(error)
             if outcome is not None:
-                # What was begun waits in the recovery; else the program has come to its end.
+                # Started calls wait in the recovery; without one the program has ended.
                 await finish_writing(self.settle(lease, outcome, tool=get_tool(resume)))
             elif not may_have_started(error):
                 reason = refusal_reason(error) or "the program could not go on"
@@ -299,9 +300,10 @@ class InterruptStore(ABC):
         return result
 
     async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
-        """Wait for a record's end, in whatever process. Returns its value, or raises the error it ended with.
+        """Wait until a record has ended in any process. Returns its value or raises its error.
 
-        Raises `RecordExpiredError`, `RecordWithdrawnError`, `RecordLostError`; or `TimeoutError`, and nothing changes.
+        Raises `RecordExpiredError`, `RecordWithdrawnError`, `RecordLostError`; or `TimeoutError`, which changes
+        nothing.
         """
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         with self._database.watch() as watch:
@@ -332,16 +334,16 @@ class InterruptStore(ABC):
         record_id: str | None = None,
         lease_ms: int = LEASE_MS,
     ) -> Lease | None:
-        """Take a record that can go on, for as long as the lease says; None when there is none.
+        """Claim a resumable record for ``lease_ms``; None if no record is ready.
 
-        ``record_id`` asks for that record alone, which may rest: None while it waits for a person, or for its owner's
-        lease to be over. Raises then `UnknownRequestError`, and `RequestSettledError`, `RecordExpiredError` or
-        `RecordLostError` for one that goes on no more.
+        ``record_id`` claims that record only, which may be resting: None while it waits for a person or is leased.
+        Raises `UnknownRequestError`, and for a record that cannot be resumed any more `RequestSettledError`,
+        `RecordExpiredError` or `RecordLostError`.
         """
         record_writes.require_lease(lease_ms)
         if record_id is not None:
             return await self._claim_by_id(record_id, owner, tenant, lease_ms)
-        # Looked for first: while there is nothing to do nobody is kept from writing.
+        # A read first: without work to do, no writer is blocked.
         if await self._read(lambda session: leases.find_claimable(session, tenant, app)) is None:
             return None
 
@@ -352,7 +354,7 @@ class InterruptStore(ABC):
         return await self._write_claim(work)
 
     async def _claim_by_id(self, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
-        # As in `claim`: while there is nothing to do nobody is kept from writing.
+        # A read first, as in `claim`.
         if not await self._read(lambda session: terminal_states.is_claimable(session, record_id, tenant)):
             return None
         return await self._write_claim(
@@ -366,14 +368,14 @@ class InterruptStore(ABC):
         try:
             return await shield_to_end(attempt)
         except asyncio.CancelledError:
-            # The thread went on, and what it claimed would be nobody's until the lease is over.
+            # The thread continued: release its lease now rather than when it expires.
             lease = None if attempt.cancelled() or attempt.exception() is not None else attempt.result()
             if isinstance(lease, Lease):
                 await self.release(lease, refusals=refusals)
             raise
 
     async def last_resumed(self, *, tenant: str, app: str) -> LastResumed | None:
-        """Return who has last claimed a record of a tenant's app, for whoever wants to know where they go on.
+        """Return who last claimed a record of a tenant's app, so that a client can find the host that resumes.
 
         A claim that was released with ``not_resumable`` does not count.
         """
@@ -393,16 +395,16 @@ class InterruptStore(ABC):
         payload: Any = None,
         lease_ms: int = LEASE_MS,
     ) -> Lease | None:
-        """Keep a program that goes on by itself, and hold it: from ``interrupt`` others go on should its owner die.
+        """Store a suspended program, which continues by itself, and hold a lease on it.
 
-        With ``owner`` it is a new record, whose state is ``resting``; all else is as `put` has it, but that nobody is
-        asked what waits in the interrupt. With ``lease``, of this record or of one that is being resumed, it is the
-        next rest of it: what it goes on from is replaced, and the payload where there is another. The lease begins
-        anew; None when it is somebody else's by now, and then nothing is written.
+        If its owner dies, another host can continue from ``interrupt``. With ``owner`` it becomes a new record in state
+        ``resting``; the other arguments are those of `put`, but its requests are not offered for decisions. With
+        ``lease``, of this record or of one that is being resumed, ``interrupt`` (and ``payload``, if given) replaces
+        the stored one and the lease is renewed. Returns None, and writes nothing, if another owner has the lease.
 
-        Renew the lease as any other; `settle` it with what the program comes to, an interrupt where it comes to ask
-        somebody; `release` lets others have it at once. Once the lease is over, `claim` with its ``record_id`` takes it
-        over. No `Resumer` does.
+        Renew the lease as any other; `settle` it with the program's outcome, or with an interrupt when the program asks
+        a person; `release` makes it claimable at once. When the lease has expired, `claim` with ``record_id`` takes it
+        over. A `Resumer` does not.
         """
         if (owner is None) == (lease is None):
             raise ValueError("rest takes an owner for a new record, or the lease of one that there is")
@@ -422,14 +424,14 @@ class InterruptStore(ABC):
         )
 
     async def renew(self, lease: Lease) -> bool:
-        """Let a lease begin anew. False when it is somebody else's by now."""
+        """Extend a lease by its full duration. False if another owner has it."""
         return await self._write(lambda session: leases.renew(session, lease))
 
     async def settle(self, lease: Lease, result: Any, *, tool: Any = None) -> bool:
-        """Write what a claimed record has come to: a value, an interrupt, or an error, whose recovery is a pause.
+        """Record the outcome of a claimed record: a value, an interrupt, or an error, whose recovery is a pause.
 
-        The pause that was resumed itself says that nothing was run, and gives the record back. ``tool`` is as `put` has
-        it, for the forms of what is asked now. False when the lease is somebody else's by now; then nothing is written.
+        The very pause that was resumed means that nothing ran, and releases the record. ``tool`` is that of `put`, for
+        the forms of new requests. False, and nothing is written, if another owner has the lease.
         """
         encoded = await run_in_own_thread(lambda: leases.encode_result(result, tool), "codemode-store")
         return await self._write(lambda session: leases.settle(session, lease, encoded))
@@ -442,42 +444,41 @@ class InterruptStore(ABC):
         delay_ms: int = 0,
         not_resumable: str | None = None,
     ) -> bool:
-        """Give a claimed record back: nothing was run. ``refusals`` says of answers why they wait again.
+        """Release a claimed record of which nothing ran. ``refusals`` maps request ids to why they wait again.
 
-        Those of a takeover stay together and are given to whoever claims it next: the one before may have begun.
-        ``not_resumable`` says why it cannot be resumed there. Its answers stay; it is left alone for 5 seconds, twice
-        as long each time, at most ten minutes.
+        The answers of a takeover stay together for the next claim, as the previous owner may have started.
+        ``not_resumable`` says why this host cannot resume the record: its answers stay, and it is not offered for 5
+        seconds, doubled each time, at most ten minutes.
         """
         options = leases.ReleaseOptions(refusals or {}, delay_ms, not_resumable)
         return await self._write(lambda session: leases.release(session, lease, options))
 
     async def lose(self, lease: Lease) -> bool:
-        """Say that nobody can tell what became of a claimed record."""
+        """Mark a claimed record as lost: its outcome is unknown."""
         return await self._write(lambda session: leases.lose(session, lease))
 
     async def withdraw(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
-        """End a record that waits."""
+        """End a waiting record."""
         by = record_writes.create_attribution(actor, reason=reason, address=address)
         await self._write(lambda session: terminal_states.end_by_decision(session, record_id, "withdraw", by, tenant))
 
     async def close_lost(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
-        """End a record that is lost."""
+        """End a lost record."""
         by = record_writes.create_attribution(actor, reason=reason, address=address)
         await self._write(lambda session: terminal_states.end_by_decision(session, record_id, "close", by, tenant))
 
     async def run_again(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
-        """Let a record that is lost go on from its last pause, with the answers that it was given.
+        """Resume a lost record from its last pause, with the answers that it has.
 
-        What its host had begun when it died may run twice then: nobody knows of it, and what the guard knows of the
-        one that died is forgotten. A record that no host could resume is tried again at once. Raises
-        `UnknownRequestError`, `RecordExpiredError` for one whose continuation holds no more, `StoreError` for one that
-        is neither.
+        Calls that its host had started may run twice: their outcome is unknown, and the guard's claim of the dead host
+        is deleted. A record that no host could resume is tried again at once. Raises `UnknownRequestError`,
+        `RecordExpiredError` if its continuation has expired, `StoreError` for a record in another state.
         """
         by = record_writes.create_attribution(actor, reason=reason, address=address)
         text = await self._read(lambda session: terminal_states.find_lost_interrupt(session, record_id, tenant))
@@ -487,17 +488,17 @@ class InterruptStore(ABC):
         await self._write(lambda session: terminal_states.run_again(session, record_id, by, tenant))
 
     async def sweep(self, *, deny_before_expiry_ms: int | None = None) -> int:
-        """Mark what has expired, and return how much was marked.
+        """Mark expired records, and return how many were marked.
 
-        ``deny_before_expiry_ms``: approvals of which nobody has decided so long before are denied by ``system``.
+        ``deny_before_expiry_ms``: ``system`` denies approvals that are undecided this long before they expire.
         """
         return await self._write_in_batches(lambda session: terminal_states.sweep(session, deny_before_expiry_ms))
 
     async def purge(self, older_than: timedelta) -> int:
-        """Delete the records that ended longer ago than this, and return how many. Lines of the audit stay.
+        """Delete records that ended before ``older_than``, and return how many. Audit lines stay.
 
-        And the journals that nobody has and nobody has changed for so long: ended, paused or given up. What images,
-        audio and files these alone have held goes with them.
+        Deletes journals that are not held and unchanged for as long, and the images, audio and files that only these
+        held.
         """
         if not isinstance(older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"older_than must be a timedelta, got {older_than!r}")
@@ -515,7 +516,7 @@ class InterruptStore(ABC):
         return total
 
     async def changes(self, *, tenant: Tenant, after: int = 0, follow: bool = True) -> AsyncGenerator[Change]:
-        """Give all changes behind a sequence, and with ``follow`` then each as it comes. Nothing is left out."""
+        """Yield all changes after a sequence number, and with ``follow`` new ones as they happen."""
         queries.require_sequence(after)
         with self._database.watch() as watch:
             while True:
@@ -529,7 +530,7 @@ class InterruptStore(ABC):
                     await watch.wait(_POLL_SECONDS)
 
     async def changes_head(self) -> int:
-        """Return the sequence of the last change: what is read from here on has it."""
+        """Return the sequence number of the last change."""
         return await self._read(queries.last_change_sequence)
 
     async def note(
@@ -542,11 +543,11 @@ class InterruptStore(ABC):
         details: Mapping[str, Any] | None = None,
         record_id: str | None = None,
     ) -> None:
-        """Write a line of your own into the audit: that somebody signed in, was refused, took a copy.
+        """Append a line of the host's own to the audit, for example a sign-in or an export.
 
-        ``kind`` is a text of at most 100 characters, none of the store's own kinds; ``details`` plain JSON of at most
-        16 KiB; a line of `ALL_TENANTS` belongs to no tenant. By ``record_id``, at most 1,000 characters of a record or
-        of whatever else it is about, `audit` finds it. Raises `ValueError`, `CodeModeSerializationError`.
+        ``kind`` is a string of at most 100 characters other than the store's own kinds; ``details`` is plain JSON of at
+        most 16 KiB; a line of `ALL_TENANTS` belongs to no tenant. `audit` finds it by ``record_id``, a string of at
+        most 1,000 characters. Raises `ValueError`, `CodeModeSerializationError`.
         """
         by = record_writes.create_attribution(actor, address=address)
         audit_tenant = None if tenant is ALL_TENANTS else record_writes.require_text(tenant, "tenant")
@@ -564,9 +565,9 @@ class InterruptStore(ABC):
         limit: int | None = None,
         newest_first: bool = False,
     ) -> AsyncGenerator[AuditLine]:
-        """Give the lines of the audit there are, in their order or the newest first, and end.
+        """Yield the audit lines, in their order or the newest first.
 
-        ``after`` is the sequence of the last line that was seen, ``limit`` how many are given at most.
+        ``after`` is the sequence number of the last line seen, ``limit`` the maximum number of lines.
         """
         if after is not None:
             queries.require_sequence(after)
@@ -585,26 +586,26 @@ class InterruptStore(ABC):
             after, limit = lines[-1].sequence, None if limit is None else limit - len(lines)
 
     async def audit_head(self) -> str:
-        """Return how many lines there are and the hash of the last, as one text.
+        """Return the number of audit lines and the hash of the last, as one string.
 
-        Kept where nobody can reach it from the database, it shows in `verify_audit` what happened to lines until then.
+        Stored where the database's writers cannot reach it, it lets `verify_audit` detect changes to earlier lines.
         """
         return await self._read(queries.get_audit_head)
 
     def outbox(self, target: str) -> Outbox:
-        """Return the notices for a target of this name, to be sent. Those of all tenants. Raises `ValueError`."""
+        """Return the outbox of notices for a target, for all tenants. Raises `ValueError`."""
         return Outbox(self._database, target)
 
     async def failed_notices(self, record_ids: Iterable[str], *, tenant: Tenant) -> tuple[FailedNotice, ...]:
-        """Return the notices of these records, at most 500, that were given up."""
+        """Return the failed notices of at most 500 records."""
         return await outbox.failed_notices(self._database, record_ids, tenant)
 
     def watch(self) -> AbstractContextManager[Watch]:
-        """Return what wakes one that waits for something to do; it may wake for nothing."""
+        """Return a context manager whose `Watch` wakes on changes; it may wake without one."""
         return self._database.watch()
 
     async def aclose(self) -> None:
-        """Close what is open. A store that is used again opens again."""
+        """Close the database. The next call opens it again."""
         await run_in_own_thread(self._database.close, "codemode-store")
 
     async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:

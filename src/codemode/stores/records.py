@@ -1,4 +1,4 @@
-"""Records, requests, leases, changes and notices as values, and their states."""
+"""Records, requests, leases, changes and notices as values, and their state machines."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..data.json_values import canonical_json
 from ..interrupts.interrupt import Interrupt
 from .errors import RecordExpiredError, RecordLostError, RequestSettledError, StoreError
 
-# A record is one invocation that has paused, or that rests: it has an owner then, and waits for no person. It ends
-# once; what has ended never changes again.
+# A record is one invocation that has paused or is suspended ("resting"). A resting record has an owner and waits for no
+# person. A record that has ended never changes.
 
 RecordState = Literal["resting", "pending", "resuming", "completed", "failed", "lost", "expired", "withdrawn"]
 RequestState = Literal["waiting", "decided", "applied", "superseded"]
@@ -28,20 +28,20 @@ RequestEvent = Literal["decide", "apply", "refuse", "supersede", "ask"]
 
 RECORD_STATES: tuple[RecordState, ...] = get_args(RecordState)
 ENDED_STATES: frozenset[RecordState] = frozenset({"completed", "failed", "expired", "withdrawn"})
-"""A lost record has not ended: somebody has to say so."""
+"""A lost record has not ended: a person has to close it or run it again."""
 OWNED_STATES: frozenset[RecordState] = frozenset({"resuming", "resting"})
-"""Somebody goes on with these, or has died over it."""
+"""A host has a lease on these records, or died with one."""
 
 RECORD_TRANSITIONS: dict[tuple[RecordState, RecordEvent], RecordState] = {
     ("pending", "decide"): "pending",
-    ("resuming", "decide"): "resuming",  # taken by the next claim
-    ("resting", "decide"): "resting",  # of what an earlier pause asked; taken once the program asks that again
+    ("resuming", "decide"): "resuming",  # the next claim takes it
+    ("resting", "decide"): "resting",  # decided for an earlier pause; used when the program asks again
     ("pending", "claim"): "resuming",
-    ("resuming", "claim"): "resuming",  # of an owner whose lease is over
-    ("resting", "claim"): "resting",  # likewise, by its id alone
-    ("pending", "pause"): "pending",  # somebody went on without the store
+    ("resuming", "claim"): "resuming",  # its lease has expired
+    ("resting", "claim"): "resting",  # likewise, only by its id
+    ("pending", "pause"): "pending",  # resumed without the store
     ("resuming", "pause"): "pending",
-    ("resting", "pause"): "pending",  # it has come to ask somebody
+    ("resting", "pause"): "pending",  # the program asks a person
     ("resuming", "rest"): "resting",
     ("resting", "rest"): "resting",
     ("resuming", "release"): "pending",
@@ -51,7 +51,7 @@ RECORD_TRANSITIONS: dict[tuple[RecordState, RecordEvent], RecordState] = {
     ("resuming", "fail"): "failed",
     ("resting", "fail"): "failed",
     ("resuming", "lose"): "lost",
-    ("pending", "lose"): "lost",  # given back after a takeover, and its continuation holds no more
+    ("pending", "lose"): "lost",  # released after a takeover; its continuation has expired
     ("resting", "lose"): "lost",
     ("pending", "expire"): "expired",
     ("resting", "expire"): "expired",
@@ -59,7 +59,7 @@ RECORD_TRANSITIONS: dict[tuple[RecordState, RecordEvent], RecordState] = {
     ("resting", "withdraw"): "withdrawn",
     ("lost", "close"): "failed",
     ("lost", "run again"): "pending",
-    ("pending", "run again"): "pending",  # what no host could resume: now, not later
+    ("pending", "run again"): "pending",  # no host could resume it: try again now
 }
 
 REQUEST_TRANSITIONS: dict[tuple[RequestState, RequestEvent], RequestState] = {
@@ -76,7 +76,7 @@ REQUEST_TRANSITIONS: dict[tuple[RequestState, RequestEvent], RequestState] = {
 
 
 def next_record_state(state: RecordState, event: RecordEvent, record_id: str = "") -> RecordState:
-    """Return the state of a record to which this happens. Raises `StoreError` where it cannot."""
+    """Return the state of a record after an event. Raises `StoreError` for an impossible one."""
     next_state = RECORD_TRANSITIONS.get((state, event))
     if next_state is not None:
         return next_state
@@ -91,7 +91,7 @@ def next_record_state(state: RecordState, event: RecordEvent, record_id: str = "
 
 
 def next_request_state(state: RequestState, event: RequestEvent) -> RequestState:
-    """Return the state of a request to which this happens. Raises `StoreError` where it cannot."""
+    """Return the state of a request after an event. Raises `StoreError` for an impossible one."""
     next_state = REQUEST_TRANSITIONS.get((state, event))
     if next_state is None:
         raise StoreError(f"a request that is {state} cannot {event}")
@@ -105,10 +105,10 @@ class AllTenants(Enum):
 
 
 ALL_TENANTS: Final = AllTenants.ALL_TENANTS
-"""Said in place of a tenant by whoever is to see those of all."""
+"""Passed instead of a tenant to select the records of all tenants."""
 Tenant: TypeAlias = str | Literal[AllTenants.ALL_TENANTS]
 Tenants: TypeAlias = AbstractSet[str] | Tenant
-"""Of a set those of any of its names are seen, at most 200."""
+"""A set selects the records of any of its tenants, at most 200."""
 ListedState: TypeAlias = RecordState | Literal["waiting"]
 """Records are ``waiting`` while a person may decide about one of their requests: they are pending or resuming."""
 ListOrder: TypeAlias = Literal["newest", "expiring"]
@@ -118,11 +118,12 @@ LEASE_MS: Final = JOURNAL_LEASE_MS
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredRequest:
-    """One call that waits, or has waited. ``input`` is what was shown; ``decision`` and ``actor`` are of its answer.
+    """A call that waits, or has waited, for a decision.
 
-    ``input_schema``, ``description``, ``annotations``, ``title`` and ``summary`` are those of its tool, where the tools
-    were told; the last two are set by the host alone, never by a server. ``refusal`` says why an answer was given back.
-    ``line`` and ``column`` are its place in the program, where that is known.
+    ``input`` is what the approver saw; ``decision`` and ``actor`` belong to the answer. ``input_schema``,
+    ``description``, ``annotations``, ``title`` and ``summary`` are those of its tool, if known; the last two come from
+    the host only, never from a server. ``refusal`` says why an answer was refused. ``line`` and ``column`` locate the
+    call in the program, if known.
     """
 
     interrupt_id: str
@@ -144,13 +145,13 @@ class StoredRequest:
     summary: str = ""
 
     def read_edited_input(self, decision: Mapping[str, Any]) -> Any:
-        """Return the input that an approval has in place of the one that was shown, with its integers as they are."""
+        """Return the edited input of an approval, with large integers restored."""
         return restore_edited_integers(self.input, restore_listed_integers(dict(decision))["input"])
 
 
 @dataclass(frozen=True, slots=True)
 class RecordVersion:
-    """One pause of an invocation. ``interrupt_ids`` waited in it."""
+    """One pause of an invocation, with the ids of the requests that waited in it."""
 
     version: int
     created_at_ms: int
@@ -159,7 +160,7 @@ class RecordVersion:
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """How a record ended: ``value`` when it has completed, else ``error``, a text for people."""
+    """The outcome of a record: ``value`` if it completed, else ``error``, a message for people."""
 
     value: Any = None
     error: str | None = None
@@ -167,11 +168,11 @@ class RecordOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One invocation that has paused, or rests. Times are Unix time; ``outcome`` is None until it has ended.
+    """One invocation that has paused or is suspended. Times are Unix time; ``outcome`` is None until it has ended.
 
-    ``version`` counts its pauses. ``not_resumable`` says why the last host that was to resume it could not: another
-    key, another version of codemode or of the engine, or a tool that it lacks; None once one could.
-    `InterruptStore.list` leaves ``source`` and ``payload`` None.
+    ``version`` counts its pauses. ``not_resumable`` says why the last host could not resume it (another key, another
+    version of codemode or of the engine, a missing tool); None once a host could. `InterruptStore.list` leaves
+    ``source`` and ``payload`` None.
     """
 
     id: str
@@ -193,7 +194,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, in the order that was asked for. ``next`` is the cursor of the next page; None when this is the last."""
+    """One page of records. ``next`` is the cursor of the next page; None for the last page."""
 
     records: tuple[Record, ...]
     next: str | None
@@ -201,7 +202,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something has happened to a record. Sequences grow in the order in which changes can be seen.
+    """A change of a record. Sequence numbers grow in the order in which changes become visible.
 
     ``kind`` is put, rested, decided, claimed, paused, released, completed, failed, lost, run_again, expired or
     withdrawn. ``tenant`` is the record's.
@@ -215,11 +216,10 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """A record that somebody goes on with: ``interrupt`` with all answers there are, in ``resolutions``.
+    """A claimed record: ``interrupt`` with all its decisions in ``resolutions``.
 
-    ``number`` tells this claim from later ones. ``is_takeover``: the one before did not come to its end, and the
-    answers are those that it was given. A record that rests has none: nobody was asked. ``resumed_before`` says who had
-    claimed it last before.
+    ``number`` identifies the claim. ``is_takeover``: the previous owner did not finish, and ``resolutions`` are those
+    that it had. A resting record has no resolutions. ``resumed_before`` is the previous owner.
     """
 
     record: Record
@@ -234,11 +234,11 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPause(Interrupt):
-    """A pause with what its record says of it from now on: what a ``resume`` of your own gives back.
+    """A pause with new columns of its record, returned by a custom ``resume``.
 
-    ``tool``, ``source`` and ``payload`` are as `InterruptStore.put` has them; None leaves those of the record. The
-    pause that was resumed itself says that nothing was run, with ``waits_for_all`` because answers are missing: then
-    the record is given to nobody before there is another one.
+    ``tool``, ``source`` and ``payload`` are those of `InterruptStore.put`; None keeps the record's. Returning the very
+    pause that was resumed means that nothing ran; with ``waits_for_all`` because answers are missing, and the record is
+    not offered again before the next answer.
     """
 
     tool: Any = None
@@ -249,7 +249,7 @@ class StoredPause(Interrupt):
 
 @dataclass(frozen=True, slots=True)
 class LastResumed:
-    """Who has last claimed a record of an app and could resume it, ``owner``, and when."""
+    """The last owner that claimed a record of an app and could resume it, and when."""
 
     owner: str
     at_ms: int
@@ -257,10 +257,10 @@ class LastResumed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
-    """A version of a record that waits for a person, to be told to one target by whoever has claimed it.
+    """A waiting version of a record that is to be sent to one target by the process that claimed the notice.
 
-    ``record`` is as it was when it was claimed, without ``source`` and ``payload``. ``attempts`` have failed before.
-    ``number`` tells this claim from later ones.
+    ``record`` is a snapshot without ``source`` and ``payload``. ``attempts`` counts failed attempts, ``number``
+    identifies the claim.
     """
 
     target: str
@@ -270,14 +270,14 @@ class Notice:
 
     @property
     def id(self) -> str:
-        """What names it for those who are told: the same in each attempt."""
+        """An id for receivers, the same in each attempt."""
         key = canonical_json([self.target, self.record.id, self.record.version])
         return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedNotice:
-    """A notice that is given up: ``attempts`` have failed, the last one with ``error``. The time is Unix time."""
+    """A notice that was given up after ``attempts``, the last with ``error``. The time is Unix time."""
 
     target: str
     record_id: str
