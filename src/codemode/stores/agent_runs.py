@@ -1,4 +1,4 @@
-"""Stored pauses of agents, and resuming one in one process at a time."""
+"""Store paused agent runs, and resume each in one process at a time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 _DIGESTS_KEY = "shown"
 
-# Knows no framework: a plugin says what goes on, and with what.
+# Independent of frameworks: a plugin supplies what is resumed.
 
 ResumeWith: TypeAlias = Callable[[Record], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
 class ToolForm:
-    """What a page needs of one tool, under the names by which a store asks for it."""
+    """What an approval form needs of one tool, under the attribute names that a store reads."""
 
     input_json_schema: Any
     description: str = ""
@@ -44,17 +44,18 @@ class ToolForm:
 
 @dataclass(frozen=True)
 class ToolForms:
-    """The tools that a pause asks about, as a store takes them; ``name`` is the tool that paused."""
+    """The tools that a pause asks about, for a store; ``name`` is the tool that paused."""
 
     name: str
     catalog: Mapping[str, ToolForm]
 
 
 class AgentRecords:
-    """The records of one agent in a store. ``kept_by`` is its framework, ``resume_with`` what a record goes on with.
+    """The records of one agent in a store. ``framework`` names its framework.
 
-    With the keys of ``signed_with`` the payload of a record is signed, with what its requests show, so that changes in
-    the database are found before anything runs. Without, the plugin compares requests with what the framework keeps.
+    ``resume_with`` returns the settings with which a record is resumed. ``signed_with`` holds keys that sign the
+    payload of a record with the digests of its requests, so that changes in the database are found before anything
+    runs. Without keys the plugin compares the requests with the framework's own state.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class AgentRecords:
         self._resume_with = resume_with
 
     def resolve_tenant(self, tenant: str | None) -> str:
-        """Return the tenant of a run. Raises `ValueError` where nobody has said it, or somebody otherwise."""
+        """Return the tenant of a run. Raises `ValueError` for a missing or different tenant."""
         if tenant is None and self._tenant is ALL_TENANTS:
             raise ValueError("these pauses are of all tenants: say whose this run is, with tenant=")
         if tenant is not None and self._tenant not in (ALL_TENANTS, tenant):
@@ -85,12 +86,12 @@ class AgentRecords:
         return cast("str", self._tenant) if tenant is None else tenant
 
     async def put(self, pause: StoredPause, tenant: str, labels: Mapping[str, str] | None) -> str:
-        """Keep a pause and return the id of its record."""
+        """Store a pause and return the id of its record."""
         columns: dict[str, Any] = {"tenant": tenant, "app": self.app, "labels": {**self._labels, **(labels or {})}}
         return await self.store.put(pause, tool=pause.tool, source=pause.source, payload=pause.payload, **columns)
 
     def create_payload(self, state: Mapping[str, Any], requests: Iterable[PendingRequest], key: str) -> dict[str, Any]:
-        """Return the payload of a record that keeps this and asks these requests; ``key`` names the pause."""
+        """Return the payload of a record with this state and these requests; ``key`` names the pause."""
         payload = {FRAMEWORK_KEY: self._framework, **state}
         if self._signing_options is None:
             return payload
@@ -100,7 +101,7 @@ class AgentRecords:
         )
 
     def read_payload(self, record: Record) -> dict[str, Any]:
-        """Return what a record keeps. Raises `CodeModeProtocolError` for one that is not this agent's."""
+        """Return the payload of a record. Raises `CodeModeProtocolError` for a record of another agent."""
         payload: Any = record.payload
         details = {"origin": "continuation", "not_resumable": True}
         if not isinstance(payload, dict) or cast("dict[str, Any]", payload).get(FRAMEWORK_KEY) != self._framework:
@@ -111,11 +112,11 @@ class AgentRecords:
         return cast("dict[str, Any]", payload)
 
     def _require_signed(self, record: Record, payload: Mapping[str, Any]) -> None:
-        """Raise `CodeModeProtocolError` where the database shows other requests than this agent's pause has."""
+        """Raise `CodeModeProtocolError` if the requests in the database differ from those of the signed pause."""
         if self._signing_options is None:
             return
         try:
-            # Whether it is too late the store knows.
+            # The store checks the expiry.
             self._key_ring(self._signing_options).verify(payload, (self.app,), now_ms=None)
         except CodeModeProtocolError as error:
             details = {**error.details, "origin": "continuation", "not_resumable": True}
@@ -127,9 +128,10 @@ class AgentRecords:
         return KeyRing(keys, purpose="agent record", binding=options.conversation_id)
 
     def require_guard(self, tool: Any, options_name: str, *, unless_journaled: bool = False) -> None:
-        """Raise `ValueError` where a tool keeps its claims elsewhere than ``store.guard``.
+        """Raise `ValueError` if a tool uses another guard than ``store.guard``.
 
-        ``whose`` names its options. ``unless_journaled``: one that has a journal knows which calls were made.
+        ``options_name`` names its options in the message. ``unless_journaled`` accepts a tool with a journal, which
+        records its calls.
         """
         continuation = continuation_options(tool)
         if not (unless_journaled and continuation is not None and continuation.journal is not None):
@@ -147,10 +149,10 @@ class AgentRecords:
         tool_forms: Mapping[str, ToolForm],
         source: str | None,
     ) -> StoredPause:
-        """Return the pause of an agent's run: what it asks, and ``kept``, plain JSON with which it is resumed.
+        """Return the pause of an agent's run with its requests and ``state``, plain JSON with which it is resumed.
 
-        ``key`` tells it from every other pause. ``tool`` is the tool that paused, ``forms`` are of those asked about,
-        ``source`` is the program or programs.
+        ``key`` identifies the pause. ``tool`` is the tool that paused, ``tool_forms`` describe the tools of the
+        requests, ``source`` is the program or programs.
         """
         requests = tuple(requests)
         payload = self.create_payload({**state, "key": key, "expiresAtMs": expires_at_ms}, requests, key)
@@ -166,7 +168,7 @@ class AgentRecords:
     def resume(
         self, payload: Mapping[str, Any], answers: Mapping[str, Any], *, is_framework_durable: bool = False
     ) -> AbstractAsyncContextManager[AgentRun]:
-        """Hold the resumed run of a pause, of which `kept` returned this, while the block runs. See `agent_run`."""
+        """Claim the resumed run of a pause, given its `read_payload`, while the block runs. See `hold_agent_run`."""
         guard: Any = self.store.guard
         return hold_agent_run(
             guard, payload["key"], answers, payload["expiresAtMs"], is_framework_durable=is_framework_durable
@@ -174,16 +176,16 @@ class AgentRecords:
 
     @staticmethod
     def require_unchanged(record: Record, requests: Iterable[PendingRequest]) -> None:
-        """Raise `CodeModeProtocolError` unless a record shows what is asked."""
+        """Raise `CodeModeProtocolError` unless a record displays these requests."""
         require_displayed(record.requests, display_digests(requests))
 
     @staticmethod
     def join_programs(programs: list[str]) -> tuple[str | None, list[int]]:
-        """Return programs as one text, and how many of its lines come before each."""
+        """Return programs as one text, and the number of lines before each."""
         return join_program_texts(programs)
 
     async def get_waiting_pause(self, record: Record) -> StoredPause:
-        """Return the pause of a record that answers are missing of: nothing was run with those there are."""
+        """Return the pause of a record that still lacks answers; nothing has run with the others."""
         interrupt_ids = record.versions[-1].interrupt_ids
         pause = await self.store.get(interrupt_ids[0], tenant=record.tenant) if interrupt_ids else None
         if pause is None:
@@ -191,18 +193,18 @@ class AgentRecords:
         return to_stored_pause(pause, waits_for_all=True)
 
     async def get_resume_settings(self, record: Record) -> dict[str, Any]:
-        """Return what a record goes on with."""
+        """Return the settings with which a record is resumed."""
         settings: Any = {} if self._resume_with is None else self._resume_with(record)
         return dict(await settings if inspect.isawaitable(settings) else settings)
 
 
 def display_digests(requests: Iterable[StoredRequest | PendingRequest]) -> dict[str, str]:
-    """Return the digests of what people are shown, by request id."""
+    """Return the display digests by request id."""
     return {request.interrupt_id: display_digest(request) for request in requests}
 
 
 def require_displayed(requests: Iterable[StoredRequest], expected: Mapping[str, str]) -> None:
-    """Raise `CodeModeProtocolError` unless the requests show what is asked: digests by request id."""
+    """Raise `CodeModeProtocolError` unless the requests have the expected display digests, given by request id."""
     displayed = display_digests(requests)
     for interrupt_id, digest in expected.items():
         if displayed.get(interrupt_id) != digest:
@@ -213,13 +215,13 @@ def require_displayed(requests: Iterable[StoredRequest], expected: Mapping[str, 
 
 
 def to_stored_pause(pause: Interrupt, **columns: Any) -> StoredPause:
-    """Return a pause with what its record is to say of it."""
+    """Return a pause with columns of its record."""
     fields = {"requests": pause.requests, "outer_tool_call_id": pause.outer_tool_call_id}
     return StoredPause(**fields, continuation=pause.continuation, **columns)
 
 
 def encode_outcome(outcome: Any) -> dict[str, Any]:
-    """Write what a run came to, an output or a `StoredPause`, for whoever asks again or takes over."""
+    """Encode the outcome of a run, an output or a `StoredPause`, as plain JSON."""
     if not isinstance(outcome, StoredPause):
         return {"output": outcome}
     forms: ToolForms = outcome.tool
@@ -229,7 +231,7 @@ def encode_outcome(outcome: Any) -> dict[str, Any]:
 
 
 def decode_outcome(outcome: Mapping[str, Any]) -> Any:
-    """Read what `encode_outcome` wrote."""
+    """Decode what `encode_outcome` returned."""
     if "output" in outcome:
         return outcome["output"]
     catalog = {name: ToolForm(**form) for name, form in outcome["tool"]["catalog"].items()}
@@ -240,7 +242,7 @@ def decode_outcome(outcome: Mapping[str, Any]) -> Any:
 
 
 def join_program_texts(programs: list[str]) -> tuple[str | None, list[int]]:
-    """Return programs as one text, and how many lines of it stand before each."""
+    """Return programs as one text, and the number of lines before each."""
     if len(programs) < 2:
         return (programs[0] or None if programs else None), [0] * len(programs)
     text, first_lines = "", list[int]()
@@ -251,16 +253,16 @@ def join_program_texts(programs: list[str]) -> tuple[str | None, list[int]]:
     return text, first_lines
 
 
-# The programs of a run have guards of their own, so what they have done is not done again. What the agent does after
-# them, nobody could tell once its host is dead: before that it says so.
+# The programs of a run have guards of their own, which prevent repeated calls. The agent's other effects have none:
+# their claim is recorded before they start, so that they are not repeated after the death of the host.
 
 _log = logging.getLogger("codemode.stores")
 
 
 class AgentRun:
-    """A resumed run. With ``is_finished`` it came to ``outcome`` before, and nothing is to run.
+    """A resumed run. With ``is_finished``, ``outcome`` is recorded and nothing runs.
 
-    ``is_beyond``: the agent has done, or may have done, what no guard knows of.
+    ``is_unguarded``: the agent has had, or may have had, effects that no guard recorded.
     """
 
     def __init__(self, guard: ResumeGuard, claim: Claim, *, is_framework_durable: bool) -> None:
@@ -275,7 +277,7 @@ class AgentRun:
 
     @property
     def is_finished(self) -> bool:
-        """True when the run came to its outcome before."""
+        """Whether the outcome of the run is recorded."""
         return self.recorded_outcome is not None
 
     @property
@@ -284,11 +286,11 @@ class AgentRun:
         return decode_outcome(self.recorded_outcome or {"output": None})
 
     async def finish(self, outcome: Any) -> Any:
-        """Keep an output, plain JSON, or the `StoredPause` in which the run waits, and return what holds."""
+        """Record an output (plain JSON) or `StoredPause`, and return the recorded outcome, which may be an earlier one."""
         return decode_outcome(await self.record_outcome(encode_outcome(outcome)))
 
     async def claim(self) -> None:
-        """Become the one that goes on. Raises `CodeModeProtocolError` where somebody died over more than programs."""
+        """Claim the run. Raises `CodeModeProtocolError` if another host died with unguarded effects."""
         existing = await self._guard.claim(self._claim)
         if isinstance(existing, str):
             self.recorded_outcome = decode_json(existing)
@@ -297,7 +299,7 @@ class AgentRun:
         if self._is_framework_durable:
             return
         if existing is None:
-            # Of a run that was lost, and is run again because somebody said so.
+            # A lost run that a person runs again.
             await self._guard.release(self._unguarded_claim.key)
         elif await self._guard.claim(self._unguarded_claim) is None:
             self._held_keys.add(self._unguarded_claim.key)
@@ -306,7 +308,7 @@ class AgentRun:
             raise self._unknown_outcome_error()
 
     async def mark_unguarded(self) -> None:
-        """Say that the agent does what no guard knows of. Raises `CodeModeProtocolError` where somebody else has."""
+        """Record that unguarded effects may follow. Raises `CodeModeProtocolError` if another host recorded the same."""
         if self._unguarded_claim.key not in self._held_keys:
             if await self._guard.claim(self._unguarded_claim) is not None:
                 raise self._unknown_outcome_error()
@@ -314,30 +316,30 @@ class AgentRun:
         self.is_unguarded = True
 
     async def is_handed_over(self) -> bool:
-        """Tell whether a framework that keeps all it does was given these answers before."""
+        """Return whether a durable framework received these answers before."""
         if isinstance(await self._guard.claim(self._handover_claim), str):
             return True
         self._held_keys.add(self._handover_claim.key)
         return False
 
     async def mark_handed_over(self) -> None:
-        """Say that the framework is given them, for good."""
+        """Record that the framework has received the answers."""
         await self._guard.record(self._handover_claim.key, '"handed"')
 
     async def record_outcome(self, outcome: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Keep what it came to, a JSON object, and return what stands."""
+        """Record an outcome, a JSON object, and return the recorded one."""
         text = encode_json(dict(outcome), what="what the agent came to")
         existing = await self._guard.record(self._claim.key, text)
         return outcome if not isinstance(existing, str) or existing == text else decode_json(existing)
 
     async def release(self) -> None:
-        """Say that nothing was done that another one would do again."""
+        """Release the claims: nothing was done that must not be repeated."""
         for key in self._held_keys:
             await self._guard.release(key)
         self._held_keys.clear()
 
     async def renew(self) -> None:
-        """Keep it until cancelled."""
+        """Renew the claims until cancelled."""
         renew: Any = getattr(self._guard, "renew", None)
         while renew is not None:
             await asyncio.sleep(RENEW_SECONDS)

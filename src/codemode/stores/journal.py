@@ -1,4 +1,4 @@
-"""Journals of programs in a store's database, and the media that programs use."""
+"""Journals and media of programs in a store's database."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .record_writes import require_lease, require_text
 from .rows import placeholders
 from .transaction import Database, Row, Session, repair_journal_lease
 
-# The parts of a run stay while something holds them: the pause that can be gone on from, the record that has it, the
-# journal; and for a day whoever has put one. What nothing holds any more is deleted with what held it last.
+# Content of a run stays while something holds it: a resumable pause, its record or a journal; and for a day its writer.
+# The last hold deletes the content with itself.
 
 MAX_PURGED = 100
-"""How many holds one transaction lets go."""
+"""The maximum number of holds that one transaction deletes."""
 _RUN_HOLDER, _RUN_HOLD_MS = "run", 24 * 3_600_000
 _JOURNAL_HOLDER_PREFIX = "journal "
 _RUN_CONDITION = "tenant = ? AND app = ? AND run = ?"
@@ -40,21 +40,21 @@ _DELETE_UNHELD = (
 
 
 class SqlContent:
-    """The content of the runs of one tenant and app. Its methods raise `StoreUnavailableError`."""
+    """The media content of the runs of one tenant and app. Methods raise `StoreUnavailableError`."""
 
     def __init__(self, database: Database, tenant: str, app: str) -> None:
         self._scope = (require_text(tenant, "tenant"), require_text(app, "app"))
         self._database = database
 
     async def put_content(self, run: str, part_id: str, description: str, data: bytes) -> None:
-        """Keep a part for a run. One that is there stays as it is."""
+        """Store a part for a run, unless it exists."""
 
         def work() -> None:
             with self._database.journal_transaction() as session:
                 session.run(_UPSERT_HOLD, *self._scope, run, _RUN_HOLDER, session.now_ms + _RUN_HOLD_MS)
                 session.run(_INSERT_CONTENT, *self._scope, run, part_id, description, data)
 
-        # Whoever is cancelled meanwhile has kept it nevertheless.
+        # A cancelled caller has stored it nevertheless.
         await shield_to_end(run_in_own_thread(work, "codemode-content"))
 
     async def get_content(self, run: str, part_id: str) -> tuple[str, bytes] | None:
@@ -70,9 +70,9 @@ class SqlContent:
     async def hold_content(
         self, run: str, *, nonce: str | None = None, until_ms: int | None = None, journal: str | None = None
     ) -> None:
-        """Keep the content of a run for the pause with this ``nonce``, or for the journal of this key.
+        """Hold the content of a run for the pause with this ``nonce``, or for the journal with this key.
 
-        For the pause until then, or until its record is purged, if there is one.
+        A pause holds it until ``until_ms``, or until its record is purged.
         """
         holder = nonce if journal is None else _JOURNAL_HOLDER_PREFIX + journal
 
@@ -84,13 +84,13 @@ class SqlContent:
 
 
 def purge_journals_and_content(database: Database, older_than_ms: int) -> int:
-    """Delete some journals that are that old, and let go of some content; return how many, 0 at the end."""
+    """Delete some old journals and expired holds; return how many, 0 at the end."""
     with database.journal_transaction() as session:
         return purge_journals(session, older_than_ms) + purge_content(session)
 
 
 def purge_content(session: Session) -> int:
-    """Let go of at most `MAX_PURGED` holds that are over and whose pause no record has; return how many."""
+    """Delete at most `MAX_PURGED` expired holds whose pause has no record; return how many."""
     expired_holds = session.fetch_all(
         "SELECT h.tenant, h.app, h.run, h.holder FROM codemode_content_holds h WHERE h.until_ms <= ? AND NOT EXISTS"
         " (SELECT 1 FROM codemode_versions v WHERE v.nonce = h.holder) ORDER BY h.until_ms LIMIT ?",
@@ -101,7 +101,7 @@ def purge_content(session: Session) -> int:
 
 
 def release_content_of_records(session: Session, record_ids: Iterable[Row]) -> None:
-    """Let go of what these records hold, whose versions are still there: no program of them runs any more."""
+    """Delete the holds of these records, whose versions still exist; their programs do not run any more."""
     record_ids = [row[0] for row in record_ids]
     holds = session.fetch_all(
         "SELECT h.tenant, h.app, h.run, h.holder FROM codemode_versions v JOIN codemode_content_holds h"
@@ -112,7 +112,7 @@ def release_content_of_records(session: Session, record_ids: Iterable[Row]) -> N
 
 
 def release_content_of_journals(session: Session, journals: Iterable[Row]) -> None:
-    """Let go of what the journals of these tenants, apps and keys hold: nobody has them."""
+    """Delete the holds of journals, given as tenant, app and key."""
     holders = {(tenant, app, _JOURNAL_HOLDER_PREFIX + key) for tenant, app, key in journals}
     if not holders:
         return
@@ -133,11 +133,11 @@ def _delete_holds(session: Session, holds: list[Row]) -> None:
     session.execute_many(_DELETE_UNHELD, dict.fromkeys(row[:3] for row in holds))
 
 
-# A group of lines is one statement, which runs on the event loop where the database can take it without waiting. Groups
-# are in the order of (opening, ordinal): one locks nothing but its journal, and is no change of the store's.
+# A group of lines is one statement, run on the event loop if the database takes it without waiting. Groups are ordered
+# by (opening, ordinal); a write locks only its journal and is no change of the store.
 
 ResultT = TypeVar("ResultT")
-"""How many journals one transaction deletes: each may have many lines."""
+"""A journal may have many lines, so few are deleted in one transaction."""
 _POLL_SECONDS = 0.5
 _SINGLE_LINE_PREFIX = "="
 _MAX_NOWAIT_CHARACTERS, _MAX_NOWAIT_LINES = 1 << 15, 600
@@ -158,7 +158,7 @@ _ordinals = count(1)
 
 @dataclass(frozen=True, slots=True)
 class _OpenedSqlJournal(OpenedJournal):
-    """One that says which row it is: a journal that was purged and made anew has the key and the numbers of before."""
+    """An opened journal with its row id: a purged and recreated journal has the same key and numbers."""
 
     id: str
 
@@ -166,8 +166,8 @@ class _OpenedSqlJournal(OpenedJournal):
 class SqlJournal(SqlContent):
     """The journals of one tenant and app, and the content of their programs.
 
-    An owner that does not renew its lease for ``lease_ms`` may lose it.
-    Raises `ValueError` for another tenant, app or lease.
+    An owner that does not renew its lease for ``lease_ms`` may lose it. Raises `ValueError` for an invalid tenant, app
+    or lease.
     """
 
     def __init__(self, database: Database, tenant: str, app: str, lease_ms: int) -> None:
@@ -194,7 +194,7 @@ class SqlJournal(SqlContent):
 
     async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """See `Journal.write`."""
-        # Its order is settled here: threads may begin in any.
+        # The order is fixed here: threads may start in any order.
         ordinal, ownership = next(_ordinals), _ownership_values(opened)
         characters = sum(map(len, lines))
         return (
@@ -205,7 +205,7 @@ class SqlJournal(SqlContent):
         )
 
     def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool | None:
-        """Write as `write` does where the database makes nobody wait; None: nothing was done."""
+        """Write as `write` does if the database makes nobody wait; None: nothing was done."""
         if sum(map(len, lines)) > _MAX_NOWAIT_CHARACTERS:
             return None
         row_count = self._database.run_nowait(
@@ -227,8 +227,8 @@ class SqlJournal(SqlContent):
         return await self._close(opened, None, is_final=False)
 
     async def _create(self, journal_key: Row, head: str) -> OpenedJournal | None:
-        """Make a journal and take it; None when there is one."""
-        journal_id = secrets.token_urlsafe(12)  # it stands in each row of lines
+        """Create and claim a journal; None if it exists."""
+        journal_id = secrets.token_urlsafe(12)  # part of every row of lines
         statement = _INSERT_JOURNAL.format(time=self._database.time)
         opened = _OpenedSqlJournal(journal_key[2], 1, head, (), None, is_takeover=False, id=journal_id)
         insertion = self._run_statement(
@@ -237,7 +237,7 @@ class SqlJournal(SqlContent):
         try:
             return opened if await insertion == 1 else None
         except asyncio.CancelledError:
-            await self.release(opened)  # it may have been made, and would be nobody's until the lease is over
+            await self.release(opened)  # it may exist, and would be leased to nobody
             raise
 
     async def _claim(self, journal_key: Row, *, again: bool) -> OpenedJournal | float | None:
@@ -280,14 +280,14 @@ class SqlJournal(SqlContent):
 
 
 def purge_journals(session: Session, older_than_ms: int) -> int:
-    """Delete at most `MAX_PURGED` journals that nobody has and nobody has changed for so long; return how many."""
+    """Delete at most `MAX_PURGED` journals that are not held and unchanged for this long; return how many."""
     before_ms = session.now_ms - older_than_ms
     journals = session.fetch_all(
         "SELECT id, tenant, app, key FROM codemode_journals WHERE changed_at_ms <= ?"
         " AND (until_ms IS NULL OR until_ms <= ?) ORDER BY changed_at_ms LIMIT ?",
         *(before_ms, session.now_ms, MAX_PURGED),
     )
-    # Looked at again: somebody may have taken it since.
+    # Checked again: a host may have claimed it.
     delete_statement = "DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= ?"
     deleted = [journal for journal in journals if session.run(delete_statement, journal[0], before_ms)]
     session.execute_many("DELETE FROM codemode_journal_lines WHERE journal = ?", [journal[:1] for journal in deleted])
@@ -296,7 +296,7 @@ def purge_journals(session: Session, older_than_ms: int) -> int:
 
 
 def _claim_journal(session: Session, journal_key: Row, lease_ms: int, *, again: bool) -> OpenedJournal | float | None:
-    """Return the journal; the seconds that somebody else has it, at most; None when there is none."""
+    """Return the journal; or the seconds until its lease ends; None if it does not exist."""
     row = session.fetch_one(
         f"SELECT id, number, head, until_ms, outcome, is_final, changed_at_ms, written FROM codemode_journals"
         f" WHERE tenant = ? AND app = ? AND key = ?{session.dialect.for_update}",
@@ -325,7 +325,7 @@ def _claim_journal(session: Session, journal_key: Row, lease_ms: int, *, again: 
 def _close_journal(
     session: Session, ownership: Row, outcome: str | None, *, is_final: bool, max_lines: int | None = None
 ) -> bool | None:
-    """Give a journal up; False: it is not held by this opening. None: there are more than ``most_lines`` to erase."""
+    """Close a journal; False: another opening holds it. None: there are more than ``max_lines`` to delete."""
     row = session.fetch_one(
         f"SELECT id, is_awaited FROM codemode_journals WHERE {_OWNED_CONDITION}{session.dialect.for_update}",
         *ownership,
@@ -346,14 +346,14 @@ def _close_journal(
 
 
 def _ownership_values(opened: OpenedJournal) -> Row:
-    return (opened.id, opened.number) if isinstance(opened, _OpenedSqlJournal) else ("", 0)  # of another journal
+    return (opened.id, opened.number) if isinstance(opened, _OpenedSqlJournal) else ("", 0)  # opened by another journal
 
 
 def _read_lines(session: Session, journal_id: str, line_groups: int) -> tuple[str, ...]:
-    """Return the lines of a journal. Raises `CodeModeProtocolError` where some of them were deleted.
+    """Return the lines of a journal. Raises `CodeModeProtocolError` if lines were deleted.
 
-    Without them its program would make finished calls again. The lines of a final outcome are erased, and their count
-    stays: without its outcome it is refused too.
+    Without them finished calls would run again. A final outcome deletes the lines and keeps their count, so that a
+    journal whose outcome was deleted is refused too.
     """
     groups = session.fetch_all(
         "SELECT texts FROM codemode_journal_lines WHERE journal = ? ORDER BY number, ordinal", journal_id
@@ -369,7 +369,7 @@ def _read_lines(session: Session, journal_id: str, line_groups: int) -> tuple[st
 
 
 def _encode_group(lines: Sequence[str]) -> str:
-    """Return the text of a group: JSON, or a lone line as it is where every database takes that."""
+    """Return the text of a group: JSON, or a single plain ASCII line as it is."""
     if len(lines) == 1 and (line := lines[0]).isascii() and "\0" not in line:
         return _SINGLE_LINE_PREFIX + line
     return json.dumps(lines)
@@ -380,5 +380,5 @@ def _decode_group(group: str) -> Sequence[str]:
 
 
 def _in_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
-    # Whoever is cancelled meanwhile has written it nevertheless, and knows.
+    # A cancelled caller has written it nevertheless.
     return shield_to_end(run_in_own_thread(work, "codemode-journal"))

@@ -1,4 +1,4 @@
-"""Leases of records: claimed, renewed, given back, or settled with an outcome."""
+"""Claim, renew, release and settle the leases of records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MAX_HOSTNAME_CHARACTERS = 100
 
 
 def create_owner_name() -> str:
-    """Return the name of one that claims: its host, its process, and random digits."""
+    """Return a unique owner name: host, process and random digits."""
     return f"{socket.gethostname()[:_MAX_HOSTNAME_CHARACTERS]} process {os.getpid()} {secrets.token_hex(8)}"
 
 
@@ -58,7 +58,7 @@ CHANGED_REQUEST_REASON = (
 
 
 def find_claimable(session: Session, tenant: Tenant, app: str | None) -> str | None:
-    """Return the id of a record that can be claimed: of those that are ready, the one that has waited longest."""
+    """Return the id of the claimable record that has been ready longest."""
     condition, values = tenant_clause(tenant)
     if app is not None:
         condition, values = f"{condition} AND app = ?", (*values, app)
@@ -71,9 +71,9 @@ def find_claimable(session: Session, tenant: Tenant, app: str | None) -> str | N
 
 
 def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease | None:
-    """Take a record that is ready, with all its answers; where somebody may have begun with some, with those alone.
+    """Claim a ready record with all its decisions; on a takeover only with those of the previous owner.
 
-    None: a decided request does not show what its interrupt asks, and its answer was refused.
+    None: a decided request differs from what its interrupt asks, and its answer was refused.
     """
     row = session.fetch_one(f"SELECT {_CLAIM_COLUMNS} FROM codemode_records WHERE id = ?", record_id)
     if row is None:
@@ -127,9 +127,9 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease 
 def _find_changed_requests(
     decided: Sequence[RequestRow], interrupt: Interrupt
 ) -> list[tuple[RequestRow, PendingRequest]]:
-    """Return the requests whose rows differ from what the interrupt asks, which is what would run.
+    """Return the requests whose rows differ from the interrupt, which is what would run.
 
-    Whoever resumes compares the interrupt with its signed continuation.
+    The resuming host compares the interrupt with its signed continuation.
     """
     pending_by_id = {row.interrupt_id: row for row in interrupt.requests}
     pairs = ((row, pending_by_id.get(row.request.interrupt_id)) for row in decided)
@@ -147,9 +147,9 @@ def _is_changed(row: RequestRow, pending: PendingRequest) -> bool:
 
 
 def _refuse_changed(session: Session, row: Row, changed: list[tuple[RequestRow, PendingRequest]]) -> None:
-    """Show again what the program asks, and have it decided anew.
+    """Restore changed requests from the interrupt, so that they are decided again.
 
-    Of a takeover too: where somebody has begun with the answers, the guard knows, and refuses other ones.
+    Also on a takeover: the guard refuses other answers if the previous owner started.
     """
     record_id, state, tenant = row[0], cast("RecordState", row[2]), row[4]
     for request_row, pending in changed:
@@ -194,16 +194,16 @@ def _refuse_changed(session: Session, row: Row, changed: list[tuple[RequestRow, 
 
 
 def lease_end_columns(session: Session, state: RecordState, lease_ms: int) -> tuple[int | None, int | None]:
-    """Return until when nobody else takes a record, as ``ready_at_ms`` and ``rests_until_ms``.
+    """Return the end of a lease as ``ready_at_ms`` and ``rests_until_ms``.
 
-    Two columns: what rests is never found by those that look for something to resume.
+    Resting records have a column of their own, so that resumers never find them.
     """
     until_ms = session.now_ms + lease_ms
     return (None, until_ms) if state == "resting" else (until_ms, None)
 
 
 def renew(session: Session, lease: Lease) -> bool:
-    """Let a lease begin anew."""
+    """Extend a lease by its full duration."""
     state = state_if_owned(session, lease)
     if state is None:
         return False
@@ -214,7 +214,7 @@ def renew(session: Session, lease: Lease) -> bool:
 
 @value
 class EncodedOutcome:
-    """The end that a program has come to; ``audit_fields`` go into the audit."""
+    """The outcome of a program as an event and JSON; ``audit_fields`` go into the audit."""
 
     event: RecordEvent
     outcome_json: str
@@ -222,7 +222,7 @@ class EncodedOutcome:
 
 
 def encode_result(result: Any, tool: Any = None) -> EncodedPause | EncodedOutcome:
-    """Write what a resume has come to, before there is a transaction."""
+    """Encode the result of a resume before the transaction starts."""
     paused = result.recovery if isinstance(result, CodeModeError) else result
     if isinstance(result, CodeModeError) and paused is None:
         return _encode_failure(result)
@@ -231,21 +231,21 @@ def encode_result(result: Any, tool: Any = None) -> EncodedPause | EncodedOutcom
     if isinstance(result, CodeModeError | Interrupt):
         return encode_next_pause(Interrupt.of(cast("Resumable", paused)), tool)
     try:
-        value_json = encode_value(split_content(result)[0])  # what is no JSON stays with the program's content
+        value_json = encode_value(split_content(result)[0])  # binary content stays in the content tables
     except CodeModeSerializationError as error:
-        return _encode_failure(error)  # of a `resume` that gives back what is no JSON
+        return _encode_failure(error)  # a custom `resume` returned it
     return EncodedOutcome("complete", value_json, {"digest": content_digest(json.loads(value_json)["value"])})
 
 
 def _encode_failure(error: CodeModeError) -> EncodedOutcome:
-    # Its message may be anything that a program or a tool says.
+    # The message may contain anything that a program or tool wrote.
     return EncodedOutcome(
         "fail", encode_error(error), {"details": {"error": type(error).__name__, "code": truncate(error.code)}}
     )
 
 
 def settle(session: Session, lease: Lease, result: EncodedPause | EncodedOutcome) -> bool:
-    """Write it, unless the lease is somebody else's by now. The pause that was resumed itself: nothing was run."""
+    """Write a result unless the lease is lost. The same pause again means that nothing ran."""
     state = state_if_owned(session, lease)
     if state is None:
         return False
@@ -271,7 +271,7 @@ def settle(session: Session, lease: Lease, result: EncodedPause | EncodedOutcome
 
 
 def lose(session: Session, lease: Lease) -> bool:
-    """Mark a record as lost, unless the lease is somebody else's by now."""
+    """Mark a record as lost unless the lease is lost."""
     state = state_if_owned(session, lease)
     if state is None:
         return False
@@ -294,9 +294,9 @@ def mark_lost(session: Session, records: list[Row], state: RecordState = "resumi
 
 @value
 class ReleaseOptions:
-    """With what a record is given back: why some answers wait again, for how long, why it cannot be resumed there.
+    """How a record is released: refusals by request id, a delay, and why this host cannot resume it.
 
-    ``waits_for_all``: answers were missing, so that nobody can have begun, and it is ready with the next one.
+    ``waits_for_all``: answers were missing, so nothing started, and the next answer makes the record ready.
     """
 
     refusals: Mapping[str, str]
@@ -306,9 +306,10 @@ class ReleaseOptions:
 
 
 def release(session: Session, lease: Lease, options: ReleaseOptions) -> bool:
-    """Give a record back, unless the lease is somebody else's by now.
+    """Release a record unless the lease is lost.
 
-    The answers of a takeover stay as they are: who came before may have begun, and the guard has that under them alone.
+    The answers of a takeover stay: the previous owner may have started, and the guard has recorded it for these
+    answers.
     """
     state = state_if_owned(session, lease)
     if state is None:
@@ -332,7 +333,7 @@ def release(session: Session, lease: Lease, options: ReleaseOptions) -> bool:
         if row.request.interrupt_id in refused:
             _audit_refusal(session, lease, row)
     decided = [row for row in rows if row.request.state == "decided"]
-    # What was decided meanwhile is nobody's yet.
+    # Decisions made since then are unclaimed.
     is_new = any(not row.is_taken for row in decided)
     is_ready = is_new if options.waits_for_all else bool(decided)
     is_ready = is_ready or not any(row.request.state == "waiting" for row in rows)
@@ -348,7 +349,7 @@ def release(session: Session, lease: Lease, options: ReleaseOptions) -> bool:
 
 
 def _record_refusal(session: Session, lease: Lease, reason: str | None) -> int:
-    """Keep why a host cannot resume a record, if so, and return for how long it is left alone: longer each time."""
+    """Record why a host cannot resume a record, if so, and return the delay before the next try."""
     if reason is None:
         return 0
     row = session.fetch_one("SELECT refusals FROM codemode_records WHERE id = ?", lease.record.id) or (0,)
@@ -390,7 +391,7 @@ def end_record(
     by: Attribution,
     audit_fields: Mapping[str, Any],
 ) -> None:
-    """End a record. What it last paused in stays with its outcome, to show what it has done; nothing resumes it."""
+    """End a record. Its last pause stays with the outcome for display; it cannot be resumed."""
     end_records(session, [(record_id, tenant, state)], event, outcome, by, audit_fields)
 
 
@@ -402,8 +403,8 @@ def end_records(
     by: Attribution,
     audit_fields: Mapping[str, Any],
 ) -> None:
-    """End records of which the rows have id, tenant and state."""
-    # Somebody could go on with it after all.
+    """End records, given as rows of id, tenant and state."""
+    # It was resumed after all.
     cleared = ", not_resumable = NULL" if event in ("complete", "fail") else ""
     ends = [(next_record_state(state, event, record_id), record_id, tenant) for record_id, tenant, state in records]
     session.execute_many(
@@ -437,7 +438,7 @@ def _close_requests(session: Session, lease: Lease) -> None:
 
 
 def state_if_owned(session: Session, lease: Lease) -> RecordState | None:
-    """Return the state of a leased record; None when it is somebody else's by now."""
+    """Return the state of a leased record; None if the lease is lost."""
     statement = "SELECT state FROM codemode_records WHERE id = ? AND claim = ?"
     row = session.fetch_one(statement, lease.record.id, lease.number)
     return None if row is None or row[0] not in OWNED_STATES else row[0]

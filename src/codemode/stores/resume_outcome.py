@@ -1,4 +1,4 @@
-"""What a resume comes to, and how it is called and its lease kept meanwhile."""
+"""Call a resume under a renewed lease, and classify its errors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _log = logging.getLogger("codemode.stores")
 
 
 class OutageLog:
-    """What cannot be done meanwhile, said when a store goes away, for another reason, or comes back.
+    """Logs once when a store becomes unavailable or fails differently, and once when it is back.
 
-    A loop that asks twice a second would fill the log with one and the same reason.
+    A loop that polls twice a second would repeat the same message.
     """
 
     def __init__(self, consequence: str) -> None:
@@ -29,18 +29,18 @@ class OutageLog:
         self._reason: type[Exception] | None = None
 
     def log_failure(self, error: Exception) -> None:
-        """Take that a try has failed."""
+        """Note a failed try."""
         if type(error) is self._reason:
             return
         self._reason = type(error)
-        # An error of ours says all there is; where anything else came from only the traceback tells.
+        # Our own errors are complete; for others the traceback matters.
         traceback_of = None if isinstance(error, CodeModeError) else error
         _log.warning(
             "%s until the store can be used: %s", self._consequence, _single_line(error), exc_info=traceback_of
         )
 
     def log_success(self) -> None:
-        """Take that a try has not failed."""
+        """Note a successful try."""
         if self._reason is not None:
             self._reason = None
             _log.warning("the store can be used again")
@@ -55,9 +55,9 @@ _REFUSAL_ORIGINS, _JOURNAL_ORIGIN = ("continuation", "decision"), "journal"
 
 @asynccontextmanager
 async def renewing_lease(renew: Callable[[Lease], Awaitable[bool]], lease: Lease) -> AsyncGenerator[None]:
-    """Keep a lease while the block runs; ``renew`` is that of its store.
+    """Renew a lease while the block runs; ``renew`` is that of its store.
 
-    A lease that was lost does not end the block: the guard has its claim, and whoever has the lease waits for that.
+    A lost lease does not end the block: the guard has its claim, and the new owner waits for that.
     """
     async with run_alongside(_renew_until_lost(renew, lease)):
         yield
@@ -77,16 +77,16 @@ async def _renew_until_lost(renew: Callable[[Lease], Awaitable[bool]], lease: Le
 
 
 async def finish_writing(work: Coroutine[Any, Any, Any]) -> None:
-    """Write what a record came to, however often the caller is cancelled."""
+    """Write a record's outcome even if the caller is cancelled."""
     try:
         await shield_to_end(work)
     except StoreUnavailableError:
-        # The program has run: once the lease is over the same answers give what the guard has of it.
+        # The program has run: after the lease expires, the same answers return what the guard recorded.
         _log.exception("what a record came to could not be written")
 
 
 def outcome_error(error: BaseException) -> CodeModeError | None:
-    """Return what a record has come to with an error: its way on, or its end. None: nothing of it was run."""
+    """Return the error that ends a record or has a recovery; None if nothing ran."""
     failure = error if isinstance(error, CodeModeError) else error.__cause__
     if isinstance(failure, CodeModeError) and (failure.recovery is not None or _is_program_failure(failure)):
         return failure
@@ -94,29 +94,29 @@ def outcome_error(error: BaseException) -> CodeModeError | None:
 
 
 def refusal_reason(error: BaseException) -> str | None:
-    """Return why answers were refused; None when something else has failed."""
+    """Return why answers were refused; None for other errors."""
     return error.message if isinstance(error, CodeModeProtocolError) and _get_origin(error) != _JOURNAL_ORIGIN else None
 
 
 def may_have_started(error: BaseException) -> bool:
-    """Tell whether a journal alone knows what was begun with the answers, for this host could not write it any more.
+    """Return whether only a journal, which this host could not write, knows which calls started.
 
-    Then nothing is said of the record: whoever has it when its lease is over gets the very same answers, and goes on.
+    The record is left alone: its next owner gets the same answers when the lease expires.
     """
     failure = error if isinstance(error, CodeModeError) else error.__cause__
     return isinstance(failure, CodeModeAbortedError) and _get_origin(failure) == _JOURNAL_ORIGIN
 
 
 def is_outcome_unknown(error: BaseException) -> bool:
-    """Tell whether nobody will know, after this error, what became of the resume that was taken over.
+    """Return whether the outcome of a resume that was taken over stays unknown after this error.
 
-    A journal that this host cannot read, or that is away, knows.
+    If a journal cannot be read or reached here, another host may still know.
     """
     return isinstance(error, CodeModeProtocolError | CodeModeAbortedError) and _get_origin(error) in _REFUSAL_ORIGINS
 
 
 def not_resumable_reason(error: BaseException) -> str | None:
-    """Return why this host cannot resume a record, whatever is answered; None when something else has failed."""
+    """Return why this host cannot resume a record, whatever the answers; None for other errors."""
     if not isinstance(error, CodeModeProtocolError):
         return None
     is_not_resumable = error.details.get("not_resumable") is True or _get_origin(error) == _JOURNAL_ORIGIN
@@ -124,39 +124,39 @@ def not_resumable_reason(error: BaseException) -> str | None:
 
 
 def require_resume(resume: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what resumes. Raises `ValueError` for what cannot be called."""
+    """Return a resume function. Raises `ValueError` if it is not callable."""
     if not callable(resume):
         raise WrongTypeError(f"resume must be a function, such as code_mode.resume, got {resume!r}")
     return resume
 
 
 def takes_record(resume: Callable[..., Any]) -> bool:
-    """Tell whether ``resume`` says of itself that it goes on from a `Record`."""
+    """Return whether ``resume`` declares that it takes a `Record`."""
     return getattr(resume, "takes_record", False) is True
 
 
 def takes_lease(resume: Callable[..., Any]) -> bool:
-    """Tell whether ``resume`` says of itself that it goes on from a `Lease`: record and interrupt together."""
+    """Return whether ``resume`` declares that it takes a `Lease`: record and interrupt together."""
     return getattr(resume, "takes_lease", False) is True
 
 
 def get_app(resume: Callable[..., Any]) -> str | None:
-    """Return the app of what goes on from its own records alone; None where that says nothing."""
+    """Return the app whose own records ``resume`` takes; None if it does not declare one."""
     app = getattr(get_tool(resume), "app", None)
     return app if takes_record(resume) and isinstance(app, str) else None
 
 
 def get_tool(resume: Callable[..., Any]) -> Any:
-    """Return the tool that ``resume`` is a method of, which knows the forms of what comes to be asked."""
+    """Return the object that ``resume`` is a method of, which knows the forms of new requests."""
     return getattr(resume, "__self__", None)
 
 
 def _is_program_failure(error: CodeModeError) -> bool:
     if isinstance(error, CodeModeProtocolError):
-        # Of the rest the continuation is refused or its answers are: they may be given again, unless others were.
+        # Otherwise the continuation or the answers are refused and may be given again, unless others were used.
         return _get_origin(error) not in (*_REFUSAL_ORIGINS, _JOURNAL_ORIGIN) or bool(error.details.get("superseded"))
     if isinstance(error, StoreUnavailableError):
-        return bool(error.calls)  # else it is the guard's, which was asked before anything ran
+        return bool(error.calls)  # else it comes from the guard, before anything ran
     return not isinstance(error, CUT_OFF_ERRORS)
 
 
@@ -165,10 +165,7 @@ def _get_origin(error: CodeModeError) -> Any:
 
 
 def call_resume(resume: Callable[..., Awaitable[Any]], paused: Any, answers: Mapping[str, Any]) -> Awaitable[Any]:
-    """Call ``resume`` with its answers by name wherever it can be.
-
-    The second argument of `CodeModeTool.resume` is one resolution.
-    """
+    """Call ``resume`` with its answers as keyword argument, if it takes one."""
     return resume(paused, resolutions=answers) if _takes_resolutions(resume) else resume(paused, answers)
 
 

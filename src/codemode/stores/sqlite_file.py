@@ -40,7 +40,7 @@ DIALECT = Dialect(
         for name, event in (
             ("is_not_changed", "UPDATE ON codemode_audit"),
             ("is_not_deleted", "DELETE ON codemode_audit"),
-            # INSERT OR REPLACE deletes without asking the one above.
+            # INSERT OR REPLACE does not fire the delete trigger.
             (
                 "is_not_replaced",
                 "INSERT ON codemode_audit WHEN EXISTS (SELECT 1 FROM codemode_audit WHERE sequence = NEW.sequence)",
@@ -65,7 +65,7 @@ _URL_SCHEMES = ("sqlite", "postgresql", "postgres")
 
 
 def require_file_path(path: str | Path) -> str:
-    """Return a path as text. Raises `ValueError` for what names no file."""
+    """Return a path as text. Raises `ValueError` if it names no file."""
     if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"path must be a string or a path, got {path!r}")
     file_path = str(path)
@@ -73,16 +73,16 @@ def require_file_path(path: str | Path) -> str:
         raise ValueError(f"path must name a file, got {file_path!r}: for one process there is MemoryInterruptStore")
     scheme = file_path.partition(":")[0]
     if scheme in _URL_SCHEMES and ":" in file_path:
-        # Not the whole: the URL of another database has a password in it.
+        # Not the whole URL: it may contain a password.
         raise ValueError(f"path must name a file, got a URL ({scheme}:...): write the path alone, as in 'approvals.db'")
     return file_path
 
 
 class FileIdentity:
-    """Tells whether a file is still the one that was opened.
+    """Detects that an open file was removed or replaced.
 
-    SQLite goes on with what has no name any more: it would keep what nobody else sees, and what is gone with its
-    process; and it makes a new file where there is none, in which nothing is claimed.
+    SQLite continues with an unlinked file, which other processes do not see; and it creates a new file, without claims,
+    where none exists.
     """
 
     def __init__(self, path: str) -> None:
@@ -90,11 +90,11 @@ class FileIdentity:
         self._identity: tuple[int, int] | None = None
 
     def remember(self) -> None:
-        """Take it as it is now for the one that was opened."""
+        """Remember the file as it is now."""
         self._identity = self._read_identity()
 
     def require_unchanged(self) -> None:
-        """Raise `OSError` where it was removed or replaced since."""
+        """Raise `OSError` if the file was removed or replaced since."""
         try:
             current = self._read_identity()
         except FileNotFoundError:
@@ -111,10 +111,10 @@ class FileIdentity:
 
 
 def create_private_file(path: str) -> None:
-    """Let nobody else read the file, from before there is anything in it. What SQLite puts beside it follows."""
+    """Create a file that only its owner can read, before anything is in it. SQLite's side files get the same mode."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE_MODE))
-    # Never opened again: closing a descriptor would take away the locks that SQLite holds in other threads.
+    # Never reopened: closing a descriptor would release the locks that SQLite holds in other threads.
     for suffix in _FILE_SUFFIXES:
         with suppress(FileNotFoundError, PermissionError):
             file = Path(path + suffix)
@@ -123,7 +123,7 @@ def create_private_file(path: str) -> None:
 
 
 def connect(path: str, *settings: str, is_waiting: bool = True) -> sqlite3.Connection:
-    """Return a new connection that commits nothing by itself, and waits for its turn to write if it is to."""
+    """Return a new autocommit connection that waits for its turn to write, if ``is_waiting``."""
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_SECONDS if is_waiting else 0, isolation_level=None, check_same_thread=False
     )
@@ -143,9 +143,9 @@ class IdleConnections(list[sqlite3.Connection]):
 
 
 def connect_with_wal(path: str) -> sqlite3.Connection:
-    """Return a new connection to a file that keeps a log of its writes from now on.
+    """Return a new connection to a file in WAL mode.
 
-    Another process may be about to turn it on as well, and for that SQLite makes nobody wait.
+    Another process may be switching the mode at the same time, and SQLite's busy timeout does not cover that.
     """
     connection, deadline = connect(path), time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
@@ -164,7 +164,7 @@ def connect_with_wal(path: str) -> sqlite3.Connection:
 def borrow_connection(
     idle: IdleConnections, open_connection: Callable[[], sqlite3.Connection]
 ) -> Generator[sqlite3.Connection]:
-    """Lend a connection that is free, or a new one. One in which something failed is not used again."""
+    """Lend an idle connection or a new one. A connection that failed is closed."""
     close_count = idle.close_count
     try:
         connection = idle.pop()
@@ -176,13 +176,13 @@ def borrow_connection(
         connection.close()
         raise
     idle.append(connection)
-    if idle.close_count != close_count:  # a thread whose caller was cancelled comes back behind the end of its store
+    if idle.close_count != close_count:  # the pool was closed while a thread still used the connection
         close_idle(idle)
 
 
 @contextmanager
 def translate_errors(path: str) -> Generator[None]:
-    """Raise `StoreUnavailableError` for what a database refuses."""
+    """Raise `StoreUnavailableError` for errors of the database."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -190,37 +190,36 @@ def translate_errors(path: str) -> Generator[None]:
 
 
 def unavailable_error(path: str, error: Exception) -> StoreUnavailableError:
-    """Return what `translate_errors` raises."""
+    """Return the error that `translate_errors` raises."""
     return StoreUnavailableError(f"the store in {path!r} cannot be used: {error}")
 
 
 def close_connections(idle: IdleConnections) -> None:
-    """Close what nobody uses; what is lent is closed when it comes back."""
+    """Close idle connections; borrowed ones are closed when they are returned."""
     idle.close_count += 1
     close_idle(idle)
 
 
 def close_idle(idle: IdleConnections) -> None:
-    """Close what nobody uses, of connections that were closed before."""
+    """Close the idle connections of a closed pool."""
     with suppress(IndexError):  # another thread may have taken the last one
         while True:
             idle.pop().close()
 
 
 def abandon_connections(idle: IdleConnections) -> None:
-    """In a forked child: connections do not survive it, and closing them would take away locks of the parent."""
+    """In a forked child: connections do not survive a fork, and closing them would release locks of the parent."""
     abandon_to_parent(*idle)
     idle.clear()
 
 
-# One statement on a connection that is kept takes some ten microseconds and is done on the event loop. What could take
-# longer is not: a file in which somebody else writes, a disk that has just made us wait, and bringing SQLite's log
-# home.
+# One statement on an open connection takes some ten microseconds and runs on the event loop. Whatever may take longer
+# does not: a file with another writer, a disk that was slow a moment ago, and a checkpoint.
 
 ResultT = TypeVar("ResultT")
 _SQLITE_BUSY = 5
 _MAX_TRIES = 4
-# After one that waited for the disk there is none for ten times as long: the event loop stands a tenth of its time.
+# After a slow write there is none for ten times its duration, so the event loop waits at most a tenth of its time.
 SLOW_WRITE_SECONDS, BACKOFF_FACTOR = 0.02, 10.0
 _CHECKPOINT_WRITES, _MAX_WAL_PAGES = 2000, 8000
 _SET_BUSY_TIMEOUT = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_SECONDS * 1000}"
@@ -228,7 +227,7 @@ _NO_AUTOCHECKPOINT = "wal_autocheckpoint = 0"
 
 
 class JournalConnections:
-    """Connections of journals to one file. ``is_synced``: a line is on the disk before the call goes on."""
+    """Connections of journals to one file. ``is_synced``: a line is on disk before the call starts."""
 
     def __init__(self, path: str, *, is_synced: bool) -> None:
         self.idle = IdleConnections()
@@ -239,11 +238,11 @@ class JournalConnections:
         self._checkpoint_lock = forkable_lock()
 
     def run_nowait(self, statement: str, values: Row) -> int | None:
-        """Run a statement and return how many rows it has changed; None, and nothing was done, if it had to wait."""
+        """Run a statement and return the number of changed rows; None, and nothing was done, if it had to wait."""
         return self.write_nowait(lambda connection: connection.execute(statement, values).rowcount)
 
     def write_nowait(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
-        """Do short work that begins with a write; None, and nothing was done, if it had to wait."""
+        """Do short work that starts with a write; None, and nothing was done, if it had to wait."""
         started, wait_count, close_count = time.monotonic(), count_thread_waits(), self.idle.close_count
         if self._is_synced or started < self._disabled_until:
             return None
@@ -268,7 +267,7 @@ class JournalConnections:
         return result
 
     def run(self, statement: str, values: Row) -> int:
-        """Run it, however long others write."""
+        """Run a statement, waiting for other writers."""
         with self.blocking_connection() as connection:
             return connection.execute(statement, values).rowcount
 
@@ -292,11 +291,11 @@ class JournalConnections:
             self._writes = 0
             try:
                 threading.Thread(target=self._checkpoint, name="codemode-checkpoint", daemon=True).start()
-            except RuntimeError:  # the process has no room for one: the line is written, and a later one tries again
+            except RuntimeError:  # no thread available: a later write tries again
                 self._checkpoint_lock.release()
 
     def _checkpoint(self) -> None:
-        """Copy SQLite's log into its file; where it grows faster than that, keep writers away for a moment."""
+        """Copy the WAL into the file; if it grows faster than that, block writers for a moment."""
         try:
             with suppress(sqlite3.Error), closing(connect(self._path)) as connection:
                 _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -307,12 +306,12 @@ class JournalConnections:
 
 
 def _create_wait_counter() -> Callable[[], float]:
-    """Return what counts how often this thread has waited for anything but a processor that others have."""
+    """Return a function that counts how often this thread has waited for I/O or a lock."""
     try:
         resource = import_module("resource")
         getrusage, thread = resource.getrusage, resource.RUSAGE_THREAD
     except (ImportError, AttributeError):
-        return lambda: math.nan  # nobody counts: never the number of before
+        return lambda: math.nan  # not supported: never equal to an earlier value
     return lambda: getrusage(thread).ru_nvcsw
 
 
@@ -320,7 +319,7 @@ count_thread_waits = _create_wait_counter()
 
 
 def _try_write(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
-    for _ in range(_MAX_TRIES):  # another one's line takes no longer than ours
+    for _ in range(_MAX_TRIES):  # another writer's line takes no longer than ours
         try:
             return work(connection)
         except sqlite3.OperationalError as error:
@@ -329,12 +328,12 @@ def _try_write(connection: sqlite3.Connection, work: Callable[[sqlite3.Connectio
     return None
 
 
-# A reader of a file with a log waits for no writer; where SQLite has one wait all the same, and where the disk was slow
-# a moment ago, nobody looks here, and whoever has asked does so in a thread.
+# In WAL mode a reader waits for no writer. If SQLite has to wait nevertheless, or the disk was slow a moment ago, the
+# read is left to a thread.
 
 
 class NowaitReader:
-    """One connection to one file that is kept for looks, made in a thread by whoever reads there."""
+    """One connection for short reads on the event loop, opened in a thread by other reads."""
 
     def __init__(self, path: str) -> None:
         self.idle = IdleConnections()
@@ -342,13 +341,13 @@ class NowaitReader:
         self._disabled_until = 0.0
 
     def prepare(self) -> None:
-        """Have a connection, where there is none."""
+        """Open the connection if there is none."""
         if not self.idle:
             with borrow_connection(self.idle, lambda: connect(self._path, is_waiting=False)):
                 pass
 
     def read(self, work: Callable[[Session], ResultT], clock: GuardClock | None) -> ResultT | None:
-        """Return what a look comes to; None where it would have to wait. Raises what SQLite does."""
+        """Return the result of a short read; None if it had to wait. Raises SQLite's errors."""
         started, wait_count, close_count = time.monotonic(), count_thread_waits(), self.idle.close_count
         if started < self._disabled_until:
             return None
@@ -376,7 +375,7 @@ class NowaitReader:
 
 
 class SequenceProbe:
-    """The sequence of the last change, over a connection that is kept from look to look."""
+    """Reads the sequence number of the last change over a connection that stays open."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -384,9 +383,9 @@ class SequenceProbe:
         reset_in_forks(self)
 
     def __call__(self) -> object:
-        """Return it. Raises what SQLite does."""
+        """Return the sequence number. Raises SQLite's errors."""
         if not Path(self._path).exists():
-            return None  # to look for what is not there would make it
+            return None  # opening a missing file would create it
         with borrow_connection(self._idle, lambda: connect(self._path, is_waiting=False)) as connection:
             return connection.execute("SELECT sequence FROM codemode_store").fetchone()
 
@@ -400,7 +399,7 @@ class SequenceProbe:
 
 
 class SqliteFileDatabase:
-    """The file behind a store and its journals; what these write is on the disk at once where ``syncs_journal`` is."""
+    """The SQLite file of a store and its journals; with ``syncs_journal`` journal lines are on disk at once."""
 
     dialect = DIALECT
     sees_other_processes = True
@@ -499,14 +498,14 @@ class SqliteFileDatabase:
         return self._notifier.watch()
 
     def close(self) -> None:
-        """Close what nobody uses."""
+        """Close idle connections."""
         close_connections(self._idle)
         close_connections(self._journals.idle)
         close_connections(self._nowait_reader.idle)
         self._notifier.close()
 
     def after_fork(self) -> None:
-        """In a forked child: connections are their process's alone."""
+        """In a forked child: connections belong to the parent."""
         abandon_connections(self._idle)
         abandon_connections(self._journals.idle)
         abandon_connections(self._nowait_reader.idle)

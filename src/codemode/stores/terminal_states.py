@@ -1,4 +1,4 @@
-"""End records (withdraw, close, expire, purge), and keep suspended programs."""
+"""End records (withdraw, close, expire, purge), and store suspended programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .rows import RECORD_COLUMNS, encode_end, load_records, placeholders, tenant
 from .transaction import Session, repair_after_clock_change
 
 MAX_SWEPT_RECORDS = 500
-"""How many records one transaction of a sweep takes: nobody else waits longer than for these."""
+"""The maximum number of records that one transaction of a sweep changes, to keep it short."""
 _DENIAL_REASON = "nobody has decided in time"
 _DENIAL_JSON = canonical_json({"approved": False, "reason": _DENIAL_REASON})
 
@@ -37,7 +37,7 @@ def end_by_decision(session: Session, record_id: str, event: RecordEvent, by: At
 
 
 def find_lost_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
-    """Return the text of what a lost record paused in; None for one that is not lost. Raises `UnknownRequestError`."""
+    """Return the last interrupt of a lost record as text; None for other states. Raises `UnknownRequestError`."""
     condition, values = tenant_clause(tenant)
     row = session.fetch_one(
         f"SELECT state, interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values
@@ -48,7 +48,7 @@ def find_lost_interrupt(session: Session, record_id: str, tenant: Tenant) -> str
 
 
 def run_again(session: Session, record_id: str, by: Attribution, tenant: Tenant) -> None:
-    """Let a record go on from its last pause, with the answers that it has, because somebody said so."""
+    """Make a record claimable from its last pause, with its decisions, on a person's decision."""
     condition, values = tenant_clause(tenant)
     statement = f"SELECT tenant, state, expires_at_ms, not_resumable FROM codemode_records WHERE id = ?{condition}"
     row = session.fetch_one(statement, record_id, *values)
@@ -82,7 +82,7 @@ def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
         " LIMIT ?",
         *(now_ms, MAX_SWEPT_RECORDS),
     )
-    # What a dead owner has done can no longer be asked: the continuation does not hold any more.
+    # The outcome of a dead owner stays unknown: the continuation has expired.
     started = _find_started(session, [record_id for record_id, _, _ in expired])
     mark_lost(session, [row[:2] for row in expired if row[0] in started], "pending")
     unstarted = [row for row in expired if row[0] not in started]
@@ -114,7 +114,7 @@ def purge_records(session: Session, older_than_ms: int) -> int:
 
 
 def purge_and_audit(session: Session, older_than_ms: int) -> int:
-    """Do so because somebody said so: which records there were is known from the audit alone from here on."""
+    """Purge on a person's request, with a line in the audit."""
     count = purge_records(session, older_than_ms)
     if count:
         session.add_audit_line("purged", None, details={"records": count, "older_than_ms": older_than_ms})
@@ -130,7 +130,7 @@ def _deny_expiring(session: Session, before_ms: int) -> int:
         " ORDER BY r.expires_at_ms LIMIT ?",
         *(now_ms + before_ms, APPROVAL_KIND, MAX_SWEPT_RECORDS),
     )
-    waiting.sort(key=lambda row: row[5:])  # they may expire at the same time
+    waiting.sort(key=lambda row: row[5:])  # for a stable order: they may expire at the same time
     session.execute_many(
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ? WHERE interrupt_id = ?",
         (
@@ -153,7 +153,7 @@ def _deny_expiring(session: Session, before_ms: int) -> int:
 
 
 def _find_started(session: Session, record_ids: list[str]) -> set[str]:
-    """Return those of which somebody has taken the answers and not come to an end."""
+    """Return the records with claimed answers and no outcome."""
     statement = (
         "SELECT DISTINCT record_id FROM codemode_requests"
         f" WHERE is_taken = 1 AND record_id IN ({placeholders(record_ids)})"
@@ -162,7 +162,7 @@ def _find_started(session: Session, record_ids: list[str]) -> set[str]:
 
 
 def _supersede_requests(session: Session, record_ids: list[str]) -> None:
-    """No request of these is answered any more."""
+    """Supersede the open requests of these records."""
     superseded = next_request_state("waiting", "supersede")
     session.execute_many(
         "UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE record_id = ? AND state IN ('waiting', 'decided')",
@@ -170,13 +170,13 @@ def _supersede_requests(session: Session, record_ids: list[str]) -> None:
     )
 
 
-# They have no place among what waits for decisions, and nobody finds them who looks for something to resume.
+# Suspended records do not wait for decisions, and resumers do not find them.
 
 
 def create_suspended(
     session: Session, new: EncodedPause, owner: str, lease_ms: int, max_open: int | None = None
 ) -> Lease:
-    """Keep the first rest of a program, as a record of its own. Raises `StoreFullError` as `keeping.put` does."""
+    """Store a suspended program as a new record. Raises `StoreFullError`."""
     require_capacity(session, new.tenant, max_open)
     _, until_ms = lease_end_columns(session, "resting", lease_ms)
     lease_columns = {"owner": owner, "claim": 1, "rests_until_ms": until_ms}
@@ -194,12 +194,12 @@ def create_suspended(
 
 
 def update_suspended(session: Session, lease: Lease, new: EncodedPause) -> Lease | None:
-    """Keep the next rest of a program, unless the lease is somebody else's by now: the lease begins anew."""
+    """Replace the state of a suspended program and renew its lease; None if the lease is lost."""
     state, record_id = state_if_owned(session, lease), lease.record.id
     if state is None:
         return None
     next_state = next_record_state(state, "rest", record_id)
-    # What was not taken stays decided: it is for when the program asks again.
+    # Unclaimed decisions stay for the next time the program asks.
     session.run(
         "UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE record_id = ? AND is_taken = 1",
         *(next_request_state("decided", "apply"), record_id),
@@ -226,9 +226,9 @@ def update_suspended(session: Session, lease: Lease, new: EncodedPause) -> Lease
 
 
 def claim_by_id(session: Session, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
-    """Take a record by its id; None while it waits for somebody, or somebody else has it.
+    """Claim a record by its id; None while it waits for a person or is leased.
 
-    Raises `UnknownRequestError`, and what tells how it has ended.
+    Raises `UnknownRequestError`, or the error that says how it ended.
     """
     if not is_claimable(session, record_id, tenant):
         return None
@@ -236,7 +236,7 @@ def claim_by_id(session: Session, record_id: str, owner: str, tenant: Tenant, le
 
 
 def is_claimable(session: Session, record_id: str, tenant: Tenant) -> bool:
-    """Tell whether a record can be taken now. Raises as `claim_by_id` does."""
+    """Return whether a record can be claimed now. Raises as `claim_by_id` does."""
     condition, values = tenant_clause(tenant)
     statement = (
         f"SELECT state, ready_at_ms, rests_until_ms, expires_at_ms FROM codemode_records WHERE id = ?{condition}"

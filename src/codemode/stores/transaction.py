@@ -1,4 +1,4 @@
-"""One transaction in either SQL dialect, and repairs after the system clock moved back."""
+"""Transactions in either SQL dialect, and repairs after the system clock moved back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..records import record
 from .audit import GENESIS_HASH, AuditLine, compute_hash, encode_body
 from .change_notifier import Watch
 
-# Knows what databases have in common; a driver says the rest. Statements are written with ``?``.
+# What the databases have in common. Statements use ``?`` as placeholder.
 
 Row = tuple[Any, ...]
 ResultT = TypeVar("ResultT")
@@ -24,7 +24,7 @@ _UNSTORABLE_CHARACTERS = re.compile("[\0\ud800-\udfff]")
 
 @record
 class Dialect:
-    """What databases say differently."""
+    """The SQL that differs between databases."""
 
     placeholder: str
     begin_reading: str
@@ -44,11 +44,11 @@ class Dialect:
 
 
 class Database(Protocol):
-    """A driver: gives transactions in whatever thread asks for one."""
+    """A driver that gives transactions to any thread."""
 
     @property
     def dialect(self) -> Dialect:
-        """What this database says differently."""
+        """The SQL dialect of this database."""
         ...
 
     @property
@@ -58,51 +58,51 @@ class Database(Protocol):
 
     @property
     def time(self) -> str:
-        """An expression for the database's clock."""
+        """An SQL expression for the database's clock."""
         ...
 
     def transaction(self, *, writes: bool) -> AbstractContextManager[Session]:
-        """Open the database if that is to do, and give a transaction, which commits at its end."""
+        """Open the database if necessary, and give a transaction that commits at the end of the block."""
         ...
 
     def journal_transaction(self) -> AbstractContextManager[Session]:
-        """Give a transaction that writes and takes no part in the order of changes."""
+        """Give a write transaction that takes no part in the order of changes."""
         ...
 
     def run_statement(self, statement: str, values: Row) -> int:
-        """Run one statement as a transaction of its own, and return how many rows it has changed."""
+        """Run one statement as a transaction of its own, and return the number of changed rows."""
         ...
 
     def run_nowait(self, statement: str, values: Row) -> int | None:
-        """Do that on the event loop. None, and nothing was done, where it would have to wait for others or a disk."""
+        """Do that on the event loop. None, and nothing was done, if it would have to wait."""
         ...
 
     def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """Do short work in such a transaction as `journal_transaction` gives, under the terms of `run_nowait`."""
+        """Do short work in a `journal_transaction`, with the rules of `run_nowait`."""
         ...
 
     def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """Do one short look in a transaction that reads, under the terms of `run_nowait`."""
+        """Do one short read, with the rules of `run_nowait`."""
         ...
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
         ...
 
     def watch(self) -> AbstractContextManager[Watch]:
-        """Return what wakes those that wait for a change by others."""
+        """Return a context manager whose `Watch` wakes on changes."""
         ...
 
 
 class Session:
-    """What a transaction's statements go through.
+    """Runs the statements of one transaction.
 
-    In one that writes ``sequence`` is that of the last change, and ``audited`` the number and the hash of the last
-    line of the audit.
+    In a write transaction ``sequence`` is that of the last change, and ``audit_head`` the number and hash of the last
+    audit line.
     """
 
     needs_notify = False
-    """Whether there is something that those who wait are to be woken for."""
+    """Whether waiting processes have to be woken."""
 
     def __init__(self, connection: Any, dialect: Dialect, clock: GuardClock | None) -> None:
         self._cursor = connection.cursor()
@@ -115,7 +115,7 @@ class Session:
         self.audit_head = (0, GENESIS_HASH)
 
     def run(self, statement: str, *values: Any) -> int:
-        """Run a statement and return how many rows it has changed."""
+        """Run a statement and return the number of changed rows."""
         self._execute(statement, values)
         return self._cursor.rowcount
 
@@ -130,7 +130,7 @@ class Session:
         return self._cursor.fetchone()
 
     def execute_many(self, statement: str, rows: Iterable[Row]) -> None:
-        """Run one statement for each of the rows of values."""
+        """Run one statement for each row of values."""
         all_rows = list(rows)
         if len(all_rows) == 1:
             self._cursor.execute(to_driver_sql(statement, self.dialect), all_rows[0])
@@ -141,21 +141,21 @@ class Session:
 
     @property
     def now_ms(self) -> int:
-        """The database's clock, looked at once."""
+        """The database's clock, read once per transaction."""
         now_ms = self._now_ms
         if now_ms is None:
             now_ms = self._now_ms = self._read_clock()
         return now_ms
 
     def record_change(self, record_id: str, tenant: str, kind: str) -> int:
-        """Say that something has happened to a record, and return its sequence."""
+        """Append a change of a record, and return its sequence number."""
         self.sequence += 1
         self.needs_notify = True
         self._changes.append((self.sequence, record_id, tenant, kind))
         return self.sequence
 
     def add_audit_line(self, kind: str, tenant: str | None, record_id: str | None = None, **fields: Any) -> None:
-        """Say who has decided something, or what came of it, as the next line of the audit."""
+        """Append a line to the audit."""
         sequence, previous = self.audit_head
         line = AuditLine(
             sequence=sequence + 1,
@@ -171,34 +171,34 @@ class Session:
         self._audit_lines.append((sequence + 1, tenant, record_id, previous, self.audit_head[1], encode_body(line)))
 
     def lock_counter(self) -> None:
-        """Take the counter: from here to the commit no other transaction writes."""
+        """Lock the counter: no other transaction writes before the commit."""
         row = self.fetch_one(self.dialect.counter_query)
         if row is not None:
             self.sequence, *audit_head = row
             self.audit_head = (audit_head[0], audit_head[1])
 
     def has_tables(self) -> bool:
-        """Tell whether the database has a store's tables."""
+        """Return whether the database has a store's tables."""
         row = self.fetch_one(self.dialect.tables_query)
         return row is not None and row[0] is not None
 
     def create_append_only_triggers(self) -> None:
-        """Let nobody change or delete lines of the audit."""
+        """Create the triggers that keep audit lines from being changed or deleted."""
         for statement in self.dialect.append_only_triggers:
             self.run(statement)
 
     def create_follow_triggers(self) -> None:
-        """Let labels and requests say of their record what is true of it, whoever changes it."""
+        """Create the triggers that copy a record's state and expiry to its labels and requests."""
         for statement in self.dialect.follow_triggers:
             self.run(statement)
 
     def create_count_triggers(self) -> None:
-        """Let each journal count the groups of its lines, whoever writes them."""
+        """Create the triggers that count the line groups of each journal."""
         for statement in self.dialect.count_triggers:
             self.run(statement)
 
     def write_changes(self) -> None:
-        """Write what was noted and audited, and tell those that wait."""
+        """Write the collected changes and audit lines, and notify waiting processes."""
         if self._changes or self._audit_lines:
             self.execute_many("INSERT INTO codemode_changes VALUES (?, ?, ?, ?)", self._changes)
             self.execute_many("INSERT INTO codemode_audit VALUES (?, ?, ?, ?, ?, ?)", self._audit_lines)
@@ -218,12 +218,12 @@ class Session:
 
 
 def _queryable_values(values: Row) -> Row:
-    # A text that no database takes is nobody's id, and no tenant's name: equal to nothing.
+    # A string that no database can store equals no id and no tenant.
     return tuple(None if isinstance(value, str) and not is_storable_text(value) else value for value in values)
 
 
 def is_storable_text(text: str) -> bool:
-    """Tell whether every database takes a text."""
+    """Return whether every database can store a string."""
     return _UNSTORABLE_CHARACTERS.search(text) is None
 
 
@@ -231,7 +231,7 @@ def is_storable_text(text: str) -> bool:
 def transaction(
     connection: Any, dialect: Dialect, clock: GuardClock | None, *, writes: bool, uses_counter: bool = True
 ) -> Generator[Session]:
-    """Give one transaction on an open connection that commits nothing by itself."""
+    """Give one transaction on an open autocommit connection."""
     connection.execute(dialect.begin_writing if writes else dialect.begin_reading)
     with _commit_or_rollback(connection):
         session = Session(connection, dialect, clock)
@@ -242,12 +242,12 @@ def transaction(
 
 
 async def run_read(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
-    """Do work in a transaction that reads, in a thread."""
+    """Run work in a read transaction, in a thread."""
     return await run_in_own_thread(lambda: _run_transaction(database, work, writes=False), "codemode-store")
 
 
 async def run_write(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
-    """Do work in a transaction that writes, in a thread. Whoever is cancelled meanwhile has written it nevertheless."""
+    """Run work in a write transaction, in a thread. A cancelled caller has written it nevertheless."""
     return await shield_to_end(
         run_in_own_thread(lambda: _run_transaction(database, work, writes=True), "codemode-store")
     )
@@ -259,18 +259,18 @@ def _run_transaction(database: Database, work: Callable[[Session], ResultT], *, 
 
 
 def time_expression(dialect: Dialect, clock: GuardClock | None) -> str:
-    """Return an expression for the database's clock."""
+    """Return an SQL expression for the database's clock."""
     return f"({dialect.time_query})" if clock is None else str(clock.now_ms())
 
 
 def to_driver_sql(statement: str, dialect: Dialect) -> str:
-    """Return a statement as the driver takes it."""
+    """Return a statement with the driver's placeholder."""
     return statement.replace("?", dialect.placeholder)
 
 
 @contextmanager
 def table_creation(connection: Any, dialect: Dialect) -> Generator[Session]:
-    """Give the transaction in which tables are made; no other one makes them meanwhile."""
+    """Give the transaction in which tables are created; other creators wait."""
     for statement in dialect.begin_creating:
         connection.execute(statement)
     with _commit_or_rollback(connection):
@@ -283,13 +283,13 @@ def _commit_or_rollback(connection: Any) -> Generator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        with suppress(Exception):  # the connection may be gone, and with it the transaction
+        with suppress(Exception):  # the connection may be broken, and the transaction with it
             connection.execute("ROLLBACK")
         raise
 
 
-# A decision or a claim that lies ahead tells it. What differs so is counted from now; that nobody has two owners
-# follows from claims alone, and from no clock.
+# A decision or a claim in the future shows that the clock moved back: durations are counted from now. Exclusive
+# ownership follows from claim numbers, not from a clock.
 
 _DECIDED_AHEAD = (
     "SELECT id FROM codemode_records r WHERE r.ready_at_ms > ? AND r.state = 'pending' AND EXISTS"
@@ -302,7 +302,7 @@ _CLAIMED_AHEAD = (
 
 
 def repair_after_clock_change(session: Session) -> None:
-    """Let what was decided be ready, and leases that were claimed last for no longer than they would have."""
+    """Make decided records ready, and cut leases that end later than their full duration from now."""
     now_ms = session.now_ms
     decided = session.fetch_all(_DECIDED_AHEAD, now_ms, now_ms)
     session.execute_many(
@@ -317,7 +317,7 @@ def repair_after_clock_change(session: Session) -> None:
 
 
 def repair_journal_lease(session: Session, journal: str, until_ms: int, renewed_at_ms: int) -> int:
-    """Return when the lease of a journal is over; it is counted from now where its last sign of life lies ahead."""
+    """Return when the lease of a journal ends, counted from now if its last renewal lies in the future."""
     if renewed_at_ms <= session.now_ms:
         return until_ms
     until_ms = session.now_ms + until_ms - renewed_at_ms
