@@ -35,7 +35,7 @@ ResumeWith: TypeAlias = Callable[[Record], Mapping[str, Any] | Awaitable[Mapping
 
 @dataclass(frozen=True)
 class ToolForm:
-    """What an approval form needs of one tool, under the attribute names that a store reads."""
+    """The schema, description and annotations of a tool, under the attribute names that a store reads."""
 
     input_json_schema: Any
     description: str = ""
@@ -253,8 +253,8 @@ def join_program_texts(programs: list[str]) -> tuple[str | None, list[int]]:
     return text, first_lines
 
 
-# The programs of a run have guards of their own, which prevent repeated calls. The agent's other effects have none:
-# their claim is recorded before they start, so that they are not repeated after the death of the host.
+# Guards of their own keep programs from repeating calls. The agent's other effects have no guard: a claim is recorded
+# before they start, so that they are not repeated after the death of the host.
 
 _log = logging.getLogger("codemode.stores")
 
@@ -277,7 +277,7 @@ class AgentRun:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the outcome of the run is recorded."""
+        """True if the outcome of the run is recorded."""
         return self.recorded_outcome is not None
 
     @property
@@ -286,7 +286,7 @@ class AgentRun:
         return decode_outcome(self.recorded_outcome or {"output": None})
 
     async def finish(self, outcome: Any) -> Any:
-        """Record an output (plain JSON) or `StoredPause`, and return the recorded outcome, which may be an earlier one."""
+        """Record an output (plain JSON) or `StoredPause`; return the recorded outcome, maybe an earlier one."""
         return decode_outcome(await self.record_outcome(encode_outcome(outcome)))
 
     async def claim(self) -> None:
@@ -308,7 +308,7 @@ class AgentRun:
             raise self._unknown_outcome_error()
 
     async def mark_unguarded(self) -> None:
-        """Record that unguarded effects may follow. Raises `CodeModeProtocolError` if another host recorded the same."""
+        """Record that unguarded effects may follow. Raises `CodeModeProtocolError` if another host did."""
         if self._unguarded_claim.key not in self._held_keys:
             if await self._guard.claim(self._unguarded_claim) is not None:
                 raise self._unknown_outcome_error()

@@ -28,11 +28,11 @@ _ABSENT: Any = object()
 
 
 def differences(before: Any, after: Any) -> list[dict[str, Any]]:
-    """Return what differs, at most `MAX_DIFFERENCES`: ``path``, a JSON pointer, with ``from`` and ``to``.
+    """Return at most `MAX_DIFFERENCES` differences: ``path``, a JSON pointer, with ``from`` and ``to``.
 
-    What was added has no ``from``, what was left out no ``to``. Of a long value there are ``from_start`` or
-    ``to_start``, the beginning of its JSON, and ``from_digest`` or ``to_digest`` instead. Where there is more, an entry
-    ``{"more": True}`` ends the list.
+    An added value has no ``from``, a removed one no ``to``. A long value is replaced by ``from_start`` or ``to_start``,
+    the beginning of its JSON, and ``from_digest`` or ``to_digest``. A final entry ``{"more": True}`` means that there
+    are more.
     """
     entries: list[dict[str, Any]] = []
     for path, old, new in _iter_changes(before, after):
@@ -43,7 +43,7 @@ def differences(before: Any, after: Any) -> list[dict[str, Any]]:
 
 
 def _iter_changes(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
-    # A stack of its own: the values nest as deeply as JSON may.
+    # An explicit stack: values nest as deeply as JSON may.
     stack: list[tuple[str, Any, Any]] = [("", before, after)]
     while stack:
         path, old, new = stack.pop()
@@ -69,7 +69,7 @@ def _item_or_absent(items: list[Any], index: int) -> Any:
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    return type(old) is type(new) and old == new  # True is 1 elsewhere
+    return type(old) is type(new) and old == new  # True == 1 in Python
 
 
 def _child_path(path: str, name: str) -> str:
@@ -90,7 +90,7 @@ def _describe_value(key: str, value: Any) -> dict[str, Any]:
 
 @record
 class Answer:
-    """A decision as it is kept and compared.
+    """A decision as it is stored and compared.
 
     ``audit_fields`` go into the audit; None when the request was not waiting, so that the answer was not validated.
     """
@@ -100,7 +100,7 @@ class Answer:
 
 
 def display_digest(request: StoredRequest | PendingRequest) -> str:
-    """Return the digest of what a person was shown."""
+    """Return the digest of what an approver saw."""
     if not isinstance(request, StoredRequest | PendingRequest):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"request must be one of the requests of a record or an interrupt, got {request!r:.200}")
     kind, displayed_input = (
@@ -112,10 +112,10 @@ def display_digest(request: StoredRequest | PendingRequest) -> str:
 
 
 def displayed_kind_and_input(request: PendingRequest) -> tuple[str, Any]:
-    """Return of which kind a request is for people, and what they are shown.
+    """Return the kind of a request and the input that an approver sees.
 
-    A framework that gates its tools itself asks in its own words: ``asksApproval`` says that it is an approval all the
-    same, of ``args``.
+    A framework that gates its tools itself asks with its own payload: ``asksApproval`` marks it as an approval of
+    ``args``.
     """
     payload = request.payload
     if payload.get("asksApproval") is True and "args" in payload:
@@ -126,7 +126,7 @@ def displayed_kind_and_input(request: PendingRequest) -> tuple[str, Any]:
 def prepare_answers(
     requests: Iterable[StoredRequest], decisions: Mapping[str, Any], decision_jsons: Mapping[str, str]
 ) -> dict[str, Answer]:
-    """Return the answers, with what the audit has of those to these requests. Raises `AnswerRefusedError`."""
+    """Validate answers and add audit fields for the waiting requests. Raises `AnswerRefusedError`."""
     waiting = list(requests)
     check_answers(waiting, decisions)
     audit_fields = {
@@ -137,14 +137,14 @@ def prepare_answers(
 
 
 def require_decisions(decisions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return answers by request id. Raises `ValueError` for what is no mapping."""
+    """Return decisions by request id. Raises `ValueError` if they are not a mapping."""
     if not is_mapping(decisions):
         raise WrongTypeError(f"decisions must be a mapping of request ids to answers, got {decisions!r:.200}")
     return decisions
 
 
 def encode_decisions(decisions: Mapping[str, Any]) -> dict[str, str]:
-    """Write decisions in the one form in which they are kept and compared. Raises `AnswerRefusedError`."""
+    """Encode decisions in the form in which they are stored and compared. Raises `AnswerRefusedError`."""
     decision_jsons: dict[str, str] = {}
     for interrupt_id, decision in decisions.items():
         try:
@@ -155,7 +155,7 @@ def encode_decisions(decisions: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_answers(requests: Iterable[StoredRequest], decisions: Mapping[str, Any]) -> None:
-    """Refuse answers that do not fit, with every problem of each. Raises `AnswerRefusedError`."""
+    """Raise `AnswerRefusedError` with all problems of all invalid answers."""
     problems: dict[str, list[str]] = {}
     for request in requests:
         request_problems = _problems(request, decisions[request.interrupt_id])
@@ -179,7 +179,7 @@ def _problems(request: StoredRequest, decision: Any) -> list[str]:
 
 
 def _audit_fields(request: StoredRequest, decision: Any) -> dict[str, Any]:
-    """Say what was decided, of what is no input only a digest: answers may be secrets."""
+    """Return the audit fields of a decision. Answers may be secrets: except for inputs, only digests are written."""
     if request.kind == UNKNOWN_OUTCOME_KIND:
         ((name, value),) = decision.items()
         if name in ("value", "error"):
@@ -207,12 +207,12 @@ def _schema_problems(schema: Any, edited: Any) -> list[str]:
     except SchemaMismatch as mismatch:
         return [f"{problem['path'] or 'input'}: {problem['message']}" for problem in mismatch.problems]
     except ValueError:
-        return []  # what cannot be compiled here is checked where the tool is
+        return []  # checked again where the tool is
     return []
 
 
 def _ledger_entry(request: StoredRequest) -> LedgerEntry:
-    """Return a ledger entry that waits as the request does: what reads an answer asks nothing else of it."""
+    """Return a ledger entry that waits as the request does, for `read_answers`."""
     input_json = encode_json(request.input, what="the input")
     payload = encode_json({**request.payload, "kind": request.kind}, what="payload")
     waiting = Waiting(request.interrupt_id, payload, input_json, 1)

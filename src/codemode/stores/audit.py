@@ -1,4 +1,4 @@
-"""Lines of the audit: who decided what and what came of it, each with the hash of the one before. No database."""
+"""Audit lines: decisions and their outcomes, each line with the hash of the previous one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..data.narrowing import is_array, is_mapping, is_object
 from ..records import record
 
 GENESIS_HASH = "0" * 64
-"""What stands in the first line in place of a hash before it."""
+"""The previous hash of the first line."""
 SYSTEM = "system"
-"""Who decides where nobody has."""
+"""The actor of decisions that no person made."""
 STORE_KINDS = frozenset(
     {
         "put",
@@ -34,9 +34,9 @@ STORE_KINDS = frozenset(
         "unreadable",
     }
 )
-"""The kinds of lines that a store writes by itself; `InterruptStore.note` writes all others."""
+"""The kinds of lines that a store writes itself; `InterruptStore.note` writes all others."""
 MAX_REQUESTS_IN_LINE = 50
-"""Of so many requests one line tells; of more it has their number."""
+"""The maximum number of requests that a line lists; it always has their count."""
 _MAX_REASON_CHARACTERS = 2000
 MAX_KIND_CHARACTERS = 100
 MAX_DETAIL_BYTES = 16 << 10
@@ -44,17 +44,16 @@ MAX_DETAIL_BYTES = 16 << 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditLine:
-    """Something that somebody has decided, or what came of it.
+    """A decision or its outcome.
 
-    ``kind`` is put, decided, refused, paused, completed, failed, lost, closed, run_again, expired, withdrawn, purged
-    or notice_failed, or what `InterruptStore.note` was given.
-    ``at_ms`` is Unix time by the database's clock. ``actor`` is who decided: ``system`` where time did, None where a
-    program's host wrote what it came to. ``tenant`` is None for lines that belong to no tenant.
-    ``decision`` is approved, edited, denied, answered, value, error or run_again, and ``reason`` its words, at most
-    2,000 characters. ``shown`` is the digest of what it was about, as `InterruptStore.shown` gives it; ``digest`` the
-    SHA-256 of the edited input, the answer or the outcome as canonical JSON, and ``diff`` the difference
-    between the input that was shown and the edited one. ``outcome`` is what the record has come to.
-    ``hash`` is the SHA-256 of all else in the line; ``salt`` keeps others from guessing what it is made of.
+    ``kind`` is put, decided, refused, paused, completed, failed, lost, closed, run_again, expired, withdrawn, purged or
+    notice_failed, or a kind passed to `InterruptStore.note`. ``at_ms`` is Unix time by the database's clock. ``actor``
+    is who decided: ``system`` for a timeout, None for an outcome written by a program's host. ``tenant`` is None for
+    lines that belong to no tenant. ``decision`` is approved, edited, denied, answered, value, error or run_again, and
+    ``reason`` its text, at most 2,000 characters. ``shown`` is the digest of what the approver saw, as returned by
+    `InterruptStore.shown`; ``digest`` the SHA-256 of the edited input, the answer or the outcome as canonical JSON, and
+    ``diff`` the difference between the displayed and the edited input. ``outcome`` is the new state of the record.
+    ``hash`` is the SHA-256 of all other fields; ``salt`` keeps its input from being guessed.
     """
 
     sequence: int
@@ -80,7 +79,7 @@ class AuditLine:
 
 @record
 class Attribution:
-    """Who says so, why, and from where."""
+    """The actor, reason and address of a decision."""
 
     actor: str | None
     reason: str = ""
@@ -89,12 +88,12 @@ class Attribution:
 
 FIELD_NAMES = tuple(audit_field.name for audit_field in fields(AuditLine))
 INDEXED_COLUMNS = ("sequence", "tenant", "record_id", "previous", "hash")
-"""What has a column of its own; the rest is the body."""
+"""The fields with a column of their own; the others are in the body."""
 _BODY_FIELDS = frozenset(FIELD_NAMES) - frozenset(INDEXED_COLUMNS)
 
 
 def compute_hash(line: AuditLine) -> str:
-    """Return the hash that belongs into a line; "" for one that is no JSON."""
+    """Return the hash of a line; "" if a field is not JSON."""
     values = {name: getattr(line, name) for name in FIELD_NAMES if name != "hash"}
     try:
         return hashlib.sha256(canonical_json(values).encode()).hexdigest()
@@ -103,12 +102,12 @@ def compute_hash(line: AuditLine) -> str:
 
 
 def encode_body(line: AuditLine) -> str:
-    """Write what has no column of its own."""
+    """Encode the fields without a column of their own."""
     return canonical_json({name: getattr(line, name) for name in _BODY_FIELDS})
 
 
 def decode_line(sequence: Any, tenant: Any, record_id: Any, previous: Any, line_hash: Any, body: Any) -> AuditLine:
-    """Read a line. Somebody may have changed it: what cannot be read is of the kind ``unreadable``."""
+    """Decode a line. A line that cannot be decoded, as it was changed, has the kind ``unreadable``."""
     values = _decode_body(body)
     if values is None:
         values = {"kind": "unreadable", "at_ms": 0}
@@ -133,7 +132,7 @@ def _decode_body(body: Any) -> dict[str, Any] | None:
 
 
 def truncate(text: str) -> str:
-    """Return a reason as a line has it."""
+    """Return a text cut to the length that a line allows, without lone surrogates."""
     if len(text) <= _MAX_REASON_CHARACTERS:
         return replace_lone_surrogates(text)
     return replace_lone_surrogates(f"{text[: _MAX_REASON_CHARACTERS - 40]}... ({len(text)} characters)")
@@ -145,7 +144,7 @@ def content_digest(value: Any) -> str:
 
 
 def validate_note(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details of a line that the host writes. Raises `ValueError`, `CodeModeSerializationError`."""
+    """Return the details of a host's line. Raises `ValueError`, `CodeModeSerializationError`."""
     if not isinstance(kind, str) or not 0 < len(kind) <= MAX_KIND_CHARACTERS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"kind must be a text of at most {MAX_KIND_CHARACTERS} characters, got {kind!r}")
     if kind in STORE_KINDS:
@@ -156,12 +155,12 @@ def validate_note(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def format_head(sequence: int, line_hash: str) -> str:
-    """Write the head of a chain: how many lines there are, and the hash of the last."""
+    """Format the head of a chain: the number of lines and the hash of the last."""
     return f"{sequence}:{line_hash}"
 
 
 def parse_head(text: str) -> tuple[int, str] | None:
-    """Read what `format_head` has written; None for anything else."""
+    """Parse what `format_head` returned; None for anything else."""
     number, _, line_hash = text.partition(":")
     if not number.isascii() or not number.isdigit() or len(number) > 18 or len(line_hash) != len(GENESIS_HASH):
         return None

@@ -1,4 +1,4 @@
-"""Find where the chain of an audit was first changed."""
+"""Find the first change in the chain of an audit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _LINES_PER_PAGE = 100
 
 @record
 class BadLine:
-    """Where the chain of an audit breaks first.
+    """The first broken line of an audit's chain.
 
-    ``reason`` is "changed"; "missing": there is no line of this number; or "rewritten": the chain holds, and is not
-    the one of the head that was kept, from this line or from one before it on. ``line`` is what stands there, if
-    anything does.
+    ``reason`` is "changed"; "missing": no line has this number; or "rewritten": the chain is consistent but differs
+    from the saved head, from this line or an earlier one on. ``line`` is the line found there, if any.
     """
 
     sequence: int
@@ -31,11 +30,11 @@ class BadLine:
 
 
 async def verify_audit(store: InterruptStore, head: str | None = None) -> BadLine | None:
-    """Return where the audit of a store was first changed, or where a line was left out; None for a whole one.
+    """Return the first changed or missing line of a store's audit; None for an intact chain.
 
-    Only with a ``head`` that `InterruptStore.audit_head` gave before, and that was kept where whoever could write to
-    the database could not, a chain that was rewritten or cut as a whole shows. All lines are read, in pages, off the
-    event loop. Raises `ValueError` for a ``head`` that is none.
+    A chain that was rewritten or cut as a whole is detected only with a ``head`` from `InterruptStore.audit_head` that
+    was saved out of reach of the database's writers. Reads all lines in pages, off the event loop. Raises `ValueError`
+    for an invalid ``head``.
     """
     saved_head = parse_head(head) if isinstance(head, str) else None
     if head is not None and saved_head is None:
@@ -52,7 +51,7 @@ async def verify_audit(store: InterruptStore, head: str | None = None) -> BadLin
 
 
 class _ChainVerifier:
-    """A chain as far as it was read. ``heads`` are numbers and hashes of lines that it must have."""
+    """Verifies a chain line by line. ``heads`` are numbers and hashes of lines that it must contain."""
 
     def __init__(self, heads: Iterable[tuple[int, str]]) -> None:
         self._heads = list(heads)
@@ -60,7 +59,7 @@ class _ChainVerifier:
         self.sequence = 0
 
     def check_lines(self, lines: Iterable[AuditLine]) -> BadLine | None:
-        """Go on with these lines."""
+        """Check the next lines."""
         for line in lines:
             bad = self._check_line(line)
             if bad is not None:
@@ -69,7 +68,7 @@ class _ChainVerifier:
         return None
 
     def check_end(self) -> BadLine | None:
-        """Tell what is missing behind the last line."""
+        """Return what is missing after the last line."""
         if any(number > self.sequence for number, _ in self._heads):
             return BadLine(self.sequence + 1, "missing", None)
         return None
@@ -81,7 +80,7 @@ class _ChainVerifier:
         if compute_hash(line) != line.hash:
             return BadLine(expected, "changed", line)
         if line.previous != (self._last.hash if self._last is not None else GENESIS_HASH):
-            # This one is as it was written: the one before is not, and has a hash that fits.
+            # This line is intact: the previous one was changed together with its hash.
             return BadLine(self.sequence or expected, "changed", self._last or line)
         if any(number == expected and head_hash != line.hash for number, head_hash in self._heads):
             return BadLine(expected, "rewritten", line)

@@ -1,4 +1,4 @@
-"""Wakes those in this process who wait for a change, whichever of its stores made it. All look by themselves, too."""
+"""Wake tasks of this process that wait for a change of a database."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _POLL_SECONDS = 0.05
 
 
 class ChangeProbe(Protocol):
-    """What tells of changes by other processes, by another answer than the last one."""
+    """Detects changes by other processes: its return value differs from the last one."""
 
     def __call__(self) -> object:
-        """Return what changes with each change."""
+        """Return a value that differs after each change."""
         ...
 
     def close(self) -> None:
-        """Close what is open. It may be asked again."""
+        """Close connections. May be called again."""
         ...
 
 
 class Watch:
-    """One that waits, on its own loop."""
+    """A waiting task on its own event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a change, at most so long."""
-        # `asyncio.wait_for` of Python 3.11 forgets a cancellation that comes together with the change.
+        """Wait for a change, at most ``seconds``."""
+        # `asyncio.wait_for` of Python 3.11 loses a cancellation that arrives together with the change.
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -43,12 +43,12 @@ class Watch:
 
     def wake(self) -> None:
         """End the wait, from any thread."""
-        with suppress(RuntimeError):  # the loop was closed meanwhile
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._event.set)
 
 
 class ChangeNotifier:
-    """All that wait. ``look`` is asked some times a second while there are some."""
+    """All watches of a database. ``probe`` is polled in a thread while there are any."""
 
     def __init__(self, probe: ChangeProbe | None = None) -> None:
         self._watches: set[Watch] = set()
@@ -59,7 +59,7 @@ class ChangeNotifier:
 
     @contextmanager
     def watch(self) -> Generator[Watch]:
-        """Give one that hears of every change from now on."""
+        """Give a watch that wakes on every change from now on."""
         watch = Watch()
         with self._lock:
             self._watches.add(watch)
@@ -73,19 +73,19 @@ class ChangeNotifier:
                 self._watches.discard(watch)
 
     def close(self) -> None:
-        """Close what is looked at now; it is opened again while somebody waits."""
+        """Close the probe; the next watch opens it again."""
         if self._probe is not None:
             self._probe.close()
 
     def notify(self) -> None:
-        """Wake them all."""
+        """Wake all watches."""
         with self._lock:
             waiting = list(self._watches)
         for watch in waiting:
             watch.wake()
 
     def after_fork(self) -> None:
-        """In a forked child: those that wait and the thread that looks are not in it."""
+        """In a forked child: neither the watches nor the polling thread exist."""
         self._watches, self._is_polling = set(), False
 
     def _poll(self, probe: ChangeProbe) -> None:
@@ -96,7 +96,7 @@ class ChangeNotifier:
                     self._is_polling = False
                     probe.close()
                     return
-            with suppress(Exception):  # whoever waits looks again, and is told
+            with suppress(Exception):  # the waiting task's own query reports it
                 current = probe()
                 if current != last:
                     last = current
@@ -105,7 +105,7 @@ class ChangeNotifier:
 
 
 def notifier_for(database: str, probe: ChangeProbe | None = None) -> ChangeNotifier:
-    """Return those that wait for a database: the same for all stores of this process that have it open."""
+    """Return the notifier of a database, shared by all stores of this process that use it."""
     with _notifiers_lock:
         notifier = _notifiers.get(database)
         if notifier is None:

@@ -1,4 +1,4 @@
-"""Make pauses outlive their process: open a store, and set all that it takes."""
+"""Open a store by URL or path, and set the options that durable pauses need."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _REQUIRED_METHODS = ("put", "decide", "claim", "settle", "rest", "journal")
 
 
 def open_store(store: StoreLike) -> InterruptStore:
-    """Return a store by its URL or the path of its SQLite file; one that is open already as it is.
+    """Return a store for a URL or the path of a SQLite file; an open store as it is.
 
-    Nothing is read or written before it is first needed. Raises `ValueError` for what names no database and for a
-    folder that does not exist, `ImportError` where the driver is not installed.
+    Nothing is read or written before the first use. Raises `ValueError` for an invalid URL and a missing folder,
+    `ImportError` for a missing driver.
     """
     if not isinstance(store, str | Path):
         if not all(callable(getattr(store, name, None)) for name in _REQUIRED_METHODS):
@@ -54,12 +54,12 @@ def open_store(store: StoreLike) -> InterruptStore:
 
 
 def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeModeOptions, InterruptStore | None]:
-    """Return the options with which pauses outlive this process, and the store; as they are where that is None.
+    """Return the options with which pauses outlive this process, and the store.
 
-    Calls that need approval pause, unless ``approval`` says otherwise. The store is the guard and keeps images, audio
-    and files. The key is that of the options, else of `set_continuation_signing_key`, else of the environment variable
-    ``CODEMODE_SIGNING_KEY``. Pauses hold for a week where no ``max_age_ms`` was set. Raises `ValueError` for another
-    guard in the options, where there is no key that other processes can have, and as `open_store` does.
+    Calls that need approval pause, unless ``approval`` says otherwise. The store becomes guard and content store. The
+    key comes from the options, from `set_continuation_signing_key`, or from the environment variable
+    ``CODEMODE_SIGNING_KEY``. Pauses are valid for a week unless ``max_age_ms`` is set. Raises `ValueError` for another
+    guard in the options and without a key that other processes have, and as `open_store` does.
     """
     if store is None:
         return options, None

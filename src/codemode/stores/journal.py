@@ -205,7 +205,7 @@ class SqlJournal(SqlContent):
         )
 
     def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool | None:
-        """Write as `write` does if the database makes nobody wait; None: nothing was done."""
+        """Write as `write` does, if that takes no waiting; None: nothing was done."""
         if sum(map(len, lines)) > _MAX_NOWAIT_CHARACTERS:
             return None
         row_count = self._database.run_nowait(
@@ -237,7 +237,7 @@ class SqlJournal(SqlContent):
         try:
             return opened if await insertion == 1 else None
         except asyncio.CancelledError:
-            await self.release(opened)  # it may exist, and would be leased to nobody
+            await self.release(opened)  # it may exist, and its lease would be unused
             raise
 
     async def _claim(self, journal_key: Row, *, again: bool) -> OpenedJournal | float | None:

@@ -18,9 +18,9 @@ MAX_RECORD_IDS = 500
 _MAX_NAME_CHARACTERS = 200
 _MAX_CHANGES = 200
 _NOTIFYING_KINDS = frozenset({"put", "paused", "released", "run_again"})
-"""Changes behind which a record may wait for a person of whom it did not before."""
+"""Changes after which a record may wait for a person."""
 _NOTICE_KEY = "record_id = ? AND version = ? AND target = ?"
-# An expression, lest a database looks at all that are in these states for the few that are named.
+# An expression, so that the planner does not use the index of states.
 _IS_WAITING = (
     "r.state || '' IN ('pending', 'resuming') AND r.expires_at_ms > ?"
     " AND EXISTS (SELECT 1 FROM codemode_requests q WHERE q.record_id = r.id AND q.state = 'waiting')"
@@ -28,9 +28,9 @@ _IS_WAITING = (
 
 
 class Outbox:
-    """Notices for one target, on the database of a store, for whoever sends them: one of them sends each.
+    """Notices for one target in a store's database. Each notice is claimed by one sender.
 
-    Each method is one transaction, and raises `StoreUnavailableError` as those of a store.
+    Each method is one transaction and raises `StoreUnavailableError`.
     """
 
     def __init__(self, database: Database, target: str) -> None:
@@ -39,21 +39,21 @@ class Outbox:
         self._database, self._target = database, target
 
     async def fill(self) -> int:
-        """Make notices of the changes since the last time, and return how many changes those were.
+        """Create notices for the changes since the last call, and return the number of changes.
 
-        One for each version of a record that waits for a person. The first time they are made of what waits now. Call
-        it again until there are none: it takes so many at a time.
+        Each waiting version of a record gets one notice. The first call covers all waiting records. Call it until it
+        returns 0: it handles a limited number of changes at a time.
         """
-        # Looked for first: what makes no notice keeps nobody from writing.
+        # A read first: without changes, no writer is blocked.
         if await run_read(self._database, lambda session: _next_changes(session, self._target)) is None:
             return 0
         return await run_write(self._database, lambda session: _fill(session, self._target))
 
     async def claim(self, *, limit: int = 1, lease_ms: int = LEASE_MS) -> tuple[Notice, ...]:
-        """Take at most ``limit`` notices, up to 100, that are to be sent now, for as long as the lease says.
+        """Claim at most ``limit`` due notices, up to 100, for ``lease_ms``.
 
-        Those whose lease is over are taken again: nobody knows whether they were sent. What waits no more, as it was
-        decided, has ended or has gone on, is dropped, and made again should it wait again. Raises `ValueError`.
+        Notices with an expired lease are claimed again: they may have been sent. A notice of a record that no longer
+        waits is dropped, and created again if the record waits again. Raises `ValueError`.
         """
         require_lease(lease_ms)
         if not 1 <= limit <= MAX_CLAIMED_NOTICES:
@@ -65,9 +65,9 @@ class Outbox:
         return ()
 
     async def settle(self, notice: Notice, *, error: str | None = None, retry_ms: int | None = None) -> bool:
-        """Write that a notice was sent, or with which ``error`` it was not: to be tried again in so long, or given up.
+        """Record that a notice was sent, or failed with ``error``: to be retried after ``retry_ms``, or given up.
 
-        What is given up is in the audit too. False when it is somebody else's by now; then nothing is written. Raises
+        A notice that is given up gets an audit line. False, and nothing is written, if the claim is lost. Raises
         `ValueError`.
         """
         if retry_ms is not None and (error is None or retry_ms < 0):
@@ -77,7 +77,7 @@ class Outbox:
 
 
 def _next_changes(session: Session, target: str) -> list[Row] | None:
-    """Return the next changes; None where there is nothing to be told among the few that there are."""
+    """Return the next changes; None if there are few and none needs a notice."""
     row = session.fetch_one("SELECT sequence FROM codemode_outboxes WHERE target = ?", target)
     rows = session.fetch_all(
         "SELECT sequence, record_id, kind FROM codemode_changes WHERE sequence > ? ORDER BY sequence LIMIT ?",
@@ -88,7 +88,7 @@ def _next_changes(session: Session, target: str) -> list[Row] | None:
 
 
 def _fill(session: Session, target: str) -> int:
-    """Write the notices and how far the changes were read, both or none."""
+    """Write notices and the read position in one transaction."""
     changes = _next_changes(session, target)
     if changes is None:
         return 0
@@ -119,7 +119,7 @@ def _due_notices(session: Session, target: str, limit: int) -> list[Row]:
 
 
 def _claim(session: Session, target: str, limit: int, lease_ms: int) -> tuple[Notice, ...]:
-    """Take some of what is due. None are taken where all of what was looked at waits no more: there may be others."""
+    """Claim some due notices. Returns none if all that were read no longer wait; more may be due."""
     due = _due_notices(session, target, MAX_CLAIMED_NOTICES)
     waiting = {row[0]: row for row in _waiting_records(session, LISTED_COLUMNS, [row[0] for row in due])}
     current = [row for row in due if row[0] in waiting and waiting[row[0]][1] == row[1]]
@@ -140,7 +140,7 @@ def _claim(session: Session, target: str, limit: int, lease_ms: int) -> tuple[No
 
 
 def _waiting_records(session: Session, columns: str, record_ids: list[str]) -> list[Row]:
-    """Return the columns of those that wait for a person."""
+    """Return columns of the records that wait for a person."""
     statement = f"SELECT {columns} FROM codemode_records r WHERE r.id IN ({placeholders(record_ids)}) AND {_IS_WAITING}"
     return session.fetch_all(statement, *record_ids, session.now_ms) if record_ids else []
 
@@ -163,7 +163,7 @@ def _settle(session: Session, notice: Notice, error: str | None, retry_ms: int |
 
 
 async def failed_notices(database: Database, record_ids: Iterable[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
-    """Return the notices of these records that were given up. Raises `ValueError` for more than 500 records."""
+    """Return the failed notices of these records. Raises `ValueError` for more than 500 records."""
     ids = sorted(set(record_ids))
     if len(ids) > MAX_RECORD_IDS:
         raise ValueError(f"at most {MAX_RECORD_IDS} records are asked for at a time, got {len(ids)}")

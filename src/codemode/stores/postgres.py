@@ -1,4 +1,4 @@
-"""Pauses in Postgres, for all hosts that reach it. Needs the extra ``postgres``."""
+"""Stores in Postgres, for all hosts that reach it. Needs the extra ``postgres``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 _TIME_QUERY = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _CHANNEL = "codemode_changes"
-_ADVISORY_LOCK = "SELECT pg_advisory_xact_lock(7205759403792793600 + %s)"  # keys of this package: tables, guard
+_ADVISORY_LOCK = "SELECT pg_advisory_xact_lock(7205759403792793600 + %s)"  # lock keys of this package: tables, guard
 _TABLES_LOCK, _GUARD_LOCK = 1, 2
 _FIND_TABLE = "SELECT to_regclass(?)"
 _CLAIMS_TABLE = "codemode_resumes"
@@ -34,14 +34,14 @@ _CONNECT_TIMEOUT_SECONDS = 10.0
 _SETTINGS: Any = {
     "autocommit": True,
     "connect_timeout": 10,
-    # What nobody acknowledges is given up as soon: where the other end is gone without a word (its machine, or a
-    # firewall that has forgotten the connection), the kernel alone would try for a quarter of an hour.
+    # Give up unacknowledged data as early: if the other end vanished (its machine, or a firewall that dropped the
+    # connection), the kernel alone would retry for a quarter of an hour.
     "tcp_user_timeout": 10_000,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 2,
 }
-# A host that stands still in a transaction, or whose machine is gone, keeps everybody from writing no longer than this.
+# A host that stops in a transaction, or whose machine is gone, blocks writers no longer than this.
 _MAX_IDLE_TRANSACTION_MS = 10_000
 _POLL_SECONDS = 0.5
 DIALECT = Dialect(
@@ -54,8 +54,8 @@ DIALECT = Dialect(
     for_update=" FOR UPDATE",
     clustered_suffix="",
     blob_type="BYTEA",
-    # psycopg asks for a flush behind its pipeline, and from there to the next statement Postgres minds no limit of how
-    # long a transaction may stand still.
+    # psycopg sends a flush after its pipeline; until the next statement Postgres does not apply the idle-in-transaction
+    # timeout.
     after_executemany="SELECT 1",
     notify=f"NOTIFY {_CHANNEL}",
     tables_query="SELECT to_regclass('codemode_store')",
@@ -93,12 +93,12 @@ DIALECT = Dialect(
 
 
 class PostgresInterruptStore(InterruptStore):
-    """Pauses in a Postgres database, in tables of its own whose names begin with ``codemode_``.
+    """A store in a Postgres database, in tables whose names start with ``codemode_``.
 
-    ``dsn`` is a connection string of libpq. At most ``max_connections`` are open at a time, and one more while somebody
-    waits for changes. ``max_open_per_tenant`` is how many records of one tenant may wait, rest or be resumed at a time
-    (None: any number); `put` and `rest` raise `StoreFullError` for one more. Time is the database's, unless a test
-    gives a ``clock``. Raises `ValueError` for another ``dsn`` and without the extra.
+    ``dsn`` is a libpq connection string. At most ``max_connections`` are open at a time, and one more while a task
+    waits for changes. ``max_open_per_tenant`` limits the open records of one tenant (None: unlimited); `put` and `rest`
+    raise `StoreFullError` beyond it. Time is the database's, unless a test passes a ``clock``. Raises `ValueError` for
+    an invalid ``dsn`` and without the extra.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class PostgresInterruptStore(InterruptStore):
 
 
 class PostgresResumeGuard(SqlResumeGuard):
-    """Claims beside the pauses. Made by a `PostgresInterruptStore`, as its ``guard``."""
+    """Resume claims in the store's database, available as its ``guard``."""
 
     table = _CLAIMS_TABLE
 
@@ -142,7 +142,7 @@ class _Statements:
 
 
 def _is_readable_dsn(dsn: str, driver_error: type[Exception]) -> bool:
-    """Return whether libpq reads a connection string. Its own error quotes the string: no error has it as context."""
+    """Return whether libpq can parse a connection string. Its error quotes the string and must not be chained."""
     try:
         import_module("psycopg.conninfo").conninfo_to_dict(dsn)
     except driver_error:
@@ -151,7 +151,7 @@ def _is_readable_dsn(dsn: str, driver_error: type[Exception]) -> bool:
 
 
 class _Database:
-    """A pool of connections, one for each process, and one connection that listens while somebody waits."""
+    """A connection pool per process, and one listening connection while a task waits."""
 
     dialect = DIALECT
     sees_other_processes = True
@@ -197,17 +197,17 @@ class _Database:
             return connection.execute(text, values).rowcount
 
     def run_nowait(self, statement: str, values: Row) -> int | None:
-        """See `Database.run_nowait`: there is always a way to go."""
+        """See `Database.run_nowait`: the network always has to be waited for."""
         del statement, values
         return None
 
     def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.journal_nowait`: there is always a way to go."""
+        """See `Database.journal_nowait`: the network always has to be waited for."""
         del work
         return None
 
     def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.read_nowait`, likewise."""
+        """See `Database.read_nowait`: the network always has to be waited for."""
         del work
         return None
 
@@ -223,7 +223,7 @@ class _Database:
 
     @contextmanager
     def connection(self) -> Generator[psycopg.Connection[Any]]:
-        """Give a connection with the tables made. Raises `StoreUnavailableError`."""
+        """Give a connection to a database with tables. Raises `StoreUnavailableError`."""
         try:
             with self._open_pool().connection(timeout=_CONNECT_TIMEOUT_SECONDS) as connection:
                 yield connection
@@ -244,7 +244,7 @@ class _Database:
             pool.close()
 
     def after_fork(self) -> None:
-        """In a forked child: its threads and its side of the connections are not in it."""
+        """In a forked child: threads do not exist, and connections belong to the parent."""
         abandon_to_parent(self._pool, self._listener)
         self._pool, self._listener = None, _Listener(self._dsn, self._notifier)
 
@@ -264,9 +264,9 @@ class _Database:
             return self._pool
 
     def _require_alive(self, connection: psycopg.Connection[Any]) -> None:
-        """Look, without asking the server, whether it has left a connection at rest, and then at all the others.
+        """Raise if the server has closed an idle connection, then check the other idle ones.
 
-        To one that is asked nothing it says nothing before its last words.
+        The check is local: the server writes to an idle connection only when it closes it.
         """
         poller = select.poll()
         poller.register(connection.fileno(), select.POLLIN)
@@ -279,7 +279,7 @@ class _Database:
 
     def _create_tables(self) -> None:
         if not self._has_tables:
-            # Not from the pool, which tries for long and does not say what is wrong.
+            # Not from the pool, which retries for long and hides the reason.
             with self._connect(self._dsn, **_SETTINGS) as connection:
                 _limit_idle_transactions(connection)
                 with table_creation(connection, DIALECT) as session:
@@ -291,9 +291,9 @@ class _Database:
 
 
 def _encode_password(dsn: str) -> str:
-    """Return a URL in which no part of the password reads as the host, which errors name.
+    """Return a URL in which no part of the password parses as the host, which error messages contain.
 
-    libpq ends the password at the first @. Raises `ValueError`, without any part of it, where the host cannot be told.
+    libpq ends the password at the first @. Raises `ValueError`, without any part of it, for an ambiguous host.
     """
     scheme, is_url, rest = dsn.partition("://")
     if not is_url or scheme not in ("postgresql", "postgres"):
@@ -310,10 +310,9 @@ def _limit_idle_transactions(connection: Any) -> None:
 
 
 class _Listener:
-    """A connection that hears of changes by others, in a thread that ends soon after nobody waits any more.
+    """A connection that receives change notifications in a thread, which ends soon after the last wait.
 
-    There is one at a time, however often somebody begins to wait. Where it cannot be had those that wait look again by
-    themselves.
+    There is at most one. Without a connection, waiting tasks poll.
     """
 
     def __init__(self, dsn: str, notifier: ChangeNotifier) -> None:
@@ -339,7 +338,7 @@ class _Listener:
                 self._waiter_count -= 1
 
     def _is_unused(self) -> bool:
-        """Tell whether nobody waits: then this thread ends, and who waits next begins another."""
+        """Return whether nothing waits: then this thread ends, and the next wait starts another."""
         with self._lock:
             self._is_running = self._waiter_count > 0
             return not self._is_running
@@ -352,13 +351,13 @@ class _Listener:
                     self._listen()
                     return
                 pause.wait(_POLL_SECONDS)
-        except BaseException:  # the next one that waits begins another
+        except BaseException:  # the next wait starts another thread
             with self._lock:
                 self._is_running = False
             raise
 
     def _listen(self) -> None:
-        """Hear of changes until nobody waits."""
+        """Receive notifications until nothing waits."""
         with self._connect(self._dsn, **_SETTINGS) as connection:
             connection.execute(f"LISTEN {_CHANNEL}")
             self._notifier.notify()
@@ -368,7 +367,7 @@ class _Listener:
 
 
 def _load_driver() -> tuple[type[Exception], Any, Any]:
-    """Return the driver's errors, how it connects, and its pools. Raises `ValueError`."""
+    """Return the driver's error class, its connect function and its pool class. Raises `ValueError`."""
     try:
         driver, pools = import_module("psycopg"), import_module("psycopg_pool")
     except ImportError as error:

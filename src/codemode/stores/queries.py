@@ -1,4 +1,4 @@
-"""Read records, requests and counts; change nothing."""
+"""Read records, requests, counts, changes and audit lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MAX_LINES = 100
 
 
 def find_interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
-    """Return the text of the newest interrupt in which a request is pending."""
+    """Return the newest interrupt with this pending request, as text."""
     condition, values = tenant_clause(tenant, "r.tenant")
     row = session.fetch_one(
         "SELECT r.interrupt FROM codemode_requests q JOIN codemode_records r ON r.id = q.record_id"
@@ -53,7 +53,7 @@ def find_interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str |
 
 
 def find_last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
-    """Return the text of the newest interrupt of a record, also of one that has ended. Raises `UnknownRequestError`."""
+    """Return the newest interrupt of a record, also an ended one, as text. Raises `UnknownRequestError`."""
     condition, values = tenant_clause(tenant)
     row = session.fetch_one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
     if row is None:
@@ -72,7 +72,7 @@ def find_record(session: Session, record_id: str, tenant: Tenant) -> Record:
 
 
 def find_last_resumed(session: Session, tenant: str, app: str) -> LastResumed | None:
-    """Return who has last claimed a record of a tenant's app and could resume it, or still tries."""
+    """Return who last claimed a record of a tenant's app and could resume it, or still tries."""
     row = session.fetch_one(
         "SELECT resumed_by, resumed_at_ms FROM codemode_records WHERE tenant = ? AND app = ?"
         " AND resumed_at_ms IS NOT NULL ORDER BY resumed_at_ms DESC LIMIT 1",
@@ -82,7 +82,7 @@ def find_last_resumed(session: Session, tenant: str, app: str) -> LastResumed | 
 
 
 def find_outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[RecordState, str | None, str | None]:
-    """Return a record's state, its outcome's text once it has ended, and why no host could resume it.
+    """Return a record's state, its outcome as text once it has ended, and why no host could resume it.
 
     Raises `UnknownRequestError`.
     """
@@ -96,14 +96,14 @@ def find_outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[Reco
 
 
 def require_sequence(after: int) -> int:
-    """Return a sequence that every database takes. Raises `ValueError`."""
+    """Return a sequence number that every database takes. Raises `ValueError`."""
     if not 0 <= after < 1 << 63:
         raise ValueError(f"after must be a sequence, got {after}")
     return after
 
 
 def list_changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
-    """Return the next changes behind a sequence."""
+    """Return the next changes after a sequence number."""
     condition, values = tenant_clause(tenant)
     rows = session.fetch_all(
         f"SELECT sequence, record_id, kind, tenant FROM codemode_changes WHERE sequence > ?{condition}"
@@ -114,13 +114,13 @@ def list_changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
 
 
 def last_change_sequence(session: Session) -> int:
-    """Return the sequence of the last change."""
+    """Return the sequence number of the last change."""
     return (session.fetch_one("SELECT sequence FROM codemode_store") or (0,))[0]
 
 
 @value
 class AuditFilter:
-    """Which lines of the audit: those behind ``after``, in the order of their numbers or against it."""
+    """Which audit lines to return, and in which order."""
 
     tenant: Tenants
     record_id: str | None
@@ -128,7 +128,7 @@ class AuditFilter:
 
 
 def list_audit_lines(session: Session, filters: AuditFilter, after: int | None, limit: int | None) -> list[AuditLine]:
-    """Return the next lines of the audit; of several tenants by one list for each, cut at the same length."""
+    """Return the next audit lines; several tenants use one limited query each, in a union."""
     count = _MAX_LINES if limit is None else min(limit, _MAX_LINES)
     tenants = sorted(filters.tenant) if isinstance(filters.tenant, AbstractSet) else [filters.tenant]
     branches = [_build_audit_select(filters, tenant, after, count) for tenant in tenants]
@@ -169,8 +169,8 @@ def get_audit_head(session: Session) -> str:
     return format_head(sequence, line_hash)
 
 
-# A list of several tenants, or of several states, is made of one list for each, cut at the same length, in one
-# statement. Of a tool and labels that which fewest have is walked, and the others are compared.
+# A list for several tenants or states is a union of one limited query for each. For a tool and labels, the rarest of
+# them drives the query, and the others are conditions.
 
 MAX_LISTED_RECORDS = 500
 MAX_LABELS = 20
@@ -183,7 +183,7 @@ _NOT_RESTING_STATES = tuple(state for state in RECORD_STATES if state != "restin
 _CURSOR_PATTERNS = {"newest": re.compile(r"([0-9]{1,18})"), "expiring": re.compile(r"([0-9]{1,18})-([0-9]{1,18})")}
 _MAX_COUNTED_ROWS = 1000
 _MAX_BRANCHES = 400  # SQLite takes 500
-# Of several requests of one record that wait, or wait for the same tool.
+# The first waiting request of a record, or of a record and tool.
 _EARLIER_WAITING = "o.record_id = q.record_id AND o.ordinal < q.ordinal AND o.state = 'waiting'"
 _EARLIER_WAITING_OF_TOOL = f"{_EARLIER_WAITING} AND o.tool_name || '' = q.tool_name"
 _SOURCE_TABLES = {
@@ -196,7 +196,7 @@ _Condition = tuple[str, Row]
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """What is listed. ``labels`` are keys of labels, all of which a record has; ``after`` is behind what it begins."""
+    """What to list. A record must have all ``labels`` (keys of labels); ``after`` is the position of the cursor."""
 
     tenants: tuple[str | None, ...]
     app: str | None
@@ -219,7 +219,7 @@ def create_filter(
     after: str | None,
     limit: int,
 ) -> RecordFilter:
-    """Return what is asked for. Raises `ValueError` for what no list has."""
+    """Return a validated filter. Raises `ValueError`."""
     if state is not None and state not in _STATES:
         raise ValueError(f"state must be one of {', '.join(_STATES)}, got {state!r}")
     if order not in _ORDERS:
@@ -234,7 +234,7 @@ def create_filter(
 
 
 def list_page(session: Session, filters: RecordFilter) -> Page:
-    """Return a page of records: with two statements for their places at most, and three for what belongs to them."""
+    """Return a page of records, with at most two queries for their positions and three for their contents."""
     if not filters.tenants:
         return Page((), None)
     filters, alias = _choose_source(session, filters)
@@ -251,7 +251,7 @@ def list_page(session: Session, filters: RecordFilter) -> Page:
 
 
 def find_records(session: Session, record_ids: Sequence[str], tenants: tuple[str | None, ...]) -> tuple[Record, ...]:
-    """Return those of these records that there are, in this order, without ``source`` and ``payload``."""
+    """Return the records with these ids that exist, in this order, without ``source`` and ``payload``."""
     if not record_ids or not tenants:
         return ()
     condition, names = ("", ()) if None in tenants else (f" AND tenant IN ({placeholders(tenants)})", tenants)
@@ -261,7 +261,7 @@ def find_records(session: Session, record_ids: Sequence[str], tenants: tuple[str
 
 
 def count_waiting(session: Session, tenants: tuple[str | None, ...], app: str | None) -> dict[str, int]:
-    """Return how many requests wait, by tool, of the `MAX_COUNTED_TOOLS` for which most wait."""
+    """Return the number of waiting requests by tool, for the `MAX_COUNTED_TOOLS` with the most."""
     if not tenants:
         return {}
     conditions, values = ["state = 'waiting'", "is_open = 1"], list[Any]()
@@ -280,7 +280,7 @@ def count_waiting(session: Session, tenants: tuple[str | None, ...], app: str | 
 
 
 def has_open_record(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
-    """Tell whether a record of one of these labels waits, rests or goes on. Reads no record."""
+    """Return whether a record with one of these labels is open. Reads only labels."""
     keys = _label_keys(labels)
     statement = (
         f"SELECT 1 FROM codemode_labels WHERE label IN ({placeholders(keys)}) AND tenant = ? AND state IN"
@@ -290,7 +290,7 @@ def has_open_record(session: Session, tenant: str, app: str, labels: Mapping[str
 
 
 def _choose_source(session: Session, filters: RecordFilter) -> tuple[RecordFilter, str]:
-    """Return what is asked for, the label that fewest have first, and what is walked: records, requests or labels."""
+    """Return the filter with its rarest label first, and the table to drive the query: records, requests or labels."""
     if not filters.labels or (len(filters.labels) == 1 and filters.tool is None):
         return (
             filters,
@@ -314,7 +314,7 @@ def _choose_source(session: Session, filters: RecordFilter) -> tuple[RecordFilte
 
 
 def _branch_states(filters: RecordFilter, alias: str) -> tuple[str | None, ...]:
-    """Return the states of which there is a list each; one None where a list is of several as it is."""
+    """Return the states that need a query each; None for one query over several states."""
     if alias == "q" or (alias == "r" and filters.state is None):
         return (None,)
     if filters.state is None:
@@ -323,11 +323,11 @@ def _branch_states(filters: RecordFilter, alias: str) -> tuple[str | None, ...]:
 
 
 def _build_branch(filters: RecordFilter, alias: str, tenant: str | None, state: str | None) -> _Condition:
-    """Return the list of one tenant, or all, and one state: ids with their places."""
+    """Return the query for one tenant (or all) and one state: ids with their positions."""
     source, record_id = _SOURCE_TABLES[alias]
     conditions = [*_label_conditions(filters, alias, record_id), *_waiting_conditions(filters, alias, record_id)]
     if alias == "r" and filters.state is None:
-        conditions.append(("r.state <> 'resting'", ()))  # as the index says it: these are listed on demand alone
+        conditions.append(("r.state <> 'resting'", ()))  # as in the index: resting records are listed on demand only
     equal = {f"{alias}.tenant": tenant, f"{alias}.state": state, f"{alias}.app": filters.app}
     conditions += [(f"{column} = ?", (value,)) for column, value in equal.items() if value is not None]
     order_by, after_cursor = f"{alias}.position DESC", f"{alias}.position < ?"
@@ -356,7 +356,7 @@ def _waiting_conditions(filters: RecordFilter, alias: str, record_id: str) -> It
     if alias == "q":
         yield from _first_waiting_conditions(filters)
     elif filters.tool is not None or filters.state == "waiting":
-        # Not by the index of tools, which would look at all that wait for one.
+        # An expression, so that the index of tools is not used, which would read all requests of the tool.
         is_tool, values = ("", ()) if filters.tool is None else (" AND w.tool_name || '' = ?", (filters.tool,))
         of_record = f"w.record_id = {record_id} AND w.state = 'waiting'{is_tool}"
         yield f"EXISTS (SELECT 1 FROM codemode_requests w WHERE {of_record})", values
@@ -394,7 +394,7 @@ def _label_keys(labels: Mapping[str, str] | None) -> tuple[str, ...]:
         raise WrongTypeError(f"labels must be texts by their names, got {labels!r:.200}")
     if len(labels) > MAX_LABELS:
         raise ValueError(f"labels must be at most {MAX_LABELS}, got {len(labels)}")
-    # What no record can have is equal to no key.
+    # A label that no record can have matches no key.
     return tuple(label_key(name, text) if is_storable_text(name + text) else "" for name, text in labels.items())
 
 
@@ -403,7 +403,7 @@ def _format_cursor(order: ListOrder, expires_at_ms: int, position: int) -> str:
 
 
 def _parse_cursor(cursor: str, order: ListOrder) -> tuple[int, ...]:
-    """Read the cursor of a page. Raises `ValueError` for one that no page in this order has given."""
+    """Parse the cursor of a page. Raises `ValueError` for a cursor of another order or none."""
     match = _CURSOR_PATTERNS[order].fullmatch(cursor)
     if match is None:
         raise ValueError(f"after must be the next of a page, got {cursor!r}")

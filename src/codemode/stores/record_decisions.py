@@ -1,4 +1,4 @@
-"""Record decisions about requests, and claim the record of an answer in the same transaction."""
+"""Record decisions about requests, and claim a record in the same transaction."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .rows import RequestRow, load_requests_by_id, placeholders, tenant_clause, 
 from .transaction import Database, Session, run_read
 
 MAX_DECISIONS = 1000
-"""Of so many requests one transaction takes decisions: nobody else waits longer than for these."""
+"""The maximum number of decisions in one transaction, to keep it short."""
 
 
 class UncheckedAnswerError(Exception):
-    """A request waits again since somebody looked whether the answer fits: it is to be looked at anew."""
+    """A request waits again since its answer was validated: the answer has to be validated again."""
 
 
 def find_requests(
     session: Session, interrupt_ids: list[str], tenant: Tenant
 ) -> tuple[dict[str, RequestRow], dict[str, str]]:
-    """Return requests, and the tenants of their records. Raises `UnknownRequestError` for another tenant's."""
+    """Return requests and the tenants of their records. Raises `UnknownRequestError` for another tenant's."""
     requests = load_requests_by_id(session, interrupt_ids)
     record_ids = sorted({row.record_id for row in requests.values()})
     condition, values = tenant_clause(tenant)
@@ -40,7 +40,7 @@ def find_requests(
 
 
 async def check_decisions(database: Database, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
-    """Check answers before there is a transaction in which everybody else would wait for that."""
+    """Validate answers before the transaction starts, in which other writers would wait."""
     if len(require_decisions(decisions)) > MAX_DECISIONS:
         raise ValueError(f"at most {MAX_DECISIONS} requests are decided at a time, got {len(decisions)}")
     decision_jsons = await run_check(LARGE_CHARACTERS, lambda: encode_decisions(decisions))
@@ -52,14 +52,14 @@ async def check_decisions(database: Database, decisions: Mapping[str, Any], tena
 def decide(
     session: Session, answers: Mapping[str, Answer], by: Attribution, tenant: Tenant, seen: Mapping[str, str]
 ) -> dict[str, StoredRequest]:
-    """Record decisions, all or none, and return the requests as they stand then."""
+    """Record decisions, all or none, and return the requests as they are then."""
     requests, tenants = find_requests(session, list(answers), tenant)
     states = _record_states(session, sorted(tenants))
     new: dict[str, Mapping[str, Any]] = {}
     for interrupt_id, answer in answers.items():
         row = requests[interrupt_id]
         state, expires_at_ms = states[row.record_id]
-        # First: of what has ended everybody is told so.
+        # First, so that the error for an ended record comes before others.
         effective_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
         next_record_state(effective_state, "decide", row.record_id)
         if _is_new(row, answer.decision_json, seen):
@@ -96,7 +96,7 @@ def decide(
 def audit_decision(
     session: Session, row: RequestRow, tenant: str, by: Attribution, audit_fields: Mapping[str, Any]
 ) -> None:
-    """Write a decision into the audit."""
+    """Add a decision to the audit."""
     session.add_audit_line(
         "decided",
         tenant,
@@ -125,7 +125,7 @@ def _is_new(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> boo
 
 
 def already_decided_error(request: StoredRequest) -> AlreadyDecidedError:
-    """Return the error for a request that somebody has decided about."""
+    """Return the error for a request that was decided before."""
     interrupt_id, who = request.interrupt_id, request.actor or "somebody"
     details = {"interrupt_id": interrupt_id, "actor": request.actor, "decision": request.decision}
     return AlreadyDecidedError(f"{interrupt_id!r} is not pending any more: {who} has decided about it", details=details)
@@ -140,7 +140,7 @@ def _record_states(session: Session, record_ids: list[str]) -> dict[str, tuple[R
 def decide_and_claim(
     session: Session, answers: Mapping[str, Answer], by: Attribution, tenant: Tenant, owner: str
 ) -> Lease | RequestSupersededError | None:
-    """Return a lease; None while somebody else has one. The error is returned, so that what it says stays written."""
+    """Return a lease; None while another owner has one. An error is returned, so that its refusal is committed."""
     requests, _ = find_requests(session, list(answers), tenant)
     (row,) = requests.values()
     statement = "SELECT state, ready_at_ms FROM codemode_records WHERE id = ?"

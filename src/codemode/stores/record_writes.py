@@ -1,4 +1,4 @@
-"""Store an interrupt: as a new record, as a known version or as the next version of its record."""
+"""Store an interrupt as a new record, a known version or the next version of its record."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _MAX_NAME_CHARACTERS = 1000
 
 @record
 class EncodedPause:
-    """An interrupt with what its record says of it, as texts; ``tool_forms`` has what is known of the tools, by name.
+    """An interrupt with its record's columns as texts; ``tool_forms`` describe the known tools by name.
 
-    ``waits_for_all``: it goes on with answers to all of its requests alone.
+    ``waits_for_all``: it is resumed only with answers to all of its requests.
     """
 
     interrupt: Interrupt
@@ -56,7 +56,7 @@ def encode_pause(
     source: str | None = None,
     payload: Any = None,
 ) -> EncodedPause:
-    """Write what is to be kept. Raises `ValueError` for wrong arguments, `CodeModeProtocolError` for no interrupt."""
+    """Encode a pause. Raises `ValueError` for invalid arguments, `CodeModeProtocolError` for an invalid interrupt."""
     nonce, expires_at_ms = _nonce_and_expiry(interrupt)
     for name, value in (("tenant", tenant), ("app", app)):
         require_text(value, name)
@@ -83,7 +83,7 @@ def encode_pause(
 def encode_next_pause(
     interrupt: Interrupt, tool: Any = None, payload: Any = None, source: str | None = None
 ) -> EncodedPause:
-    """Write what a record goes on with, whose own columns stay; payload and source unless there are others."""
+    """Encode the next pause of a record, which keeps its other columns; payload and source unless given."""
     return encode_pause(interrupt, tool, payload=payload, source=source)
 
 
@@ -122,7 +122,7 @@ def put_pause(session: Session, new: EncodedPause, unique_label: str | None = No
 
 
 def require_capacity(session: Session, tenant: str, max_open: int | None) -> None:
-    """Raise `StoreFullError` where a tenant has as many records that have not ended as it may."""
+    """Raise `StoreFullError` if a tenant has the maximum number of open records."""
     if max_open is not None and count_open_records(session, tenant, None, max_open) >= max_open:
         raise StoreFullError(
             f"{tenant!r} has {max_open} programs that wait or rest in this store, and it keeps no more of one tenant:"
@@ -132,7 +132,7 @@ def require_capacity(session: Session, tenant: str, max_open: int | None) -> Non
 
 
 def count_open_records(session: Session, tenant: str, app: str | None, limit: int) -> int:
-    """Return how many records of a tenant have not ended, counted up to ``most``."""
+    """Return the number of open records of a tenant, counted up to ``limit``."""
     condition, values = ("", ()) if app is None else (" AND app = ?", (app,))
     statement = (
         "SELECT count(*) FROM (SELECT 1 FROM codemode_records WHERE tenant = ?"
@@ -143,7 +143,7 @@ def count_open_records(session: Session, tenant: str, app: str | None, limit: in
 
 
 def _find_duplicate(session: Session, new: EncodedPause, unique_label: str | None) -> str | None:
-    """Return the newest record that has not ended and has this label as the new one. Nobody else writes meanwhile."""
+    """Return the newest open record with the same label. No other transaction writes meanwhile."""
     if unique_label is None:
         return None
     row = session.fetch_one(
@@ -156,7 +156,7 @@ def _find_duplicate(session: Session, new: EncodedPause, unique_label: str | Non
 
 
 def pause_record(session: Session, record_id: str, state: RecordState, new: EncodedPause) -> None:
-    """Make an interrupt the newest version of a record that is in this state."""
+    """Make an interrupt the newest version of a record in this state."""
     next_state = next_record_state(state, "pause", record_id)
     record_row = session.fetch_one("SELECT version, tenant FROM codemode_records WHERE id = ?", record_id)
     version, tenant = (1, "") if record_row is None else (record_row[0] + 1, record_row[1])
@@ -169,7 +169,7 @@ def pause_record(session: Session, record_id: str, state: RecordState, new: Enco
         if interrupt_id not in interrupt_ids and request_state in ("waiting", "decided"):
             closed.append((next_request_state(request_state, "apply" if row.is_taken else "supersede"), interrupt_id))
     session.execute_many("UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE interrupt_id = ?", closed)
-    # An answer that was used up by a pause that still asks is none any more.
+    # A decision that was applied to a pause that asks again is void.
     reopened = [
         (row.interrupt_id,)
         for row in new.interrupt.requests
@@ -204,7 +204,7 @@ def pause_record(session: Session, record_id: str, state: RecordState, new: Enco
 
 
 def _insert_pending_record(session: Session, new: EncodedPause) -> str:
-    # What waits for nobody, a recovery, goes on by itself.
+    # A recovery has no requests and is resumed at once.
     ready_at_ms = None if new.interrupt.requests else session.now_ms
     record_id = insert_record(session, new, "put", version=1, state="pending", claim=0, ready_at_ms=ready_at_ms)
     interrupt_ids = {request.interrupt_id for request in new.interrupt.requests}
@@ -215,7 +215,7 @@ def _insert_pending_record(session: Session, new: EncodedPause) -> str:
 
 
 def insert_record(session: Session, new: EncodedPause, kind: str, **columns: Any) -> str:
-    """Insert a record in the state that ``columns`` say, and return its id."""
+    """Insert a record in the state given by ``columns``, and return its id."""
     record_id = secrets.token_hex(16)
     values: dict[str, Any] = {
         "id": record_id,
@@ -262,7 +262,7 @@ def _insert_requests(
 
 
 def _describe_pause(new: EncodedPause, version: int) -> dict[str, Any]:
-    """Return what the audit has of a pause."""
+    """Return the audit details of a pause."""
     requests = [
         {
             "id": truncate(request.interrupt_id),
@@ -298,13 +298,13 @@ def _form_columns(
 
 
 def _encode_form(tool: Any, schema: Any) -> tuple[str | None, str, str | None]:
-    # What a framework or a server brings has neither title nor summary of the host's.
+    # Tools of frameworks and servers have neither title nor summary of the host.
     title, summary = (getattr(tool, name, "") for name in ("title", "summary"))
     return _encode_optional(schema), json.dumps(tool.description), encode_annotations(tool.annotations, title, summary)
 
 
 def _encode_forms(interrupt: Interrupt, tool: Any) -> dict[str, tuple[str | None, str, str | None]]:
-    """Return what a page needs of the tools that wait, as far as the tool that paused knows them."""
+    """Return the encoded forms of the requested tools that the paused tool knows."""
     catalog = getattr(tool, "catalog", None)
     tool_forms: dict[str, tuple[str | None, str, str | None]] = {}
     for request in interrupt.requests:
@@ -319,12 +319,12 @@ def _encode_optional(value: Any) -> str | None:
 
 
 def encode_interrupt(interrupt: Interrupt) -> str:
-    """Write an interrupt as it is kept."""
+    """Encode an interrupt as it is stored."""
     return json.dumps(interrupt.to_dict())
 
 
 def continuation_nonce(interrupt: Interrupt) -> str:
-    """Return what names a continuation, to its guard too. Raises `CodeModeProtocolError` for one that has none."""
+    """Return the nonce of a continuation, also its name in the guard. Raises `CodeModeProtocolError` without one."""
     return _nonce_and_expiry(interrupt)[0]
 
 
@@ -352,35 +352,35 @@ def _encode_labels(labels: Mapping[str, str]) -> str:
 
 
 def require_text(value: Any, name: str) -> str:
-    """Return a text that every database takes. Raises `ValueError`."""
+    """Return a string that every database can store. Raises `ValueError`."""
     if not isinstance(value, str) or not is_storable_text(value):
         raise ValueError(f"{name} must be a text without NUL and lone surrogates, got {value!r}")
     return value
 
 
 def require_lease(lease_ms: int) -> int:
-    """Return how long a lease is. Raises `ValueError` for one that nobody could hold."""
+    """Return the duration of a lease. Raises `ValueError` for less than a millisecond."""
     if lease_ms < 1:
         raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
     return lease_ms
 
 
 def require_name(value: Any, name: str) -> str:
-    """Return a text of at most 1,000 characters that every database takes. Raises `ValueError`."""
+    """Return a string of at most 1,000 characters that every database can store. Raises `ValueError`."""
     if len(require_text(value, name)) > _MAX_NAME_CHARACTERS:
         raise ValueError(f"{name} must have at most {_MAX_NAME_CHARACTERS} characters, got {len(value)}")
     return value
 
 
 def create_attribution(actor: str, *, reason: str | None = "", address: str | None = None) -> Attribution:
-    """Return who says so, as the audit keeps it. Raises `ValueError`."""
+    """Return the attribution of a decision for the audit. Raises `ValueError`."""
     for name, text in (("actor", actor), ("address", "" if address is None else address)):
         require_name(text, name)
     return Attribution(actor, "" if reason is None else str(reason), address)
 
 
 def require_max_open(max_open_per_tenant: int | None) -> int | None:
-    """Return how many open records a tenant may have, None for any number. Raises `ValueError`."""
+    """Return the maximum number of open records of a tenant, None for unlimited. Raises `ValueError`."""
     if max_open_per_tenant is None:
         return None
     if type(max_open_per_tenant) is not int or max_open_per_tenant < 1:
@@ -393,7 +393,7 @@ _SHORT_EXPIRY_MS = 3_600_000
 
 
 class ExpiryWarning:
-    """Says it once for each store."""
+    """Warns once per store."""
 
     def __init__(self) -> None:
         self._has_warned = False

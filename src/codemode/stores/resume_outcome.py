@@ -116,7 +116,7 @@ def is_outcome_unknown(error: BaseException) -> bool:
 
 
 def not_resumable_reason(error: BaseException) -> str | None:
-    """Return why this host cannot resume a record, whatever the answers; None for other errors."""
+    """Return why this host cannot resume a record with any answers; None for other errors."""
     if not isinstance(error, CodeModeProtocolError):
         return None
     is_not_resumable = error.details.get("not_resumable") is True or _get_origin(error) == _JOURNAL_ORIGIN

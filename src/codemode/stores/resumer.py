@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("codemode.stores")
 
 
-# Knows the tools of all surfaces by where they have their options, and none by name.
+# Finds the options of the tools of all surfaces by attribute, without knowing their classes.
 
 
 def continuation_options(tool: Any) -> ContinuationOptions | None:
-    """Return how a tool of whatever surface resumes programs; None for what is no such tool."""
+    """Return the continuation options of a surface's tool; None for another object."""
     options = getattr(tool, "options", None)
     for candidate in (options, getattr(options, "settings", None), getattr(tool, "settings", None)):
         if isinstance(candidate, CodeModeOptions):
@@ -50,9 +50,9 @@ def continuation_options(tool: Any) -> ContinuationOptions | None:
 
 
 def require_guard(store: InterruptStore, tool: Any, options_name: str = "the tool's options") -> None:
-    """Raise `ValueError` where a tool has its claims elsewhere: who stood still there makes a call a second time.
+    """Raise `ValueError` if a tool uses another guard than the store's: a late host could repeat a call.
 
-    ``whose`` says which options are to name the guard.
+    ``options_name`` names the options that should have the guard.
     """
     continuation = continuation_options(tool)
     if continuation is not None and continuation.guard is not store.guard:
@@ -69,13 +69,13 @@ _RETRY_MS = 5_000
 
 
 class Resumer:
-    """Applies the decisions in a store, while its ``async with`` block runs, at most ``concurrency`` records at once.
+    """Resume decided records of a store while its ``async with`` block runs, at most ``concurrency`` at a time.
 
-    ``resume`` takes an interrupt and its answers as `CodeModeTool.resume` does, or with ``with_record`` the `Record`,
-    as a ``resume`` whose attribute ``takes_record`` is True always does. All of ``tenant``, of ``app`` where one is
-    named, or where such a ``resume`` belongs to what has one. Leaving the block claims nothing more and waits for what
-    runs.
-    Raises `ValueError` for a tool whose options use another guard than the store's, and for what is no function.
+    ``resume`` takes an interrupt and its answers as `CodeModeTool.resume` does; with ``with_record``, or if its
+    attribute ``takes_record`` is True, it takes the `Record`. Covers all records of ``tenant``, and of ``app`` if it is
+    given or ``resume`` belongs to an object with one. At the end of the block nothing more is claimed, and running
+    records finish. Raises `ValueError` for a tool whose options use another guard than the store's, and if ``resume``
+    is not callable.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Resumer:
             _log.warning("a record goes on from its journal once its lease is over", exc_info=error)
             return
         if outcome is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
-            outcome = error  # nobody could answer otherwise
+            outcome = error  # no other answer is possible
         if outcome is not None:
             await finish_writing(self._store.settle(lease, outcome, tool=get_tool(self._resume)))
         elif lease.is_takeover and is_outcome_unknown(error):

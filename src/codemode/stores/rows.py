@@ -1,4 +1,4 @@
-"""Database rows as records, requests and outcomes, and back."""
+"""Convert database rows to records, requests and outcomes, and back."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _END_MESSAGES = {
 
 
 def encode_value(value: Any) -> str:
-    """Write the value of a program. Raises `CodeModeSerializationError` for one that is no JSON."""
+    """Encode the value of a program. Raises `CodeModeSerializationError` if it is not JSON."""
     return f'{{"value":{encode_json(value, what="the value")}}}'
 
 
 def encode_error(error: CodeModeError) -> str:
-    """Write the error that a program ended with; of its details what is JSON."""
+    """Encode the error of a program, with those of its details that are JSON."""
     details: dict[str, Any] = {}
     for name, detail in error.details.items():
         with suppress(Exception):  # a tool may raise an error with any details
@@ -46,12 +46,12 @@ def encode_error(error: CodeModeError) -> str:
 
 
 def encode_end(state: RecordState, *, actor: str | None = None, reason: str = "") -> str:
-    """Write that a record ended without its program."""
+    """Encode the end of a record without an outcome of its program."""
     return json.dumps({"end": state, "actor": actor, "reason": reason})
 
 
 def decode_outcome(text: str) -> RecordOutcome:
-    """Return a kept outcome as a page shows it."""
+    """Return a stored outcome for display."""
     stored = decode_json(text)
     if "value" in stored:
         return RecordOutcome(value=stored["value"])
@@ -59,7 +59,7 @@ def decode_outcome(text: str) -> RecordOutcome:
 
 
 def unwrap_outcome(text: str) -> Any:
-    """Return the value of a kept outcome, or raise its error."""
+    """Return the value of a stored outcome, or raise its error."""
     stored = decode_json(text)
     if "value" in stored:
         return stored["value"]
@@ -67,7 +67,7 @@ def unwrap_outcome(text: str) -> Any:
 
 
 def lost_record_error() -> RecordLostError:
-    """Return the error of a record of which nobody has said yet what is to become of it."""
+    """Return the error for a lost record that is not closed."""
     return RecordLostError(_END_MESSAGES["lost"], details={"actor": None, "reason": ""})
 
 
@@ -98,19 +98,19 @@ _REQUEST_ROW_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
 
 
 def tenant_clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
-    """Return the condition for a tenant, behind others, and its values."""
+    """Return an SQL condition for a tenant, to be appended, and its values."""
     return ("", ()) if require_tenant(tenant) is ALL_TENANTS else (f" AND {column} = ?", (tenant,))
 
 
 def require_tenant(tenant: Tenant) -> Tenant:
-    """Return what says whose records are meant. Raises `ValueError`."""
+    """Return a tenant or `ALL_TENANTS`. Raises `ValueError`."""
     if tenant is not ALL_TENANTS and not isinstance(tenant, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"tenant must be a text or ALL_TENANTS, got {tenant!r}")
     return tenant
 
 
 def tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
-    """Return the names of tenants, None for all. Raises `ValueError`."""
+    """Return tenant names, None for all. Raises `ValueError`."""
     if not isinstance(tenant, AbstractSet):
         return (None if require_tenant(tenant) is ALL_TENANTS else str(tenant),)
     if len(tenant) > MAX_TENANTS:
@@ -119,12 +119,12 @@ def tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
 
 
 def unknown_id_error(record_or_request_id: str) -> UnknownRequestError:
-    """Return the error for an id that is not kept, or not for whoever asks."""
+    """Return the error for an id that does not exist, or belongs to another tenant."""
     return UnknownRequestError(f"{record_or_request_id!r} is not pending: nothing is kept here under this id")
 
 
 def decode_request(row: Sequence[Any]) -> StoredRequest:
-    """Read the columns of a request."""
+    """Decode the columns of a request."""
     interrupt_id, kind, tool_name, input_json, payload, schema, description, annotations, *rest = row
     state, decision, actor, decided_at_ms, refusal, line, column = rest
     tool_annotations, title, summary = _decode_annotations(annotations)
@@ -150,8 +150,8 @@ def decode_request(row: Sequence[Any]) -> StoredRequest:
 
 
 def encode_annotations(annotations: Mapping[str, Any] | None, title: str, summary: str) -> str | None:
-    """Write the annotations of a tool, with the title and the summary that its host gave it."""
-    # The key is the host's alone: what a server sends under it is left out.
+    """Encode the annotations of a tool, with its host's title and summary."""
+    # The key is reserved for the host: a server's value under it is dropped.
     entries = {name: value for name, value in (annotations or {}).items() if name != _HEADLINE_KEY}
     if title or summary:
         entries[_HEADLINE_KEY] = [title, summary]
@@ -165,13 +165,13 @@ def _decode_annotations(text: str | None) -> tuple[dict[str, Any] | None, str, s
 
 
 class RequestRow:
-    """A request as it stands in its record."""
+    """A row of the table of requests."""
 
     def __init__(self, row: Row) -> None:
         self.record_id = cast("str", row[0])
         self.request = decode_request(row[1:-2])
         self.is_taken = bool(row[-2])
-        self.shown = cast("str", row[-1]) or display_digest(self.request)  # tables of version 1 had none
+        self.shown = cast("str", row[-1]) or display_digest(self.request)  # tables of version 1 have no such column
 
 
 def load_record_requests(session: Session, record_ids: Iterable[str]) -> list[RequestRow]:
@@ -185,7 +185,7 @@ def load_record_requests(session: Session, record_ids: Iterable[str]) -> list[Re
 
 
 def load_requests_by_id(session: Session, interrupt_ids: Iterable[str]) -> dict[str, RequestRow]:
-    """Return the requests of these ids that are kept."""
+    """Return the existing requests with these ids."""
     ids = list(interrupt_ids)
     statement = f"SELECT {_REQUEST_ROW_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({placeholders(ids)})"
     found = [RequestRow(row) for row in session.fetch_all(statement, *ids)] if ids else []
@@ -193,7 +193,7 @@ def load_requests_by_id(session: Session, interrupt_ids: Iterable[str]) -> dict[
 
 
 def load_records(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:
-    """Return records, of their rows in `RECORD_COLUMNS`, with requests and versions: two more statements for all."""
+    """Return records for rows of `RECORD_COLUMNS`, with requests and versions; two more queries for all."""
     ids = [row[0] for row in rows]
     if not ids:
         return ()
@@ -233,12 +233,12 @@ def _decode_record(row: Row, requests: list[StoredRequest], versions: list[Recor
 
 
 def decode_interrupt(text: str) -> Interrupt:
-    """Read a kept interrupt."""
+    """Decode a stored interrupt."""
     return replace(Interrupt.from_dict(_decode_json(text)), is_stored=True)
 
 
 def _decode_json(text: str) -> Any:
-    """Read kept JSON, of which a program may have written much in small pieces."""
+    """Decode stored JSON, which may hold very many small values."""
     if len(text) < _LARGE_JSON_CHARACTERS:
         return json.loads(text)
     return run_without_gc(lambda: json.loads(text))
@@ -249,5 +249,5 @@ def _decode_optional_json(text: str | None) -> Any:
 
 
 def placeholders(values: Sized) -> str:
-    """Return a mark for each of the values, as a list in a statement has them."""
+    """Return a list of placeholders, one for each value."""
     return ", ".join("?" * len(values))

@@ -1,4 +1,4 @@
-"""Keep the versions of saved programs, how often they were used, and what made them stale."""
+"""Store versions of saved programs, their use counts and why they became stale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSION_COLUMNS = "version, saved_at_ms, body, tools, confirmed_by, confirmed_a
 
 @record
 class StoredVersion:
-    """One version. ``tools`` are the digests of the tools it names by name, None before its first use."""
+    """One version of a program. ``tools`` are the digests of its tools by name, None before its first use."""
 
     version: int
     saved_at_ms: int
@@ -44,7 +44,7 @@ class StoredProgram:
 
 
 class SavedProgramRows:
-    """The tables of saved programs in a store. Each method is one transaction; raises `StoreUnavailableError`."""
+    """The tables of saved programs. Each method is one transaction; raises `StoreUnavailableError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -54,12 +54,12 @@ class SavedProgramRows:
         return await self._read(lambda session: _select_programs(session, "p.owner = ?", owner))
 
     def load_sync(self, owner: str) -> list[StoredProgram]:
-        """Do what `load` does, at once: for the first description of a tool."""
+        """Load without an event loop, for the first description of a tool."""
         with self._database.transaction(writes=False) as session:
             return _select_programs(session, "p.owner = ?", owner)
 
     async def load_all(self) -> list[StoredProgram]:
-        """Return the programs of all owners, for whoever administers the store."""
+        """Return the programs of all owners, for administration."""
         return await self._read(lambda session: _select_programs(session, "1 = 1"))
 
     async def versions(self, owner: str, name: str) -> list[StoredVersion]:
@@ -77,10 +77,10 @@ class SavedProgramRows:
         tools: Mapping[str, Any] | None,
         expected: int | None = None,
     ) -> int:
-        """Keep a new version, make it the current one and return its number.
+        """Store a new version, make it current and return its number.
 
-        ``expected`` is the version that it was compared with, 0 for none. Raises `ValueError` where another one is
-        current by now, and for one program more than an owner may have.
+        ``expected`` is the current version that the caller has seen, 0 for a new program. Raises `ValueError` if
+        another version is current, and beyond the maximum number of programs.
         """
         texts = json.dumps(body), None if tools is None else json.dumps(tools)
         if not all(is_storable_text(text) for text in (owner, name)):
@@ -93,7 +93,7 @@ class SavedProgramRows:
         await self._update(statement, name, int(is_disabled), owner, name)
 
     async def set_current(self, owner: str, name: str, version: int) -> None:
-        """Make a version that is kept the current one again. Raises `UnknownRequestError`."""
+        """Make an existing version current again. Raises `UnknownRequestError`."""
         statement = (
             f"UPDATE codemode_saved_programs SET current_version = ?, stale = NULL WHERE {_PROGRAM_KEY} AND EXISTS"
             " (SELECT 1 FROM codemode_saved_versions v WHERE v.owner = ? AND v.name = ? AND v.version = ?)"
@@ -117,7 +117,7 @@ class SavedProgramRows:
         await self._write(lambda session: session.run(statement, session.now_ms, owner, name))
 
     async def note_stale(self, owner: str, stale: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Note what has changed of programs, by name; None: nothing any more."""
+        """Record by name why programs are stale; None: they are not any more."""
         rows = [(None if reason is None else json.dumps(reason), owner, name) for name, reason in stale.items()]
         statement = f"UPDATE codemode_saved_programs SET stale = ? WHERE {_PROGRAM_KEY}"
         await self._write(lambda session: session.execute_many(statement, rows))
@@ -125,9 +125,9 @@ class SavedProgramRows:
     async def pin(
         self, owner: str, pins: Iterable[tuple[str, int, Mapping[str, Any]]], *, by: str | None = None
     ) -> None:
-        """Write the digests of the tools that versions name: ``by`` says who confirmed them, None: it is the first use.
+        """Store the digests of the tools of versions: ``by`` confirmed them, None on first use.
 
-        A first use never replaces digests that are there.
+        First use never replaces digests.
         """
         only_first = " AND tools IS NULL" if by is None else ""
         statement = (

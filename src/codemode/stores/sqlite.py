@@ -35,7 +35,7 @@ ResultT = TypeVar("ResultT")
 
 
 class SqliteMemoryDatabase:
-    """What is in memory behind a store and its journals. It is there as long as these are."""
+    """An in-memory database for a store and its journals."""
 
     dialect = DIALECT
     sees_other_processes = False
@@ -77,7 +77,7 @@ class SqliteMemoryDatabase:
             self._lock.release()
 
     def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.journal_nowait`: what is in memory is done at once as often as by a thread."""
+        """See `Database.journal_nowait`: a thread is as fast for an in-memory database."""
         del work
         return None
 
@@ -91,10 +91,10 @@ class SqliteMemoryDatabase:
         return self._notifier.watch()
 
     def close(self) -> None:
-        """Close nothing: there would be nothing to open again."""
+        """Do nothing: the data would be lost."""
 
     def after_fork(self) -> None:
-        """In a forked child: it has a copy, but none of what a thread was in that is not here and never comes out."""
+        """In a forked child: replace a connection that another thread was using, as that thread does not exist here."""
         if self._lock.locked():
             self._finalizer.detach()
             abandon_connections(self._connections)
@@ -122,7 +122,7 @@ class SqliteMemoryDatabase:
 
 
 def _close(lock: threading.Lock, connections: IdleConnections) -> None:
-    """Close the connection. One that a thread is in is left to it: it would take the process along at its end."""
+    """Close the connection unless a thread is using it, which would crash the process."""
     if lock.acquire(blocking=False):
         close_connections(connections)
         lock.release()
@@ -132,14 +132,13 @@ _MEMORY_RETENTION_MS = 3_600_000
 
 
 class SqliteInterruptStore(InterruptStore):
-    """Pauses in a SQLite file; it and what stands beside it are readable by its owner alone.
+    """A store in a SQLite file, which only its owner can read, with its side files.
 
-    The file is opened when it is first needed, off the event loop. Time is the database's, unless a test gives a
-    ``clock``. What was told is on the disk, except for what journals write: the death of no process loses that, but a
-    machine that loses its power may lose the last moments of it. ``syncs_journal`` has that on the disk as well, which
-    costs each call of a program two waits for the disk. ``max_open_per_tenant`` is how many records of one tenant may
-    wait, rest or be resumed at a time (None: any number); `put` and `rest` raise `StoreFullError` for one more.
-    Raises `ValueError` for a ``path`` that is none.
+    The file is opened on first use, off the event loop. Time is the database's, unless a test passes a ``clock``. Every
+    write is on disk when its call returns, except journal lines: they survive the death of processes, but a power
+    failure may lose the last moments. ``syncs_journal`` puts them on disk too, at the price of two disk waits per call
+    of a program. ``max_open_per_tenant`` limits the open records of one tenant (None: unlimited); `put` and `rest`
+    raise `StoreFullError` beyond it. Raises `ValueError` for an invalid ``path``.
     """
 
     def __init__(
@@ -159,9 +158,9 @@ _creation_lock = forkable_lock()
 
 
 class _SqliteResumeGuard(SqlResumeGuard):
-    """Claims of resumes next to the pauses. Old ones are deleted a day after they have expired.
+    """Resume claims in the store's file. Claims are deleted a day after they have expired.
 
-    The file is opened when it is first needed, off the event loop. Raises `StoreUnavailableError`, as all of a store.
+    The file is opened on first use, off the event loop. Raises `StoreUnavailableError`.
     """
 
     table = "resumes"
@@ -211,9 +210,9 @@ class _SqliteResumeGuard(SqlResumeGuard):
 
 
 class MemoryInterruptStore(InterruptStore):
-    """Pauses of this process, gone with it. Records and journals that have ended are kept for an hour.
+    """A store in the memory of this process. Ended records and journals are kept for an hour.
 
-    ``max_open_per_tenant`` is as `SqliteInterruptStore` has it.
+    ``max_open_per_tenant`` is that of `SqliteInterruptStore`.
     """
 
     def __init__(self, *, max_open_per_tenant: int | None = None, clock: GuardClock | None = None) -> None:

@@ -219,7 +219,7 @@ def abandon_connections(idle: IdleConnections) -> None:
 ResultT = TypeVar("ResultT")
 _SQLITE_BUSY = 5
 _MAX_TRIES = 4
-# After a slow write there is none for ten times its duration, so the event loop waits at most a tenth of its time.
+# After a slow write, writes leave the event loop for ten times its duration, so that it waits a tenth of its time.
 SLOW_WRITE_SECONDS, BACKOFF_FACTOR = 0.02, 10.0
 _CHECKPOINT_WRITES, _MAX_WAL_PAGES = 2000, 8000
 _SET_BUSY_TIMEOUT = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_SECONDS * 1000}"
@@ -341,7 +341,7 @@ class NowaitReader:
         self._disabled_until = 0.0
 
     def prepare(self) -> None:
-        """Open the connection if there is none."""
+        """Open the connection unless it is open."""
         if not self.idle:
             with borrow_connection(self.idle, lambda: connect(self._path, is_waiting=False)):
                 pass

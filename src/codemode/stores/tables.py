@@ -1,4 +1,4 @@
-"""The tables and indexes of a store, and their migrations: one set of statements for all databases."""
+"""The tables, indexes and migrations of a store, for all databases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTENT_TABLES = (
 )
 
 
-# They stay until their record is purged: a version is told to a target once.
+# They stay until their record is purged: each version is sent to a target once.
 
 OUTBOX_TABLES = (
     "CREATE TABLE codemode_outboxes (target TEXT PRIMARY KEY, sequence BIGINT NOT NULL)",
@@ -82,8 +82,8 @@ SAVED_PROGRAM_TABLES = (
 )
 
 
-# An app is compared within an index: beside a tenant it leaves out little. What can be claimed is little of all there
-# is, and is looked for at every change: there each question has its own.
+# Within an index of tenants an app filters little, so it is a plain column there. Claimable records are few and queried
+# at every change: each of these queries has its own index.
 
 _REPLACED_INDEXES = ("tenant", "position", "state", "state_of_all", "readiness")
 _ON_RECORDS = "ON codemode_records"
@@ -98,7 +98,7 @@ RESUMED_STEPS = (
         " WHERE resumed_at_ms IS NOT NULL"
     ),
 )
-"""Who has last begun to go on with a record: its owner is told no more once it is given back."""
+"""Who last started to resume a record: its owner column is cleared on release."""
 
 INDEX_STEPS = (
     *(f"DROP INDEX codemode_records_by_{name}" for name in _REPLACED_INDEXES),
@@ -110,7 +110,7 @@ INDEX_STEPS = (
     f"CREATE INDEX codemode_records_to_claim_of_tenant {_ON_RECORDS} (tenant, {_READY_COLUMN}",
     f"CREATE INDEX codemode_records_to_claim_of_app {_ON_RECORDS} (app, {_READY_COLUMN}",
     f"CREATE INDEX codemode_records_to_claim_of_all {_ON_RECORDS} ({_READY_COLUMN}",
-    # A request says of its record what is asked of it by the tool that waits.
+    # Columns of the record that queries by tool need.
     "ALTER TABLE codemode_requests ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE codemode_requests ADD COLUMN app TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE codemode_requests ADD COLUMN position BIGINT NOT NULL DEFAULT 0",
@@ -124,13 +124,13 @@ INDEX_STEPS = (
 )
 
 
-# Rows of labels and requests say of their record what is asked with them. Its tenant, app and place stay for ever; its
-# state and its expiry are followed by the database itself, whichever statement changes them.
+# Labels and requests repeat columns of their record that queries need. Tenant, app and position never change; state and
+# expiry are updated by triggers.
 
 FILL_LABELS = "fill the labels"
 FOLLOW_RECORDS = "follow the records"
 IS_OPEN = "CASE WHEN {}state IN ('pending', 'resuming') THEN 1 ELSE 0 END"
-"""Whether somebody may decide about the requests of a record that wait."""
+"""Whether the waiting requests of a record can be decided."""
 
 _OF_RECORD = "FROM codemode_records r WHERE r.id = codemode_requests.record_id"
 _ON_LABELS = "ON codemode_labels (label,"
@@ -178,7 +178,7 @@ _FOLLOW_STATEMENTS = (
     ),
 )
 FOLLOW_RECORD_SQL = " ".join(_FOLLOW_STATEMENTS)
-"""What a trigger does for a record of which the state or the expiry is another now."""
+"""The trigger's statements for a record whose state or expiry has changed."""
 
 RECORD_CHANGED_CONDITION = "(OLD.state <> NEW.state OR OLD.expires_at_ms <> NEW.expires_at_ms)"
 
@@ -188,12 +188,12 @@ _LABELS_PER_BATCH = 1000
 
 
 def label_key(name: str, text: str) -> str:
-    """Return what a label is found by."""
+    """Return the key of a label."""
     return content_digest([name, text])[:_LABEL_KEY_DIGITS]
 
 
 def insert_labels(session: Session, labels: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-    """Let records, which are there, be found by their labels."""
+    """Insert the labels of existing records."""
     session.execute_many(
         "INSERT INTO codemode_labels (record_id, label, tenant, app, position, state, expires_at_ms)"
         " SELECT id, ?, tenant, app, position, state, expires_at_ms FROM codemode_records WHERE id = ?",
@@ -202,7 +202,7 @@ def insert_labels(session: Session, labels: Iterable[tuple[str, Mapping[str, str
 
 
 def fill_labels(session: Session) -> None:
-    """Let all records that there are be found by theirs."""
+    """Insert the labels of all records."""
     last = ""
     while True:
         rows = session.fetch_all(
@@ -280,9 +280,10 @@ _VERSION_5 = COUNT_LINES_STEPS
 _VERSION_6 = SAVED_PROGRAM_TABLES
 
 UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
-"""What makes each version of the tables out of the one before. A ``{clustered}`` table lies in its primary key.
+"""The statements that create each version of the tables from the previous one.
 
-``{blob}`` is the type of bytes."""
+``{clustered}`` makes a table an index-organized one. ``{blob}`` is the type of bytes.
+"""
 
 _PYTHON_STEPS: dict[str, Callable[[Session], None]] = {
     _APPEND_ONLY: lambda session: session.create_append_only_triggers(),
@@ -294,11 +295,11 @@ _COUNTER = "CREATE TABLE codemode_store (one BIGINT PRIMARY KEY, version BIGINT 
 
 
 def migrate_tables(session: Session) -> None:
-    """Make the tables, or those of an older version into this one's, in the caller's transaction.
+    """Create the tables or migrate them to the current version, in the caller's transaction.
 
     Raises `StoreUnavailableError` for tables of a newer version.
     """
-    # Asked first: whoever uses the store may be allowed to make no tables at all.
+    # First, as the database user may not have the right to create tables.
     if not session.has_tables():
         session.run(_COUNTER)
     row = session.fetch_one("SELECT version FROM codemode_store")

@@ -15,7 +15,7 @@ from ..records import record
 from .audit import GENESIS_HASH, AuditLine, compute_hash, encode_body
 from .change_notifier import Watch
 
-# What the databases have in common. Statements use ``?`` as placeholder.
+# The part that all databases share. Statements use ``?`` as placeholder.
 
 Row = tuple[Any, ...]
 ResultT = TypeVar("ResultT")
@@ -53,7 +53,7 @@ class Database(Protocol):
 
     @property
     def sees_other_processes(self) -> bool:
-        """Whether other processes see what is written."""
+        """True if other processes use the same data."""
         ...
 
     @property
