@@ -1,8 +1,4 @@
-"""Content that is no JSON: an image, audio or a file of a tool. Its bytes stay on the host; programs have handles.
-
-Where such a part stands in JSON text there is an object of the host's own: a tag that belongs to one run, with the
-part's id, beside what a program reads of it. Knows no run.
-"""
+"""Media content of tools: its bytes stay on the host; programs and JSON get references."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ NameT = TypeVar("NameT")
 ContentKind = Literal["image", "audio", "video", "file"]
 KINDS: tuple[str, ...] = get_args(ContentKind)
 CONTENT_KEYWORD = "x-codemode"
-"""With the value "content" a JSON Schema describes a part of content, and declarations call it ``MediaContent``."""
+"""With the value "content", a JSON Schema describes media content; declarations call it ``MediaContent``."""
 
 _MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}")
 _MAX_NAME_CHARACTERS = 256
@@ -48,17 +44,17 @@ CONTENT_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class MediaContent:
-    """An image, audio, a video or a file, as a tool gives it and takes it. A program has a frozen handle of it.
+    """An image, audio, a video or a file, as tools return and take it. Programs get a frozen handle.
 
-    ``kind`` follows from ``mime_type`` when it is not given. ``origin`` is JSON text with which a plugin makes the
-    framework's own object of it again.
-    Raises `TypeError` for data that are no bytes, `ValueError` for what is no MIME type, kind or name.
+    ``kind`` follows from ``mime_type`` unless given. ``origin`` is JSON text with which a plugin restores the
+    framework's own object. Raises `TypeError` if the data are not bytes, `ValueError` for an invalid MIME type, kind or
+    name.
     """
 
     exist: ClassVar[bool] = False
-    """True once there is any in this process: outputs are not searched for them before."""
+    """True once this process has created any: before, outputs are not searched for content."""
     json_schema: ClassVar[dict[str, Any]] = CONTENT_SCHEMA
-    """The JSON Schema of what stands for content in a program's input or output."""
+    """The JSON Schema of the handle in a program's input or output."""
 
     data: bytes = field(repr=False)
     mime_type: str
@@ -87,7 +83,7 @@ class MediaContent:
         MediaContent.exist = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)  # of one that was checked; perhaps in another process
+        self.__dict__.update(state)  # already validated, perhaps in another process
         MediaContent.exist = True
 
     def __repr__(self) -> str:
@@ -101,23 +97,23 @@ class MediaContent:
 
     @cached_property
     def id(self) -> str:
-        """What is the same for the same bytes, type, kind and name, and for nothing else."""
+        """A digest of bytes, type, kind and name."""
         texts = self.digest, *self.likeness[1:]
         return _sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
     def likeness(self) -> tuple[object, ...]:
-        """What is the same for the same parts, and may be for others: it takes no look at the bytes."""
+        """A key that equal contents share; different ones may too. Reads no bytes."""
         return len(self.data), self.mime_type, self.kind, self.name, self.origin
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a program, and a model, reads of it: plain JSON."""
+        """What a program and a model see of it, as plain JSON."""
         return {"kind": self.kind, "mimeType": self.mime_type, "bytes": len(self.data), "name": self.name}
 
     @property
     def size(self) -> int:
-        """The bytes that it is counted with."""
+        """Its size for limits, in bytes."""
         return len(self.data) + len(self.origin or "")
 
     @classmethod
@@ -135,7 +131,7 @@ class MediaContent:
 
 
 def get_content_kind(mime_type: str) -> ContentKind:
-    """Return of which kind data of a MIME type are."""
+    """Return the kind of content for a MIME type."""
     return cast("ContentKind", kind) if (kind := mime_type.split("/", 1)[0].lower()) in KINDS else "file"
 
 
@@ -144,7 +140,7 @@ class ContentRegistry(Protocol):
 
     @property
     def tag(self) -> str:
-        """The key that an object has which stands for one of them."""
+        """The key that marks an object as a reference to content."""
         ...
 
     def get(self, part_id: object) -> MediaContent:
@@ -161,20 +157,20 @@ class ContentRegistry(Protocol):
 
 
 current_registry: ContextVar[ContentRegistry | None] = ContextVar("codemode_content", default=None)
-"""The parts of the run whose call is being performed."""
+"""The content of the run whose call is in progress."""
 
 
 def replace_references(
     value: Any, registry: ContentRegistry, convert: Callable[[MediaContent], Any] = lambda part: part
 ) -> Any:
-    """Return plain JSON with what ``made`` makes of a part in each place that stands for one.
+    """Return plain JSON with each reference replaced by ``convert`` of its content.
 
-    Raises `CodeModeSerializationError` for one that this run was not given.
+    Raises `CodeModeSerializationError` for a reference that is not this run's.
     """
     root: list[Any] = [value]
-    pending: list[tuple[Any, Any]] = [(root, 0)]  # a container, and where in it something is to be looked at
+    pending: list[tuple[Any, Any]] = [(root, 0)]  # a container and a key in it
     is_same = True
-    while pending:  # of any depth: what is not looked at would be the program's own word
+    while pending:  # unlimited depth: an unchecked reference would be trusted
         holder, key = pending.pop()
         item = holder[key]
         replacement = _resolve_reference(item, registry, convert)
@@ -191,9 +187,9 @@ def replace_references(
 def replace_with_references(
     value: Any, registry: ContentRegistry, part_of: Callable[[Any], MediaContent | None] | None = None
 ) -> Any:
-    """Return a value with the object that stands for it in place of each `MediaContent` in it.
+    """Return a value with each `MediaContent` replaced by a reference.
 
-    ``part_of`` gives the part that something else is. Raises as `Parts.take`.
+    ``part_of`` returns the content of other objects. Raises as the registry does.
     """
 
     def reference_to(item: Any) -> Any:
@@ -205,36 +201,36 @@ def replace_with_references(
 
 @record
 class ContentResult:
-    """What a program returned, and beside it what it has shown with ``content(handle)``, in its order."""
+    """The return value of a program, and the content that it displayed with ``content(handle)``, in order."""
 
     value: Any
     content: tuple[MediaContent, ...]
 
 
 def replace_content(value: Any, part_of: Callable[[Any], MediaContent | None] | None = None) -> Any:
-    """Return what a tool gave with the object that stands for it in place of each `MediaContent` in it.
+    """Return a tool's output with each `MediaContent` replaced by a reference.
 
-    ``part_of`` returns the content that an object of a framework is, None for any other. Outside a program's call the
-    value stays as it is.
+    ``part_of`` returns the content of a framework's object, None for any other. Outside a program's call the value
+    stays as it is.
     """
     registry = current_registry.get()
     return value if registry is None else replace_with_references(value, registry, part_of)
 
 
 def restore_content(value: Any, object_of: Callable[[MediaContent], Any] = lambda part: part) -> Any:
-    """Return plain JSON with what ``object_of`` makes of the content in each place that stands for one.
+    """Return plain JSON with each reference replaced by ``object_of`` of its content.
 
-    Outside a program's call the value stays as it is. Raises `CodeModeSerializationError` for content that the program
-    was not given.
+    Outside a program's call the value stays as it is. Raises `CodeModeSerializationError` for content that is not this
+    program's.
     """
     registry = current_registry.get()
     return value if registry is None else replace_references(value, registry, object_of)
 
 
 def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
-    """Return a value with a description in place of each `MediaContent` in it, and these, each once, in their order.
+    """Return a value with each `MediaContent` replaced by a description, and the distinct contents in order.
 
-    A description has beside the rest a ``content``: the number of the part in the list, from 1.
+    A description also has ``content``: the number of the content in the list, from 1.
     """
     if not MediaContent.exist:
         return value, []
@@ -258,14 +254,14 @@ def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
 
 
 class DistinctContents(Generic[NameT]):
-    """Tells parts apart and the same ones not. Looks at bytes only of such as are alike in all else."""
+    """Maps equal contents to one name. Bytes are compared only if all other properties are equal."""
 
     def __init__(self) -> None:
-        self._names: dict[int, NameT] = {}  # by their identity, for as long as they are here
+        self._names: dict[int, NameT] = {}  # by identity, while they exist
         self._by_comparison_key: dict[tuple[object, ...], list[tuple[MediaContent, NameT]]] = {}
 
     def find_name(self, part: MediaContent) -> NameT | None:
-        """Return the name of the same part; None where there is none. May take as long as `MediaContent.id`."""
+        """Return the name of an equal content; None if there is none. May take as long as `MediaContent.id`."""
         name = self._names.get(id(part))
         if name is not None:
             return name
@@ -274,20 +270,20 @@ class DistinctContents(Generic[NameT]):
         )
 
     def find_candidates(self, part: MediaContent) -> list[MediaContent]:
-        """Return those whose bytes `find_name` looks at, and the part itself; none where it takes no look."""
+        """Return the contents that `find_name` would compare by bytes, with this one first; empty if it needs none."""
         found = () if id(part) in self._names else self._by_comparison_key.get(part.likeness, ())
         return [part, *(other for other, _ in found)] if found else []
 
     def add(self, part: MediaContent, name: NameT) -> None:
-        """Take a part that is none of the others."""
+        """Add a content that equals none of the others."""
         self._names[id(part)] = name
         self._by_comparison_key.setdefault(part.likeness, []).append((part, name))
 
 
 def may_hold_content(value: Any) -> bool:
-    """Tell whether a value holds anything that is no plain JSON, as far down as parts are looked for.
+    """Return whether a value contains anything but plain JSON, as deep as content is searched for.
 
-    Level by level and in C: on the event loop, a quarter of a million lists are looked through in some milliseconds.
+    Level by level in C: a quarter of a million lists take some milliseconds.
     """
     level = [value]
     for _ in range(_MAX_DEPTH + 1):
@@ -297,7 +293,7 @@ def may_hold_content(value: Any) -> bool:
         if not kinds <= _PLAIN:
             return True
         level = gc.get_referents(*(value for value in level if value and type(value) in _CONTAINERS))
-        if len(level) > _MAX_LEVEL_VALUES:  # what is there many times over, perhaps, and is looked for with care
+        if len(level) > _MAX_LEVEL_VALUES:  # very wide: left to the thorough search
             break
     return True
 
@@ -314,7 +310,7 @@ def _resolve_reference(item: Any, registry: ContentRegistry, convert: Callable[[
 
 
 def _replace_nested(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
-    """Return a value with others in some places, also in objects. What has none in it stays the same object."""
+    """Return a value with some nested values replaced, also in objects. Unchanged parts stay the same objects."""
     if type(value) in SCALARS or depth > _MAX_DEPTH:
         return value
     replacement = replace(value)
@@ -351,7 +347,7 @@ def _replace_in_object(value: Any, replace: Callable[[Any], Any], depth: int) ->
 
 def _sha256(data: bytes = b"") -> Any:
     with importing:
-        import hashlib  # late: it loads OpenSSL, and this module is imported before a first worker is started
+        import hashlib  # late: loads OpenSSL, and this module is imported before the first worker starts
 
     return hashlib.sha256(data)
 

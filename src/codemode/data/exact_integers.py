@@ -1,7 +1,4 @@
-"""Integers beyond 2^53 in JSON that goes through a browser, which would change them: text, with a list of their places.
-
-A place is a JSON pointer. Knows nothing of what the JSON says.
-"""
+"""Keep integers beyond 2^53 exact in JSON that passes through a browser."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from .narrowing import is_array, is_object, is_sequence
 from .plain_json import MAX_INT_DIGITS
 
 POINTERS_KEY = "bigIntegers"
-"""The key beside such values under which their places are listed."""
+"""The key of the list of JSON pointers to integers written as text."""
 
 MAX_EXACT_INTEGER = 2**53
-"""The last integer up to which a JavaScript number is exact."""
+"""The largest integer up to which JavaScript numbers are exact."""
 
-_MIN_EXPONENT_NUMBER = 1e21  # from here on browsers write numbers with one
+_MIN_EXPONENT_NUMBER = 1e21  # from here on, browsers write exponents
 _INTEGER = re.compile(rf"-?[0-9]{{1,{MAX_INT_DIGITS}}}")
-# Behind what may stand before a number, in JSON without spaces.
+# After a character that may precede a number in JSON without spaces.
 _LONG_INTEGER_CLASSES = b":" + b"0" * 16
 _BYTE_CLASSES = bytes(48 if 48 <= byte <= 57 else 58 if byte in b"[,:-" else 32 for byte in range(256))
 _Path = tuple[str | int, ...]
@@ -29,11 +26,11 @@ _NOT_GIVEN = object()
 
 
 def protect_integers(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON object with such integers as text, and their places under `POINTERS_KEY` if there are any."""
+    """Return a JSON object with such integers as text, and their JSON pointers under `POINTERS_KEY`, if any."""
     try:
         text = json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
-        return value  # no JSON: of no host's making
+        return value  # not JSON: not created by a host
     if _LONG_INTEGER_CLASSES not in text.encode().translate(_BYTE_CLASSES):
         return value
     paths = list(_find_long_integers(value))
@@ -47,16 +44,16 @@ def protect_integers(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore_integers(value: Any, original: Any = _NOT_GIVEN) -> Any:
-    """Return JSON that came through a browser with its integers as they were.
+    """Return JSON that came through a browser with its integers restored.
 
-    ``shown`` is the JSON that somebody was shown and edited. Without it the value is what `protect_integers` returned.
-    Raises `ValueError` for places that are wrong, and for an integer that a browser changed.
+    ``original`` is the JSON that was displayed and edited; without it the value is a result of `protect_integers`.
+    Raises `ValueError` for wrong pointers, and for an integer that a browser changed.
     """
     return restore_listed_integers(value) if original is _NOT_GIVEN else restore_edited_integers(original, value)
 
 
 def restore_listed_integers(value: dict[str, Any]) -> dict[str, Any]:
-    """Return what `protect_integers` was given; the same without places. Raises `ValueError` for wrong places."""
+    """Undo `protect_integers`. Raises `ValueError` for wrong pointers."""
     if POINTERS_KEY not in value:
         return value
     pointers = value[POINTERS_KEY]
@@ -71,9 +68,9 @@ def restore_listed_integers(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore_edited_integers(original: Any, edited: Any) -> Any:
-    """Return an edited value with integers where it has their text, and ``shown`` an integer beyond 2^53.
+    """Return an edited value with integers restored where ``original`` has an integer beyond 2^53 and it has its text.
 
-    Raises `ValueError` where it has what a browser makes of such an integer, and nobody can tell which is meant.
+    Raises `ValueError` where it has the number that a browser makes of such an integer, as the intention is ambiguous.
     """
     paths = list(_find_long_integers(original))
     if not paths:
@@ -88,7 +85,7 @@ def restore_edited_integers(original: Any, edited: Any) -> Any:
 
 
 def to_browser_number(number: float) -> float:
-    """Return the integer as which a browser writes a large float: the fewest digits, and zeros."""
+    """Return the integer as which a browser writes a large float: the fewest digits, then zeros."""
     if not isinstance(number, float) or not MAX_EXACT_INTEGER < abs(number) < _MIN_EXPONENT_NUMBER:
         return number
     from decimal import Decimal
@@ -121,7 +118,7 @@ def _find_long_integers(value: Any) -> Iterable[_Path]:
 
 
 def _make_integer(value: Any, path: _Path) -> bool:
-    """Make the text at a place the integer that it says; False where there is none."""
+    """Convert the text at a path to an integer; False if there is none."""
     holder: Any = _get_at(value, path[:-1]) if path else None
     key = _find_key(holder, path[-1]) if path else None
     if key is None:

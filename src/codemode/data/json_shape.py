@@ -1,8 +1,4 @@
-"""Counts what a JSON text, or a value to be written as JSON, holds, before anything is built from it. Pure.
-
-Counting is linear. A *value* is a container (object or array) or a scalar in one; keys are not
-counted.
-"""
+"""Count depth and values of JSON text or host values before anything is built from them."""
 
 from __future__ import annotations
 
@@ -32,9 +28,9 @@ Excess = Literal["depth", "containers", "values"]
 def find_excess(
     text: str, *, max_depth: int = UNLIMITED, max_containers: int = UNLIMITED, max_values: int = UNLIMITED
 ) -> Excess | None:
-    """Tell of what a JSON text holds more than it may.
+    """Return the limit that a JSON text exceeds, if any.
 
-    A prefix that is valid JSON is counted exactly; behind the first error the parser never gets.
+    A valid prefix is counted exactly; the parser never gets behind the first error.
     """
     brackets = text.count("[") + text.count("{")
     # Two characters at the least for each value.
@@ -45,13 +41,13 @@ def find_excess(
 
 
 class _ShapeCounter:
-    """What has been seen of one text so far."""
+    """The counts of one text so far."""
 
     def __init__(self, max_depth: int, max_containers: int, max_values: int) -> None:
         self._limits = max_depth, max_containers, max_values
         self._depth = self._containers = 0
         self._values = 1
-        self._last_mark = b""  # the last mark of the slice before
+        self._last_mark = b""  # last structural character of the previous slice
 
     def find_excess(self, text: str) -> Excess | None:
         max_depth, max_containers, max_values = self._limits
@@ -86,7 +82,7 @@ class _ShapeCounter:
 
 
 def has_long_integer(text: str, max_digits: int) -> bool:
-    """Tell whether a JSON text holds, outside strings, more than ``max_digits`` digits in a row."""
+    """Return whether a JSON text has more than ``max_digits`` digits in a row outside strings."""
     width = (max_digits + 1) // 2
     # So many digits fill a piece of half the length from end to end; hardly any other text does.
     if not any(text[start : start + width].isdigit() for start in range(0, len(text) - width + 1, width)):
@@ -129,12 +125,12 @@ _keys_of: Callable[[Any], Iterator[Any]] = iter
 
 
 def has_more_values_than(value: Any, maximum: int) -> bool:
-    """Return True if a value would be written as JSON of more than so many values; counting stops once it would."""
+    """Return whether a value has more than ``maximum`` values as JSON; counting stops there."""
     return count_values(value, maximum + 1) > maximum
 
 
 def count_values(value: Any, limit: int) -> int:
-    """Count the values that a value is of; at ``enough`` counting stops."""
+    """Count the containers and scalars of a value, up to ``limit``."""
     count, pending = 1, [] if type(value) in SCALARS else [value]
     while pending and count < limit:
         children = get_members(pending.pop())
@@ -145,15 +141,15 @@ def count_values(value: Any, limit: int) -> int:
 
 
 async def run_bounded(value: Any, work: Callable[[], ResultT]) -> ResultT:
-    """Run host work on a value: on the event loop when it is small, else in a thread, in turn with other work.
+    """Run host work on a value: on the event loop if it is small, else in a thread, one at a time.
 
-    ``work`` may be begun twice, and must change nothing.
+    ``work`` may be started twice and must have no side effects.
     """
     return await run_check(estimate_json_length(value, LARGE_CHARACTERS), work)
 
 
 def estimate_json_length(value: Any, limit: int) -> int:
-    """Estimate how many characters a value takes as JSON; at ``enough`` counting stops."""
+    """Estimate the number of characters of a value as JSON, up to ``limit``."""
     weight, pending = 0, [value]
     while pending and weight < limit:
         item = pending.pop()
@@ -168,7 +164,7 @@ def estimate_json_length(value: Any, limit: int) -> int:
             children = item.values() if kind is dict else item if kind is list else get_members(item)
             weight += 8 + 2 * len(children)
             if not children and isinstance(item, Iterable) and not isinstance(item, Sized):
-                return limit  # nobody knows how much it will give
+                return limit  # its length is unknown
             if (kind is dict or isinstance(item, dict)) and weight < limit:
                 for key in _keys_of(item):
                     weight += len(key) if type(key) is str else estimate_json_length(key, limit)
@@ -178,7 +174,7 @@ def estimate_json_length(value: Any, limit: int) -> int:
 
 
 def get_members(value: Any) -> Collection[Any]:
-    """Return what a container holds: of a mapping its values, of a model or data class its fields. Else nothing."""
+    """Return the values of a mapping, the items of a collection or the fields of a model; else nothing."""
     kind = _type_of(value)
     if kind is list:
         return cast("list[Any]", value)

@@ -1,4 +1,4 @@
-"""JSON values at the border: encoding with byte caps, decoding of hostile text. Knows no tools or workers."""
+"""Encode JSON with byte limits, and decode untrusted JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_BYTES_PER_CHARACTER = 6  # as `utf8_length` counts
 # Some milliseconds, where every character is half a pair.
 _CHUNK_CHARACTERS = 1 << 14
 NOT_GIVEN: Any = object()
-"""Stands for an argument that was not given, where None is a value."""
+"""A missing argument, where None is a value."""
 
 
 def utf8_length(text: str) -> int:
@@ -60,11 +60,11 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
-    """Parse hostile JSON text.
+    """Parse untrusted JSON text.
 
-    Of duplicate keys the last wins, as in JavaScript. Lone surrogates written as escapes become U+FFFD.
-    Raises `ValueError` for what is not JSON (``NaN``, ``Infinity``), a number that overflows a double
-    (``1e999``), an integer of more than 1000 digits, or nesting beyond ``max_depth``.
+    The last of duplicate keys wins, as in JavaScript. Escaped lone surrogates become U+FFFD. Raises `ValueError` for
+    invalid JSON (``NaN``, ``Infinity``), a number that overflows a double (``1e999``), an integer of more than 1000
+    digits, or nesting beyond ``max_depth``.
     """
     if len(text) > max_depth and nests_deeper_than(text, max_depth):
         raise ValueError(f"JSON nests deeper than {max_depth} levels")
@@ -79,9 +79,9 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
 
 
 def decode_json_with_numbers(read_number: Callable[[str], Any], text: str) -> Any:
-    """Parse hostile JSON text as `decode_json` does, ``read_number`` may give what a number stands for; None: itself.
+    """Parse untrusted JSON text; ``read_number`` may return a replacement for a number, or None.
 
-    It is asked of those with a fraction or an exponent. Lone surrogates stay.
+    It gets numbers with a fraction or an exponent. Lone surrogates stay.
     """
     if nests_deeper_than(text, MAX_DEPTH):
         raise ValueError(f"JSON nests deeper than {MAX_DEPTH} levels")
@@ -171,7 +171,7 @@ _scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_
 
 
 class CachedJsonObject(dict[str, Any]):
-    """A plain JSON object that nobody changes any more: its canonical text is made once."""
+    """A plain JSON object that does not change any more: its canonical text is computed once."""
 
     @cached_property
     def text(self) -> str:
@@ -180,7 +180,7 @@ class CachedJsonObject(dict[str, Any]):
 
 
 def canonical_object(members: Mapping[str, Any]) -> str:
-    """Write an object as `canonical_json` does; a member that is a `CachedJsonObject` is not written again."""
+    """Encode an object as `canonical_json` does, with the cached text of a `CachedJsonObject`."""
     if CachedJsonObject not in map(type, members.values()):
         return canonical_json(members)
     texts: list[str] = []
@@ -191,9 +191,9 @@ def canonical_object(members: Mapping[str, Any]) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Write a plain JSON value in the one form that is signed and compared: sorted keys, ASCII, no spaces.
+    """Encode plain JSON in the form that is signed and compared: sorted keys, ASCII, no spaces.
 
-    Raises `ValueError` for NaN and infinities, `TypeError` for anything that is not plain JSON.
+    Raises `ValueError` for NaN and infinities, `TypeError` for values that are not plain JSON.
     """
     # What is small nests in nothing deep, and holds no integer that is too long.
     if estimate_json_length(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS:
@@ -252,7 +252,7 @@ def count_json_bytes(text: str) -> int:
         return len(text)
     length, last_character = 0, ""
     for piece in _split_between_escapes(text):
-        # Whoever decodes it for its length alone pays for every value in it.
+        # Decoding it all would create every value.
         text_with_surrogates = piece.encode("ascii").decode("raw_unicode_escape")
         combined = text_with_surrogates.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         escapes = piece.replace("\\\\", "")  # what stays behind a backslash stays an escape

@@ -1,8 +1,4 @@
-"""Large strings cut out of JSON text, and put in again. Pure: knows no tool and no program.
-
-What stands for one is a number as nothing else that is written here, or in a program, writes numbers: ``0E`` and
-digits. A string can hold that spelling without being taken for one.
-"""
+"""Extract large strings from JSON text, leaving references, and put them back."""
 
 from __future__ import annotations
 
@@ -31,10 +27,10 @@ def _unknown_size(_text: str) -> None:
 
 @record
 class LargeStrings:
-    """The large strings of one JSON text: JSON text of each, its UTF-8 bytes, and the text with places for them.
+    """The large strings of a JSON text: JSON of each, its UTF-8 bytes, and the text with references.
 
-    The places are numbered from 0, as the strings stand in the text. ``strings`` are those that had to be read for
-    their size. ``repeats`` has for each the number of an equal one that the program was handed before, if there is one.
+    References are numbered from 0 in order. ``strings`` has those that were decoded for their size. ``repeats`` has for
+    each the number of an equal string that the program got before, if any.
     """
 
     texts: tuple[str, ...]
@@ -47,9 +43,9 @@ class LargeStrings:
 def extract_large_strings(
     text: str, min_bytes: int, size_of: Callable[[str], int | None] = _unknown_size
 ) -> LargeStrings | None:
-    """Cut strings of at least so many UTF-8 bytes out of compact ASCII JSON text; None when there are none.
+    """Extract strings of at least ``min_bytes`` UTF-8 bytes from compact ASCII JSON; None if there are none.
 
-    Keys stay where they are. ``size_of`` gives the bytes of a JSON text that is known.
+    Keys stay. ``size_of`` returns the size of a known JSON text.
     """
     texts: list[str] = []
     sizes: list[int] = []
@@ -60,7 +56,7 @@ def extract_large_strings(
         if text.startswith(":", end):
             continue
         string_json = text[start:end]
-        known_size = size_of(string_json)  # its hash is kept, and may take long to make
+        known_size = size_of(string_json)  # hashing it may take long, and the hash is cached
         size, string = _measure_string(string_json) if known_size is None else (known_size, None)
         if size >= min_bytes:
             rest += (text[position:start], f"{_REFERENCE_PREFIX}{len(texts)}")
@@ -73,7 +69,7 @@ def extract_large_strings(
 
 
 def may_have_references(text: str | None) -> bool:
-    """Tell whether there may be places for large strings in a JSON text. Strings may look like it."""
+    """Return whether a JSON text may contain references. Strings may look like it."""
     return text is not None and _REFERENCE_PREFIX in text
 
 

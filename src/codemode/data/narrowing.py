@@ -1,4 +1,4 @@
-"""Narrows untyped JSON to what it turns out to be. Knows nothing of what it says."""
+"""Type guards and defaults for untyped JSON."""
 
 from __future__ import annotations
 

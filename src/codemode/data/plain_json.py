@@ -1,4 +1,4 @@
-"""Write values as JSON: orjson writes what is large and plain, `json` the rest; explain what cannot be written."""
+"""Encode JSON, with orjson where it is equivalent, and explain what cannot be encoded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_DEPTH = 512
 """How deeply arrays and objects may nest, both ways."""
 
 MAX_PLAIN_VALUES = 1 << 22
-"""A value of more containers and scalars is not plain, unless the caller names another limit."""
+"""A value with more containers and scalars is not plain, unless the caller passes another limit."""
 
 _MIN_LONG_INTEGER = 10**MAX_INT_DIGITS
 _BATCH_VALUES = 1 << 12
@@ -237,7 +237,7 @@ _COLLECTIONS = (list, tuple, set, frozenset, deque, range, UserList, MappingView
 
 
 def encode_with_pydantic(value: Any) -> str:
-    """Write what pydantic can turn into JSON, NaN and infinities as null. It raises whatever a serialiser does."""
+    """Encode with pydantic, NaN and infinities as null. Raises whatever a serializer raises."""
     try:
         return write_in_chunks(value, nan_as_null=True)
     except TypeError:

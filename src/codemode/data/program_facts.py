@@ -1,4 +1,4 @@
-"""Facts about a program, as a worker says them in plain JSON. Imported for types alone: it may have said anything."""
+"""Types of the facts that a worker reports about a program. The data is untrusted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NotRequired, TypedDict
 
 
 class ProgramProblem(TypedDict):
-    """What is certainly wrong with a program, and where; lines and columns count from 1."""
+    """A certain error in a program; line and column count from 1."""
 
     message: str
     line: int
@@ -14,7 +14,7 @@ class ProgramProblem(TypedDict):
 
 
 class CallFact(TypedDict):
-    """One call of a tool by its literal name. ``input`` is what is known of its literal argument."""
+    """A call of a tool by its literal name. ``input`` describes its literal argument."""
 
     name: str
     input: Any
@@ -39,9 +39,9 @@ class LoopFact(TypedDict):
 
 
 class ReadFact(TypedDict):
-    """One field of a tool's result that is read and taken for granted.
+    """A field of a tool's result that the program reads.
 
-    ``asked``: what the program asks for of the same result; ``doubtful``: it may ask, or catches what fails.
+    ``asked``: fields of the same result that the program tests; ``doubtful``: it may test, or catches the failure.
     """
 
     tool: str
@@ -53,7 +53,7 @@ class ReadFact(TypedDict):
 
 
 class NamedCallFact(TypedDict):
-    """One call that gives a tool's literal name as text. ``caught``: the program may go on when it fails."""
+    """A call that passes a tool's literal name as text. ``caught``: the program may continue if it fails."""
 
     name: str
     caught: bool
@@ -65,23 +65,23 @@ ModuleImport = TypedDict(
     "ModuleImport",
     {"from": str, "names": list[list[str]], "places": list[list[int]], "line": int, "column": int},
 )
-"""One import: pairs of what is exported (``*`` for all of it) and its local name, which a re-export has not.
+"""An import: pairs of exported name (``*`` for all) and local name, which a re-export lacks.
 
 ``places`` are the line and column of each name.
 """
 
 DynamicImport = TypedDict("DynamicImport", {"from": str | None, "line": int, "column": int})
-"""One ``import()``; from None: its argument is no literal."""
+"""An ``import()``; ``from`` is None if its argument is not a literal."""
 
 NamespaceCall = TypedDict("NamespaceCall", {"from": str, "name": str, "line": int, "column": int})
-"""One call of a name on a whole module, which the program never looks at in another way and does not catch."""
+"""A call of a member of a module namespace that the program uses in no other way and does not catch."""
 
 
 class ModuleFacts(TypedDict):
-    """What a program that is a module imports. ``prefix`` is how many bytes stand in front of its first line.
+    """The imports of a program that is a module. ``prefix`` is the number of bytes before its first line.
 
-    ``take`` is the one global that they read, if there is any. ``last`` is where what keeps the value of the last
-    statement stands behind them, and how long it is, both in UTF-16 units.
+    ``take`` is the global that they read, if any. ``last`` is the offset and length of the code that keeps the value of
+    the last statement, in UTF-16 units.
     """
 
     prefix: int
@@ -93,12 +93,11 @@ class ModuleFacts(TypedDict):
 
 
 class Facts(TypedDict, total=False):
-    """What a program certainly does. ``shadowed``: it has a ``tools`` of its own, or does with it what nobody knows.
+    """Facts about a program. ``shadowed``: it declares ``tools`` itself, or uses it in an unknown way.
 
-    ``lists``: it reads which names there are on it. The rest is there when it was asked for. ``names``: every name in
-    use or declared, with the places of the first uses as byte offsets in the UTF-8 source; None: not certain.
-    ``definitions``: the names that `getTool` is called with. ``last``: the UTF-16 offsets between which the expression
-    stands that is the last statement.
+    ``lists``: it reads the names on ``tools``. The other facts are there if they were requested. ``names``: all names
+    in use or declared, with the byte offsets of their first uses in the UTF-8 source; None: uncertain. ``definitions``:
+    the literal arguments of `getTool`. ``last``: the UTF-16 offsets of the expression that is the last statement.
     """
 
     calls: list[CallFact]

@@ -1,7 +1,4 @@
-"""Local ``$ref`` resolution within one JSON Schema document: pointers, anchors, the document's own ``$id``.
-
-Bounded, and fetches nothing: what lies elsewhere is not found.
-"""
+"""Resolve local ``$ref`` references in one JSON Schema document. Bounded; fetches nothing."""
 
 from __future__ import annotations
 

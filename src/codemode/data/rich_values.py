@@ -1,8 +1,4 @@
-"""Dates, bytes and sets as tagged JSON and back, for ``execution_policy.values="rich"``.
-
-``{"$rich": [kind, value]}`` stands for a value that JSON cannot say. An object of data that looks like that has one
-more ``$`` in its key, so that each text has one meaning and a tag cannot be forged by data.
-"""
+"""Dates, bytes and sets as tagged JSON and back, for ``execution_policy.values="rich"``."""
 
 from __future__ import annotations
 
@@ -39,7 +35,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9
 
 @contextmanager
 def using_rich_values(enabled: bool) -> Generator[None, None, None]:
-    """Let values be rich meanwhile, or plain."""
+    """Make values rich, or plain, while the block runs."""
     token = is_rich.set(enabled)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Finds known names that an unknown one may have meant. Pure; the unknown name is the guest's: the work is bounded."""
+"""Find known names similar to an unknown one, with bounded work."""
 
 from __future__ import annotations
 

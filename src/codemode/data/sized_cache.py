@@ -1,4 +1,4 @@
-"""Values that were made and may be used again, as many as fit: what strangers make large leaves when others come."""
+"""A least-recently-used cache bounded by the total size of its values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ValueT = TypeVar("ValueT")
 
 
 class SizedCache(Generic[KeyT, ValueT]):
-    """The values used last, whose sizes come to at most ``most`` together. Safe to use from several threads.
+    """An LRU cache whose sizes add up to at most ``max_size``. Thread-safe.
 
-    Sizes are of any one unit. At most ``most_entries`` are kept, however small, and none larger than ``most_of_one``.
+    Sizes have any unit. At most ``max_entries`` are stored, none larger than ``max_entry_size``.
     """
 
     def __init__(self, max_size: int, *, max_entries: int, max_entry_size: int | None = None) -> None:
@@ -28,14 +28,14 @@ class SizedCache(Generic[KeyT, ValueT]):
         reset_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may have changed half of this."""
+        """In a forked child: another thread may have left it half changed."""
         self._entries, self._size = OrderedDict(), 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: KeyT) -> ValueT | None:
-        """Return the value, which is then the one used last; None when there is none any more."""
+        """Return the value and mark it as used last; None if it is not stored."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -44,7 +44,7 @@ class SizedCache(Generic[KeyT, ValueT]):
             return entry[0]
 
     def put(self, key: KeyT, value: ValueT, size: int) -> None:
-        """Keep a value of this size, and forget those used longest ago that there is no room for any more."""
+        """Store a value of this size, and evict the least recently used ones to make room."""
         if size > self._max_entry_size:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""Cancellations: whose one is, and work that must not be left half done for it. Knows nothing of the work."""
+"""Shield work from cancellation, and tell outside cancellations from inner ones."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 ResultT = TypeVar("ResultT")
 
 _GRACE_SECONDS = 2.0
-"""How long whoever is cancelled waits for the end of what must not be lost."""
+"""How long a cancelled caller waits for work that must not be lost."""
 
 FAILURES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""What a tool's code may raise as its own failure: it ends neither the host, nor a task that nobody has cancelled."""
+"""Exceptions of a tool's code that are its own failure; they end neither the host nor its task."""
 
 
 async def shield_to_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Await something to its end, however often the caller is cancelled; the cancellation comes after it."""
+    """Await work to its end even if the caller is cancelled; the cancellation is raised afterwards."""
     future = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
@@ -28,7 +28,7 @@ async def shield_to_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, Resu
     if cancelled is None:
         return future.result()
     if not future.cancelled():
-        future.exception()  # looked at, so that nothing warns about it
+        future.exception()  # retrieved, so that asyncio does not warn
     raise cancelled
 
 
@@ -37,10 +37,9 @@ async def wait_despite_cancellation(
     on_late_result: Callable[[ResultT], None],
     may_cancel: Callable[[], bool] = lambda: False,
 ) -> ResultT:
-    """Return what a task comes to. Who is cancelled meanwhile leaves that to ``keep``.
+    """Return the result of a task. If the caller is cancelled, ``on_late_result`` gets the result.
 
-    Where it ``may_cut`` the task is cancelled too, and so is one that takes longer than two seconds; whoever looks
-    afterwards sees what it has come to, unless it takes as long again to end.
+    If ``may_cancel()``, the task is cancelled too, and after two seconds in any case; it then has two more to end.
     """
     try:
         await asyncio.wait([task])
@@ -68,9 +67,9 @@ def _pass_late_result(task: asyncio.Task[ResultT], on_late_result: Callable[[Res
 
 @asynccontextmanager
 async def run_alongside(work: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
-    """Run work beside the block, and end it with the block.
+    """Run work concurrently with the block, and cancel it at its end.
 
-    Who is cancelled while it ends is cancelled behind what the block has come to, which must not be lost with that.
+    A cancellation while it ends is raised after the block's outcome, which must not be lost.
     """
     owner, task = asyncio.current_task(), asyncio.get_running_loop().create_task(work)
     is_cancelled = False
@@ -90,9 +89,9 @@ async def run_alongside(work: Coroutine[Any, Any, object]) -> AsyncGenerator[Non
 
 
 def is_cancelled_from_outside(task: asyncio.Task[Any] | None) -> bool:
-    """Tell whether work that runs in ``task`` was cancelled, or is closed because nobody awaits it any more.
+    """Return whether work in ``task`` was cancelled, or is closed because nothing awaits it any more.
 
-    If neither, a `CancelledError` or `GeneratorExit` comes from something inside the work, and is its own failure.
+    Otherwise a `CancelledError` or `GeneratorExit` comes from inside the work and is its own failure.
     """
     try:
         return task is None or asyncio.current_task() is not task or bool(task.cancelling())

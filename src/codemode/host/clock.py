@@ -1,4 +1,4 @@
-"""The wall clock, and a deadline on the event loop that can stand still. Knows nothing of what it bounds."""
+"""The wall clock, and a timer on the event loop that can be stopped and restarted."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def monotonic_seconds() -> float:
-    """Return a clock that only runs forward, while this process stands still or its machine sleeps too."""
+    """Return a monotonic clock that also counts while the process is stopped or the machine sleeps."""
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
 class SecondsCounter(Protocol):
-    """Seconds that somebody adds up, as `observe.reporter.Hooks` does."""
+    """A sum of seconds, such as `observe.reporter.Hooks`."""
 
     seconds: float
 
 
 class StoppableTimer:
-    """Calls ``on_passed`` once it has run for so many ``seconds``. Those that are ``uncounted`` bring it no nearer.
+    """Calls ``on_passed`` after running for ``seconds``, not counting ``uncounted`` seconds.
 
-    Standing still and going on cost no timer: the first one rings too early, and is set again for what is left.
+    Stopping and restarting need no timer: the first one fires early and is set again for the rest.
     """
 
     def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: SecondsCounter) -> None:
@@ -45,10 +45,10 @@ class StoppableTimer:
         self._first_started: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.late_seconds = 0.0
-        """By how much it rang too late: the loop did something else."""
+        """How late it fired because the loop was busy."""
 
     def start(self) -> None:
-        """Run, or go on."""
+        """Start or continue."""
         if self._running:
             return
         self._running = True
@@ -60,17 +60,17 @@ class StoppableTimer:
             self._timer = self._loop.call_at(now + self._remaining, self._on_timer)
 
     def stop(self) -> None:
-        """Stand still."""
+        """Stop until the next start."""
         if self._running:
             self._running = False
             self._remaining -= self._now() - self._started
 
     @property
     def stopped_seconds(self) -> float:
-        """How long it has not run since it was started first."""
+        """How long it has not run since its first start."""
         if self._first_started is None:
             return 0.0
-        if self._running:  # what it has run since counts on both sides
+        if self._running:  # the current run counts on both sides
             return self._started + self._uncounted.seconds - self._first_started - (self._seconds - self._remaining)
         return self._loop.time() - self._first_started - (self._seconds - self._remaining)
 
@@ -80,7 +80,7 @@ class StoppableTimer:
         return self._seconds - self._remaining + (self._now() - self._started if self._running else 0.0)
 
     def close(self) -> None:
-        """Stop for good, and let go of what is to be told: it holds this clock."""
+        """Stop for good and drop the callback, which refers to this timer."""
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -99,9 +99,9 @@ class StoppableTimer:
             self.start()
         else:
             self.late_seconds = max(0.0, -self._remaining)
-            on_passed, self._on_passed = self._on_passed, _do_nothing  # once, whatever goes on after it
+            on_passed, self._on_passed = self._on_passed, _do_nothing  # once only
             on_passed()
 
 
 def _do_nothing() -> None:
-    """Stand in for what a closed clock told."""
+    """The callback of a closed timer."""

@@ -1,4 +1,4 @@
-"""Forks of the host: what begins anew in a child, which locks are free there, and what is its parent's alone."""
+"""Forks of the host: locks that are free in a child, and state to reset or abandon there."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from weakref import WeakSet
 
 
 class ForkAware(Protocol):
-    """What cannot be used in a forked child as it was: a thread that is not in it may have changed half of it."""
+    """An object that a forked child must reset: a thread that does not exist there may have left it half changed."""
 
     def after_fork(self) -> None:
-        """Begin anew, in a forked child. Its locks are free already."""
+        """Reset the object in a forked child. Its locks are free already."""
         ...
 
 
@@ -23,9 +23,9 @@ _kept_for_parent: list[object] = []
 
 
 def forkable_lock() -> threading.Lock:
-    """Return a lock that is free in a forked child, where the thread that had it is not. No thread forks with it.
+    """Return a lock that is free in a forked child, whichever thread held it in the parent.
 
-    What it protects may be half changed there: where that matters, it is for `reset_in_forks`.
+    The state that it protects may be half changed there: see `reset_in_forks`.
     """
     lock = threading.Lock()
     _locks.add(lock)
@@ -33,24 +33,24 @@ def forkable_lock() -> threading.Lock:
 
 
 def forkable_rlock() -> threading.RLock:
-    """Return one that a thread may take again. In a forked child it is free, or still that of the thread there is."""
+    """Return a reentrant lock. In a forked child it is free, or held by the one thread there."""
     lock = threading.RLock()
     _reentrant_locks.add(lock)
     return lock
 
 
 def reset_in_forks(resource: ForkAware) -> None:
-    """Tell this of each fork, as long as it lives."""
+    """Call ``after_fork`` of an object in each forked child, as long as the object lives."""
     _fork_aware.add(resource)
 
 
 def abandon_to_parent(*resources: object) -> None:
-    """In a forked child: let nothing of this ever be collected, for its end would reach what is the parent's."""
+    """In a forked child: never collect these objects, as their finalizers would affect the parent's resources."""
     _kept_for_parent.extend(resources)
 
 
 def _after_fork() -> None:
-    # As the standard library frees its own. They cost nothing more than others while nobody forks.
+    # As the standard library does for its own locks.
     for lock in [*_locks]:
         lock._at_fork_reinit()  # noqa: SLF001
     for lock in [*_reentrant_locks]:

@@ -1,4 +1,4 @@
-"""Time limits for half an HTTP request, for the ASGI applications of gateway and console."""
+"""Time limits for slow HTTP clients, for the ASGI applications of gateway and console."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MIN_SENT_BYTES = 1 << 14
 
 
 def limit_body_seconds(receive: Receive, seconds: float, create_error: Callable[[], Exception]) -> Receive:
-    """Return an ASGI ``receive`` that raises ``late()`` where a body is not whole after ``seconds``.
+    """Return an ASGI ``receive`` that raises ``create_error()`` if a body is incomplete after ``seconds``.
 
-    The time counts from the first message that the application waits for. Behind the body nothing is limited: an
-    application that waits for its client to disconnect does so for as long as it likes.
+    The time starts with the first message. After the body nothing is limited: an application may wait for its client's
+    disconnect.
     """
     deadline: float | None = None
     is_complete = False
@@ -40,10 +40,10 @@ def limit_body_seconds(receive: Receive, seconds: float, create_error: Callable[
 
 
 def protocol_with_header_timeout(seconds: float, write_seconds: float = 60.0) -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol, which closes connections where a request's headers take longer than this.
+    """Return uvicorn's HTTP protocol with a timeout for a request's headers.
 
-    A connection is also closed when its client does not read: while an answer waits to be sent, at least 16 KiB of it
-    must leave in every ``write_seconds``.
+    It also closes a connection whose client does not read: of a waiting response at least 16 KiB must be sent in every
+    ``write_seconds``.
     """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 

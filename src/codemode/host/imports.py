@@ -1,7 +1,6 @@
-"""Imports that wait until they are needed, and that no fork of the host may cut in two.
+"""Late imports that a fork of the host waits for.
 
-A module that another thread is importing when the process forks stays locked in the child, for ever. What this package
-imports late is imported under one lock, and a fork waits for it.
+A module that another thread is importing during a fork stays locked in the child for ever.
 """
 
 from __future__ import annotations
@@ -16,25 +15,25 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-# These two bring locks that a fork takes too, the one that was registered last before the others. Imported later, they
-# would be held by a fork that waits for an import that needs them.
+# Both register fork handlers with locks. Imported later, their locks would be held by a fork that waits for an import
+# that needs them.
 _REGISTERED_BEFORE = (concurrent.futures.thread, logging)
 
 importing = threading.RLock()
-"""Held while something is imported late: ``with importing: import ...``."""
+"""Held during a late import: ``with importing: import ...``."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
 
 
 def delay_forks_for(lock: threading.RLock, seconds: float) -> None:
-    """Let a fork wait until nobody has this lock, before it waits for `importing`, which who has it may need.
+    """Make a fork wait for a lock before it waits for `importing`, which the lock's holder may need.
 
-    It is for what loads code of others, and waits for so long at most: nobody knows what that code waits for.
+    It waits at most ``seconds``: the lock is held while code of others is loaded.
     """
 
     def release() -> None:
-        with suppress(RuntimeError):  # it was not free in time
+        with suppress(RuntimeError):  # it timed out
             lock.release()
 
     if hasattr(os, "register_at_fork"):
@@ -44,9 +43,9 @@ def delay_forks_for(lock: threading.RLock, seconds: float) -> None:
 
 
 def lazy_names(module: str, names_by_module: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module whose public names are imported when they are asked for, and then kept.
+    """Return the ``__getattr__`` of a module whose public names are imported on first use.
 
-    ``places`` are names, with spaces between them, by the module that has them, as the package of ``module`` calls it.
+    ``names_by_module`` maps modules, relative to the package of ``module``, to names with spaces between them.
     """
     module_by_name = {name: place for place, names in names_by_module.items() for name in names.split()}
 

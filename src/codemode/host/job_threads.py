@@ -1,4 +1,4 @@
-"""Threads with one queue of jobs, and work in a thread of its own."""
+"""Threads with a queue of jobs, and work in a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ _LOCK_TIMEOUT_SECONDS = 0.05
 
 
 class Job(Protocol):
-    """What somebody waits for: ``future`` tells what came of it."""
+    """A job with a waiting caller: ``future`` gets its result."""
 
     owner: Any
     future: asyncio.Future[Any]
 
     def perform(self) -> None:
-        """Do it, and raise nothing."""
+        """Do the work; raises nothing."""
         ...
 
 
 class JobThreads:
-    """At most so many threads with one queue, started as they are needed.
+    """At most ``max_threads`` threads with one queue, started as needed, ended after ``idle_seconds``.
 
-    They end when there has been nothing to do for ``idle_seconds``.
-
-    The thread that became idle last is called first, so that those that nobody needs end. One is called at a time, and
-    calls the next when it has found more than one job: a burst of short jobs does not wake them all at once.
+    The thread that became idle last is woken first, so that unneeded ones end. One is woken at a time, and wakes the
+    next if there are more jobs: a burst of short jobs does not wake them all.
     """
 
     def __init__(
@@ -47,28 +45,28 @@ class JobThreads:
         self._max_threads = max_threads
         self._jobs: deque[Job] | FairQueue = deque() if jobs is None else jobs
         self._count = 0
-        self._idle_gates: list[threading.Lock] = []  # what each of them waits for
-        self._is_waking = False  # one that has not looked yet; it is not in that list any more
+        self._idle_gates: list[threading.Lock] = []  # the lock that each idle thread waits for
+        self._is_waking = False  # a woken thread that has not taken a job yet; not in the list any more
         self._lock = forkable_rlock()
         reset_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: none of the threads is in it."""
+        """In a forked child: the threads do not exist."""
         abandon_to_parent(self._jobs)
         self._jobs = type(self._jobs)()
         self._count, self._idle_gates, self._is_waking = 0, [], False
 
     def end_idle(self) -> None:
-        """Let the threads end that have nothing to do, and the others when they have none: hardly any job will come."""
+        """End idle threads now and the others when they become idle: hardly any job will follow."""
         self._idle_seconds = 0
-        # Where the interpreter ends, or a child was forked, the lock may be that of a thread that never goes on.
+        # At interpreter exit or in a child, the lock may belong to a thread that does not run any more.
         if self._lock.acquire(timeout=_LOCK_TIMEOUT_SECONDS):
             while self._idle_gates:
                 self._idle_gates.pop().release()
             self._lock.release()
 
     def put(self, job: Any) -> None:
-        """Queue a job, be it one that nobody waits for. Raises `RuntimeError` when there is no thread for it."""
+        """Queue a job. Raises `RuntimeError` if no thread can be started."""
         with self._lock:
             if self._count < self._max_threads and self._has_too_few_idle():
                 self._start()
@@ -77,7 +75,7 @@ class JobThreads:
                 self._wake_one()
 
     async def run(self, job: Job) -> Any:
-        """Queue a job and wait for what comes of it."""
+        """Queue a job and return its result."""
         self.put(job)
         try:
             return await job.future
@@ -86,23 +84,23 @@ class JobThreads:
                 self._forget(job)
 
     def replace_hung(self, by: int) -> None:
-        """Have one thread more while one of them hangs, and one less (-1) when it goes on."""
+        """Allow one thread more while one hangs, and one less (-1) when it continues."""
         with self._lock, suppress(RuntimeError):
             self._max_threads += by
             if self._jobs and self._count < self._max_threads and self._has_too_few_idle():
                 self._start()
 
     def _has_too_few_idle(self) -> bool:
-        """Tell whether those that wait have enough to do with what is in the queue."""
+        """Return whether the queued jobs outnumber the idle threads."""
         return len(self._idle_gates) + self._is_waking <= len(self._jobs)
 
     def _start(self) -> None:
-        # A daemon: the interpreter must be able to end although a tool hangs.
+        # A daemon: the interpreter must be able to exit although a tool hangs.
         thread = threading.Thread(target=self._run_jobs, name=self._name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            # The system has no more threads: those there are will do.
+            # The system limit is reached: the existing threads do the work.
             if not self._count:
                 raise
         else:
@@ -136,7 +134,7 @@ class JobThreads:
         self._idle_gates.pop().release()
 
     def _wait(self, gate: threading.Lock) -> bool:
-        """Wait to be called, and let go of the lock meanwhile. Returns False when nobody has called for long."""
+        """Wait to be woken, releasing the lock. Returns False after the idle time."""
         self._idle_gates.append(gate)
         self._lock.release()
         gate.acquire(timeout=self._idle_seconds)
@@ -144,13 +142,13 @@ class JobThreads:
         if gate in self._idle_gates:
             self._idle_gates.remove(gate)
             return False
-        gate.acquire(blocking=False)  # it may have been called after its time was over
+        gate.acquire(blocking=False)  # it may have been woken after its idle time
         self._is_waking = False
         return True
 
 
 class FairQueue:
-    """A queue that gives each owner of jobs its turn, however much another one has put in."""
+    """A queue that serves the owners of jobs in turn, however many jobs each has."""
 
     def __init__(self) -> None:
         self._queues: dict[Any, deque[Job]] = {}
@@ -180,8 +178,8 @@ ResultT = TypeVar("ResultT")
 
 
 async def run_in_own_thread(work: Callable[[], ResultT], name: str) -> ResultT:
-    """Run work in a thread of its own: those of the loop may all be taken. A cancelled caller leaves it to its end."""
-    import asyncio  # late: the first worker starts before it is imported
+    """Run work in its own thread, as the loop's may be busy. It continues if the caller is cancelled."""
+    import asyncio  # late: the first worker starts before asyncio is imported
 
     loop = asyncio.get_running_loop()
     future: asyncio.Future[ResultT] = loop.create_future()
@@ -190,7 +188,7 @@ async def run_in_own_thread(work: Callable[[], ResultT], name: str) -> ResultT:
         settle: Callable[[Any], None] = future.set_result
         try:
             outcome: Any = work()
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
             settle, outcome = future.set_exception, error
         with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(_settle, future, settle, outcome)
@@ -204,7 +202,7 @@ async def run_in_own_thread(work: Callable[[], ResultT], name: str) -> ResultT:
 
 
 class _ReusableThread:
-    """A thread that has one work at a time, and waits a little for another: to start one takes longer than most."""
+    """A thread for one piece of work at a time, which is reused: starting one takes longer than most work."""
 
     def __init__(self) -> None:
         self._work_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -219,7 +217,7 @@ class _ReusableThread:
         work: Callable[[], None] | None = self._work_queue.get()
         while work is not None:
             work()
-            work = None  # what it holds is nobody's while the thread waits
+            work = None  # release what the work refers to while the thread waits
             _idle_threads.append(self)
             work = self._next()
 
@@ -229,7 +227,7 @@ class _ReusableThread:
         except Empty:
             try:
                 _idle_threads.remove(self)
-            except ValueError:  # somebody has just taken it
+            except ValueError:  # another caller has just taken it
                 return self._work_queue.get()
             return None
 

@@ -1,4 +1,4 @@
-"""Count the steps of checks by schemas, so that they can leave the loop, take turns and be stopped."""
+"""Count steps of schema checks, so that they can leave the event loop, take turns and stop."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import TypeVar
 
 ResultT = TypeVar("ResultT")
 
-# A step is some microseconds: these are about a millisecond, and what a turn in a thread is looked at after.
+# A step takes some microseconds: these are about a millisecond, and the length of a turn in a thread.
 LOOP_STEPS = 250
 TURN_STEPS = 250
 
 
 class LoopBudgetExceeded(BaseException):
-    """Work that was begun on the event loop belongs into a thread. Not an `Exception`: nothing may swallow it."""
+    """Work on the event loop has to move to a thread. Not an `Exception`, so that nothing swallows it."""
 
 
 class WorkLimitError(Exception):
-    """Work on a value would take out of proportion long."""
+    """Work on a value would take disproportionately long."""
 
 
 class WorkStopped(BaseException):
-    """Nobody waits for this work any more."""
+    """Nothing waits for this work any more."""
 
 
 def _unlimited() -> int:
@@ -41,7 +41,7 @@ class _Meter:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        # An object of its own: each name that is looked up in the thread costs as much as a call.
+        # An object: each lookup of a thread-local name costs as much as a call.
         self.meter = _Meter()
 
 
@@ -49,7 +49,7 @@ _thread_state = _Thread()
 
 
 def count_steps(steps: int = 1) -> None:
-    """Account for so many steps of the work that runs in this thread. May raise what ends it."""
+    """Count steps of the current thread's work. May raise to end it."""
     meter = _thread_state.meter
     meter.remaining -= steps
     if meter.remaining < 0:
@@ -63,9 +63,9 @@ def _raise_loop_budget_exceeded() -> int:
 def run_metered(
     work: Callable[[], ResultT], steps: int = LOOP_STEPS, on_exhausted: Callable[[], int] = _raise_loop_budget_exceeded
 ) -> ResultT:
-    """Run ``work``; when it has taken ``steps``, ``on_exhausted`` raises or grants more.
+    """Run ``work``; after ``steps``, ``on_exhausted`` raises or returns more.
 
-    By default it is what may run on an event loop: for about a millisecond, then it raises `LoopBudgetExceeded`.
+    By default it runs as on an event loop: for about a millisecond, then it raises `LoopBudgetExceeded`.
     """
     meter = _thread_state.meter
     previous = meter.remaining, meter.on_exhausted
@@ -76,13 +76,13 @@ def run_metered(
         meter.remaining, meter.on_exhausted = previous
 
 
-_collector_users: set[object] = set()  # a mark for each that has switched it off
+_collector_users: set[object] = set()  # a token for each caller that disabled it
 
 
 def run_without_gc(work: Callable[[], ResultT]) -> ResultT:
-    """Run what builds very many objects that are in no circle, in one call into C.
+    """Run one C call that creates very many objects without cycles, with the garbage collector off.
 
-    The garbage collector would go through all of them again and again, five times as long as it takes to make them.
+    The collector would scan them repeatedly, for five times the time of creating them.
     """
     if not gc.isenabled():
         return work()
@@ -97,7 +97,7 @@ def run_without_gc(work: Callable[[], ResultT]) -> ResultT:
 
 
 def _enable_gc_after_fork() -> None:
-    """In a forked child: who has switched the collector off is not in it, or switches it on once more."""
+    """In a forked child: the thread that disabled the collector may not exist."""
     if _collector_users:
         _collector_users.clear()
         gc.enable()

@@ -1,4 +1,4 @@
-"""Async work for callers that are not async, and functions that an engine runs again."""
+"""Run coroutines for synchronous callers; refuse Temporal workflow functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEMPORAL = "temporalio.workflow"
 
 
 def refuse_in_workflow() -> None:
-    """Raise `RuntimeError` inside a workflow function of Temporal, whose event loop has neither processes nor threads.
+    """Raise `RuntimeError` inside a Temporal workflow function, whose event loop has neither processes nor threads.
 
     The program would hang in it, or start again with each replay.
     """
@@ -29,23 +29,23 @@ def refuse_in_workflow() -> None:
         )
 
 
-# `asyncio` takes 30 ms to import, in which a first worker can start: it is imported when there is something to run.
+# `asyncio` takes 30 ms to import, in which a first worker can start: it is imported when needed.
 
 ResultT = TypeVar("ResultT")
 
 
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run a coroutine to its end in this thread, or in a thread of its own when a loop already runs in this one.
+    """Run a coroutine in this thread, or in another thread if an event loop is running in this one.
 
-    Raises `RuntimeError` inside a workflow function of Temporal.
+    Raises `RuntimeError` inside a Temporal workflow function.
     """
     with importing:
         import asyncio
 
     if not has_running_loop():
-        return asyncio.run(work)  # in no `except`: what it raises would be told as having come of that
+        return asyncio.run(work)  # outside `except`, so that its errors have no context
     try:
-        refuse_in_workflow()  # here: nothing tells it in another thread
+        refuse_in_workflow()  # here, as other threads cannot detect it
     except RuntimeError:
         work.close()
         raise
@@ -81,7 +81,7 @@ def _run_in_thread(work: Coroutine[Any, Any, ResultT]) -> ResultT:
         try:
             return outcome.result()
         except KeyboardInterrupt:
-            # Ctrl-C reaches the caller's thread alone; leaving the block waits for the other one.
+            # Ctrl-C interrupts only the caller's thread; leaving the block waits for the other one.
             loop, task = started.result()
             if task is not None:
                 with suppress(RuntimeError):

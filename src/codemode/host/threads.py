@@ -1,4 +1,4 @@
-"""The threads in which host code runs that may keep the event loop: sync tools, and checks of large values."""
+"""Threads for host code that would block the event loop: sync tools and large checks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
 
-# Checks hold the interpreter while they run: more of them at once would only keep the event loop longer. Knows nothing
-# of queues and of what is checked.
+# Checks hold the interpreter lock: several at once would only block the event loop longer.
 
 _MAX_TURN_SECONDS = 0.01
 _PAUSE_INTERVAL_SECONDS = 0.0015
@@ -34,22 +33,22 @@ HUNG_SECONDS = 2.0
 
 
 class CheckJob(Protocol):
-    """Work that somebody waits for."""
+    """Work with a waiting caller."""
 
     work: Callable[[], Any]
     variables: contextvars.Context
 
     @property
     def is_abandoned(self) -> bool:
-        """True once nobody waits for it."""
+        """True once nothing waits for it."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """The right of one thread to run a check, and when it was last seen to go on with it.
+    """A thread's right to run a check, and when it last made progress.
 
-    ``replace_hung`` takes how many threads more there are to be beside it: 1 while it hangs, -1 when it goes on.
+    ``replace_hung`` adds a thread (1) while this one hangs, and removes it (-1) when it continues.
     """
 
     replace_hung: Callable[[int], None]
@@ -78,7 +77,7 @@ class _TurnQueue:
         turn.gate.release()
 
     def release(self, turn: _Turn) -> None:
-        """Hand the turn to whoever waits longest."""
+        """Pass the turn to the thread that has waited longest."""
         with self._lock:
             if self._holder is turn:
                 self._pass_turn()
@@ -87,13 +86,13 @@ class _TurnQueue:
             turn.replace_hung(-1)
 
     def yield_turn(self, turn: _Turn) -> None:
-        """Let the others have theirs first."""
+        """Let waiting threads run first."""
         if self._waiting or turn.is_skipped:
             self.release(turn)
             self.acquire(turn)
 
     def skip_hung(self) -> None:
-        """Hand the turn on when its holder has not gone on for long, as when a validator waits for something."""
+        """Pass the turn on if its holder made no progress for long, as when a validator blocks."""
         with self._lock:
             hung = self._holder
             if hung is None or time.monotonic() - hung.progressed_at < HUNG_SECONDS:
@@ -114,7 +113,7 @@ class _TurnQueue:
 
 
 def run_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any:
-    """Run a job's work in this thread once its turn has come. It stops at its next step when nobody wants it."""
+    """Run a job's work in this thread when it has the turn. It stops at the next step if the job is abandoned."""
     turns, turn = _turns, _Turn(replace_hung)
     started = paused = 0.0
 
@@ -127,7 +126,7 @@ def run_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any:
             turns.yield_turn(turn)
             started = time.monotonic()
         if now - paused > _PAUSE_INTERVAL_SECONDS:
-            # An event loop asks for the interpreter after each system call, and would wait five milliseconds for it.
+            # An event loop requests the GIL after each system call, and would wait five milliseconds for it.
             time.sleep(_PAUSE_SECONDS)
             paused = time.monotonic()
         return steps.TURN_STEPS
@@ -141,7 +140,7 @@ def run_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any:
 
 
 def skip_hung_check() -> None:
-    """Let the next thread have its turn when the one whose turn it is hangs."""
+    """Pass the turn on if the thread that has it hangs."""
     _turns.skip_hung()
 
 
@@ -149,7 +148,7 @@ _turns = _TurnQueue()
 
 
 def _reset_turns() -> None:
-    """In a forked child: the thread whose turn it was did not come along."""
+    """In a forked child: the thread with the turn does not exist."""
     global _turns  # noqa: PLW0603 - one turn for the process
     _turns = _TurnQueue()
 
@@ -158,22 +157,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_turns)
 
 
-# Threads belong to one pool or one share of it, so that no tenant takes those of another. Checks hold the interpreter
-# while they run: however many wait, one runs at a time, each share in turn; one that hangs is passed over. Every thread
-# ends when it is idle, and none keeps the interpreter from ending. Knows nothing of calls and of what is checked.
+# Threads belong to one pool or one share of it, so that tenants do not compete. Checks run one at a time, the shares in
+# turn; a hanging one is skipped. Idle threads end, and no thread keeps the interpreter from exiting.
 
 _TOOL_THREADS = 64
-# A validator takes up to ten milliseconds for so much.
+# A validator takes up to ten milliseconds for this much.
 LARGE_CHARACTERS = 1 << 11
 
 ResultT = TypeVar("ResultT")
 
 
 async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
-    """Run host work on a value whose text has so many ``characters``: at once when it is small, else in a thread.
+    """Run host work on a value of ``characters`` length: at once if it is small, else in a thread.
 
-    A check by a schema that turns out to need many steps is begun again in a thread: ``work`` must change nothing. When
-    the caller is cancelled it stops at its next step.
+    A check that needs many steps is started again in a thread: ``work`` must have no side effects. If the caller is
+    cancelled it stops at its next step.
     """
     if characters < LARGE_CHARACTERS:
         try:
@@ -188,7 +186,7 @@ async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
 
 
 def clear_error_frames(error: BaseException) -> None:
-    """Empty the frames of an error that is kept: they would keep the value that it is about."""
+    """Clear the frames of a stored error, which would keep the value alive."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:
@@ -197,27 +195,24 @@ def clear_error_frames(error: BaseException) -> None:
             seen.add(id(current))
             traceback.clear_frames(current.__traceback__)
             if current.__suppress_context__:
-                current.__context__ = None  # nobody is shown it, and a validator's own error holds the value
+                current.__context__ = None  # never displayed, and a validator's own error refers to the value
             pending += [current.__cause__, current.__context__]
 
 
 class HostThreads:
-    """The threads of one pool, or of one share of a pool. They end when they were idle for ``idle_seconds``.
-
-    Those of a pool or share that is closed, or that nobody has any more, do not wait.
-    """
+    """The threads of a pool or a share of it. They end after ``idle_seconds``, or at once if it is closed."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         self.lock = forkable_lock()
-        """For what its invocations count."""
+        """Protects the counts of its invocations."""
         self._tools: dict[int, JobThreads] = {}
         self._idle_seconds = idle_seconds
         self.checks = JobThreads("codemode-check", 1, FairQueue(), idle_seconds=idle_seconds)
 
     def tool_threads(self, depth: int) -> JobThreads:
-        """Return the threads for tools of invocations that are so deep in nested calls of others.
+        """Return the threads for tools of invocations at a nesting depth.
 
-        Each depth has its own: tools that wait for the programs which they run must not take the threads of those.
+        Each depth has its own: tools that wait for nested programs must not block those programs' tools.
         """
         threads = self._tools.get(depth)
         if threads is None:
@@ -226,7 +221,7 @@ class HostThreads:
         return threads
 
     def end_idle(self) -> None:
-        """Let them end when they have nothing to do. What still comes is done all the same."""
+        """End threads when they have nothing to do. Later jobs still run."""
         for threads in (self.checks, *self._tools.values()):
             threads.end_idle()
 
@@ -235,9 +230,9 @@ class HostThreads:
 
 
 class InvocationThreads:
-    """What one invocation has of the threads of its pool. Knows which of its tools and checks still run.
+    """The threads of a pool as one invocation uses them, with a count of its running jobs.
 
-    ``depth``: in how many nested calls of others it is.
+    ``depth`` is its nesting depth.
     """
 
     def __init__(self, share: HostThreads, depth: int = 0) -> None:
@@ -245,7 +240,7 @@ class InvocationThreads:
         self._depth = depth
         self._lock = share.lock
         self.running = 0
-        """How many of its jobs run now. Nobody else can begin one."""
+        """The number of its running jobs."""
         self._on_free: Callable[[], None] | None = None
 
     def run_tool(self, work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
@@ -253,7 +248,7 @@ class InvocationThreads:
         return self._share.tool_threads(self._depth).run(_Job(self, work, _run_in_context))
 
     async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
-        """Run heavy host work, with the caller's context variables, when it is this share's turn."""
+        """Run heavy host work with the caller's context variables, when it is this share's turn."""
         checks = self._share.checks
         job = _Job(self, work, lambda job: run_in_turn(job, checks.replace_hung))
 
@@ -264,7 +259,7 @@ class InvocationThreads:
             watch.stop()
 
     def call_when_idle(self, call: Callable[[], None]) -> None:
-        """Call once nothing runs here: at once, or from the thread of the last job. No thread can be stopped."""
+        """Call once nothing runs here: at once, or in the thread of the last job. Threads cannot be stopped."""
         with self._lock:
             if self.running:
                 self._on_free = call
@@ -272,7 +267,7 @@ class InvocationThreads:
         call()
 
     def run(self, job: _Job, run: Callable[[_Job], Any]) -> Any:
-        """Run a job in this thread. Until it has ended the invocation keeps its slot."""
+        """Run a job in this thread. The invocation keeps its slot until it has ended."""
         with self._lock:
             self.running += 1
         try:
@@ -281,13 +276,13 @@ class InvocationThreads:
             with self._lock:
                 self.running -= 1
                 call, is_free = self._on_free, not self.running
-                self._on_free = None if is_free else call  # once: a run that rests has work here again afterwards
+                self._on_free = None if is_free else call  # once: a suspended run starts jobs again later
             if is_free and call is not None:
                 call()
 
 
 class _HungCheckWatch:
-    """Looks now and then, while a check is waited for, whether one hangs. Knows itself no longer once it is stopped."""
+    """Periodically detects a hanging check while a check is waited for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._later = loop.call_later(HUNG_SECONDS, self._look, loop)
@@ -301,7 +296,7 @@ class _HungCheckWatch:
 
 
 class UsingThreads:
-    """Let `run_check` in this task, and in those that it starts, run in these threads."""
+    """Make `run_check` use these threads in this task and the tasks that it starts."""
 
     def __init__(self, threads: InvocationThreads) -> None:
         self._threads = threads
@@ -312,12 +307,12 @@ class UsingThreads:
     def __exit__(self, *_: object) -> None:
         try:  # noqa: SIM105 - each run comes here, and `suppress` is three calls more
             current_threads.reset(self._token)
-        except ValueError:  # a coroutine that nobody awaits any more is closed in another context
+        except ValueError:  # an abandoned coroutine is closed in another context
             pass
 
 
 class BackgroundThreads:
-    """Threads for what may wait and belongs to no invocation. They too end when they are idle, or nobody has them."""
+    """Threads for background work of no invocation. They end when idle or garbage-collected."""
 
     def __init__(self, name: str, most: int, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self._threads = JobThreads(name, most, idle_seconds=idle_seconds)
@@ -326,28 +321,28 @@ class BackgroundThreads:
         self.end_idle()
 
     def end_idle(self) -> None:
-        """Let them end when they have nothing to do. What still comes is done all the same."""
+        """End threads when they have nothing to do. Later jobs still run."""
         self._threads.end_idle()
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Have it done soon; nobody waits for it. Where the system gives no thread it is done here."""
+        """Run work soon, without a result; in this thread if the system gives none."""
         try:
             self._threads.put(_BackgroundJob(work))
         except RuntimeError:
             work()
 
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
-        """Have it done and return what came of it."""
+        """Run work and return its result."""
         return await self._threads.run(_Job(_default_threads, work, _run_in_context))
 
 
 async def run_off_loop(work: Callable[[], ResultT]) -> ResultT:
-    """Have something done once, in a thread that nobody else can keep busy, and that ends with it."""
+    """Run work once in a thread that is not shared and ends with it."""
     return await BackgroundThreads("codemode-once", 1, idle_seconds=0).run(work)
 
 
 async def run_check_alone(work: Callable[[], ResultT]) -> ResultT:
-    """Run heavy host work of no invocation in a thread of its own, in turn with others, until nobody waits for it."""
+    """Run heavy host work of no invocation in a thread of its own, in turn with others, until it is abandoned."""
     return await InvocationThreads(HostThreads(idle_seconds=0)).run_check(work)
 
 
@@ -363,10 +358,10 @@ class _BackgroundJob:
 
 
 class _Job:
-    """Work for a thread, and the future of whoever waits for it."""
+    """Work for a thread, and the future of its caller."""
 
     def __init__(self, owner: InvocationThreads, work: Callable[[], Any], run: Callable[[_Job], Any]) -> None:
-        import asyncio  # late: a pool is made without it
+        import asyncio  # late: a pool is created without asyncio
 
         self.owner = owner
         self.work = work
@@ -377,20 +372,20 @@ class _Job:
 
     @property
     def is_abandoned(self) -> bool:
-        """True once nobody waits for it."""
+        """True once nothing waits for it."""
         return self.future.cancelled() or self.loop.is_closed()
 
     def perform(self) -> None:
-        """Run it in this thread and hand over what came of it."""
+        """Run the work in this thread and set the result."""
         if self.is_abandoned:
             return
         try:
             settle, outcome = self._fulfil, self.owner.run(self, self._run)
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
-            # Without this frame, which still runs when it is received and could not be emptied.
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
+            # Without this frame, which is still running and could not be cleared.
             traceback_entry = error.__traceback__
             settle, outcome = self._reject, error.with_traceback(traceback_entry and traceback_entry.tb_next)
-            if isinstance(error, StopIteration):  # a future that is given one is never done
+            if isinstance(error, StopIteration):  # a future cannot carry it
                 outcome = RuntimeError("host code raised StopIteration")
                 outcome.__cause__ = error
         self.work = _already_done
@@ -400,7 +395,7 @@ class _Job:
     def _fulfil(self, value: Any) -> None:
         if not self.future.done():
             self.future.set_result(value)
-        elif inspect.iscoroutine(value):  # of a function that was cut off meanwhile: it is not to begin
+        elif inspect.iscoroutine(value):  # the caller is gone: the coroutine must not start
             value.close()
 
     def _reject(self, error: BaseException) -> None:
@@ -409,7 +404,7 @@ class _Job:
 
 
 def _already_done() -> None:
-    """Stand in for work that is done, and may hold much."""
+    """Replaces work that is done, to release what it refers to."""
 
 
 def _run_in_context(job: _Job) -> Any:
@@ -419,12 +414,12 @@ def _run_in_context(job: _Job) -> Any:
 current_threads: contextvars.ContextVar[InvocationThreads | None] = contextvars.ContextVar(
     "codemode_threads", default=None
 )
-"""The threads in which `run_check` runs in this task, and in those that it starts."""
+"""The threads that `run_check` uses in this task and the tasks that it starts."""
 _default_threads = InvocationThreads(HostThreads())
 
 
 def _reset_default_threads() -> None:
-    """In a forked child: the threads did not come along, and one of them may have held a lock."""
+    """In a forked child: the threads do not exist, and one may have held a lock."""
     global _default_threads  # noqa: PLW0603 - one for the process
     _default_threads = InvocationThreads(HostThreads())
 

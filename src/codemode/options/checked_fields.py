@@ -1,4 +1,4 @@
-"""Check the fields of options: each takes a value and its path, and returns the value."""
+"""Validators of option fields: each takes a value and its path, and returns the value."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from os import PathLike
 from typing import Any, cast
 
 KEY_COMMAND = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
-"""Makes a key that nobody guesses."""
+"""A shell command that creates a random key."""
 
 _MIN_DISTINCT_BYTES = 7
-"""Of 32 random digits one time in sixty thousand fewer differ, of all other random texts never."""
+"""A random key of 32 hexadecimal digits has fewer with a probability of 1 in 60,000; other random texts never."""
 _MAX_CHECKED_BYTES = 256
-# Both of letters and digits of a key alone: what is written everywhere in the place of one, and what ours have there.
+# Letters and digits of a key only: common placeholders, and the words in our examples.
 _PLACEHOLDER_WORDS = re.compile(
     rb"(?:change|replace)(?:me|this|it)|placeholder|your(?:secret|signing|key)|randomcharacters"
 )
@@ -26,7 +26,7 @@ _NON_WORD = re.compile(rb"[^a-z0-9]+")
 
 
 def is_placeholder(key: bytes) -> bool:
-    """Whether a key is evidently none: a few characters, a text again and again, digits in a row, or such words."""
+    """Return whether a key is a placeholder: few distinct bytes, a repeated text, digits in a row or such words."""
     head = key[:_MAX_CHECKED_BYTES]
     if len(set(head)) < _MIN_DISTINCT_BYTES or _PLACEHOLDER_WORDS.search(_strip_separators(head)):
         return True
@@ -37,7 +37,7 @@ def is_placeholder(key: bytes) -> bool:
 
 
 def is_example_key(key: bytes) -> bool:
-    """Whether a key is what our documents and examples show, which run with it."""
+    """Return whether a key is from our documentation or examples."""
     return _EXAMPLE_WORDS.search(_strip_separators(key[:_MAX_CHECKED_BYTES])) is not None
 
 
@@ -47,11 +47,11 @@ def _strip_separators(key: bytes) -> bytes:
 
 Check = Callable[[Any, str], Any]
 MIN_KEY_BYTES = 16
-"""Of a signing key that nobody can guess; a shorter one is warned of."""
+"""The length of a signing key below which a warning is logged."""
 
 
 class WrongTypeError(ValueError, TypeError):
-    """What was given is of a type that cannot be meant: a `ValueError`, as every wrong argument, and a `TypeError`."""
+    """A value of the wrong type: a `ValueError`, as every invalid argument, and a `TypeError`."""
 
 
 def limit(
@@ -163,7 +163,7 @@ def require_state_or_none(value: Any, path: str) -> Any:
 
 
 def require_methods(*methods: str) -> Check:
-    """Take None, or an object with these methods."""
+    """Return a check for None, or an object with these methods."""
 
     def check(value: Any, path: str) -> Any:
         if value is not None and not all(callable(getattr(value, name, None)) for name in methods):
@@ -174,7 +174,7 @@ def require_methods(*methods: str) -> Check:
 
 
 def require_guard_or_none(value: Any, path: str) -> Any:
-    """Take a guard or None. A store has methods of these names too, and none of them is what a guard's is."""
+    """Return a guard or None. A store has methods of the same names with other meanings."""
     if callable(getattr(value, "settle", None)):
         raise WrongTypeError(f"{path} must be the guard of the store, not the store: write store.guard")
     return require_methods("claim", "record", "release")(value, path)
@@ -208,7 +208,7 @@ def require_keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
         return None
     items = cast("list[Any]", [*value]) if isinstance(value, list | tuple) else [value]
     if not items or not all(isinstance(item, str | bytes) and item for item in items):
-        # The value itself is a secret and stays out of the message.
+        # The value is a secret and stays out of the message.
         raise ValueError(f"{path} must be a non-empty string or bytes, or a list of them")
     keys = tuple(item.encode() if isinstance(item, str) else item for item in items)
     if min(map(len, keys)) < MIN_KEY_BYTES:
@@ -216,13 +216,13 @@ def require_keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
     elif any(map(is_placeholder, keys)):
         _log_placeholder(logging.WARNING)
     elif any(map(is_example_key, keys)):
-        _log_placeholder(logging.INFO)  # our examples run with such a key, and have nothing to hide
+        _log_placeholder(logging.INFO)  # our examples use such keys
     return keys
 
 
 @cache
 def _warn_short_key() -> None:
-    # No error: what an older release has signed with such a key would wait for ever.
+    # No error: continuations that were signed with such a key would be lost.
     logging.getLogger("codemode.continuations").warning(
         "a signing key has fewer than %d bytes: whoever guesses it can forge approvals. Take 32 random bytes, the same"
         " for all processes: %s",

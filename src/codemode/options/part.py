@@ -1,4 +1,4 @@
-"""The mechanism of a group of options: made of keywords or a mapping, checked, compared. Knows none of the groups."""
+"""Base class of option groups: built from keywords or a mapping, validated and comparable."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from ..cached_property import cached_property
 from .checked_fields import Check
 
 _MAX_EXAMPLE_CHARACTERS = 40
-# What a dataclass compiles to be shown, compared and hashed stands here once: it would be half of this import.
+# repr, eq and hash are written once here: compiled for each dataclass, they would take half of this import.
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class OptionPart:
-    """A group of options. Raises `ValueError` naming the full path of a wrong value when made."""
+    """A group of options. Raises `ValueError` with the full path of an invalid value."""
 
     path: ClassVar[str] = ""
     explicit_names: ClassVar[frozenset[str]] = frozenset()
-    """The options that its maker set: each part has its own."""
+    """The options that were set explicitly."""
 
     def __new__(cls, *_values: Any, **options: Any) -> Self:
-        """Note what its maker names: a plugin may have other defaults for the rest."""
+        """Note which options are set explicitly: a plugin may have other defaults for the rest."""
         part = super().__new__(cls)
         object.__setattr__(part, "explicit_names", frozenset(options))
         return part
 
     def __post_init__(self) -> None:
-        """Check every field, and store what its check gives."""
+        """Validate every field and store the result of its check."""
         for option in fields(self):
             if check := cast("Check | None", option.metadata.get("check")):
                 object.__setattr__(self, option.name, check(getattr(self, option.name), self._path_of(option.name)))
 
     @cached_property
     def worker_options(self) -> dict[str, Any]:
-        """The options that the worker is told of, by name. Every run asks."""
+        """The options that the worker needs, by name. Every run reads them."""
         return {
             option.name: getattr(self, option.name)
             for option in fields(self)
@@ -60,7 +60,7 @@ class OptionPart:
 
     @classmethod
     def of(cls, value: Self | Mapping[str, Any] | None) -> Self:
-        """Take options, a mapping with snake_case or camelCase keys, or None for the defaults."""
+        """Return options for options, a mapping with snake_case or camelCase keys, or None for the defaults."""
         if isinstance(value, cls):
             return value
         if value is None:
@@ -74,15 +74,15 @@ class OptionPart:
         return cls(**cls._keywords(value))
 
     def with_defaults(self, **defaults: Any) -> Self:
-        """Return the same options, with these values for those that their maker did not name."""
+        """Return the same options, with these values for those that were not set explicitly."""
         part = replace(self, **{name: value for name, value in defaults.items() if name not in self.explicit_names})
         object.__setattr__(part, "explicit_names", self.explicit_names | defaults.keys())
         return part
 
     def with_fallback(self, defaults: Self) -> Self:
-        """Return the same options, with what the maker of ``defaults`` set for those that their own did not.
+        """Return the same options, with the explicit values of ``defaults`` for those that were not set explicitly.
 
-        They are of the class of ``defaults`` then, which may have other ranges.
+        The result has the class of ``defaults``, whose ranges may differ.
         """
         if defaults.explicit_names <= self.explicit_names:
             return self
@@ -92,11 +92,11 @@ class OptionPart:
         return part.with_defaults(**{name: getattr(defaults, name) for name in defaults.explicit_names})
 
     def is_set(self, name: str) -> bool:
-        """Tell whether the maker of these options set this one."""
+        """Return whether this option was set explicitly."""
         return name in self.explicit_names
 
     def without(self, *names: str) -> Self:
-        """Return the same options as if their maker had not set these: they have their defaults."""
+        """Return the same options with the defaults for these names."""
         return type(self)(**{name: getattr(self, name) for name in self.explicit_names if name not in names})
 
     @classmethod
@@ -116,9 +116,9 @@ class OptionPart:
 
     @classmethod
     def _elsewhere(cls, name: str, /) -> str | None:
-        """Return the path of an option that is looked for here and stands somewhere else."""
+        """Return the path of an option with this name in another group."""
         names = {option.name for option in fields(cls)}
-        # Where one option of pools stands too, the others are looked for beside it.
+        # A group with one option of pools suggests the others too.
         searched_paths = {*names, "pool"} if not cls.path or "on_saturation" in names else set[str]()
         paths = (
             part.path for part in OptionPart.__subclasses__() if part.path in searched_paths and _has_option(part, name)
@@ -127,7 +127,7 @@ class OptionPart:
 
     @classmethod
     def _example(cls, value: object) -> str:
-        """Return a mapping as it is written: with a short text that one of the options takes, where it was given."""
+        """Return an example mapping, with the given short text if one of the options accepts it."""
         first, *_ = options = fields(cls)
         short_text = value if isinstance(value, str) and len(value) <= _MAX_EXAMPLE_CHARACTERS else None
         accepting = (
@@ -144,7 +144,7 @@ class OptionPart:
 
 
 def _describe_path(path: str) -> str:
-    """Return how the option at a path is written."""
+    """Return how to write the option at a path."""
     part, _, name = path.rpartition(".")
     if part == "pool":
         return f"; it is one of pools: write pool=WorkerPool({{{name!r}: ...}})"

@@ -1,4 +1,4 @@
-"""Options of an invocation and of a pool: frozen values, checked when made. Knows nothing of their use."""
+"""Options of invocations and pools: frozen values, validated when created."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .part import OptionPart
 
 MIB = 1024 * 1024
 MAX_SOURCE_BYTES = 1_000_000
-"""Guest line numbers must stay below those of the kernel, which start at 2**20."""
+"""Guest line numbers must stay below those of the guest runtime, which start at 2**20."""
 
 MAX_MEMORY_LIMIT_BYTES = 768 * MIB
 
@@ -39,7 +39,7 @@ MAX_HEAP_BYTES = 1024 * MIB
 """The largest heap of any program. The worker's address space ends at 1.25 GiB; the engine must notice first."""
 
 MAX_LEDGER_BYTES = 512 * MIB
-"""What a paused invocation holds is opened again in memory, twice at times."""
+"""A resumed ledger is decoded in memory, at times twice."""
 
 MAX_STACK_SIZE_BYTES = 6 * MIB
 """A worker's native stack is 8 MiB."""
@@ -47,7 +47,7 @@ MAX_STACK_SIZE_BYTES = 6 * MIB
 MAX_PROGRAMS_PER_WORKER = 64  # a zygote holds an engine for each, of a megabyte
 
 MIN_MODEL_CHARACTERS = 1000
-"""Fewer would not tell a model what is wrong with its result."""
+"""Less would not fit a description of a result that is too large."""
 
 Hook = Callable[[Any], Awaitable[None] | None]
 Listing = Literal["full", "names", "search"]
@@ -62,19 +62,16 @@ def _model_characters(value: Any, path: str) -> int | None:
 class ExecutionPolicy(OptionPart):
     """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text.
 
-    ``max_values`` bounds the containers and scalars of each value that crosses: input, output, answer, result.
-    ``clock`` is what ``timeout_ms`` measures: "wall" all time but that in which only a person's decision is awaited;
-    "program" only the program's own, none of that in which it waits for the host. ``tool_timeout_ms`` bounds each tool
-    call by itself, from its start. ``in_flight_limit`` is what happens to a call beyond
-    ``max_in_flight_bridge_requests``: "fail" throws in the program, "queue" starts the calls in order as others end.
-    ``on_saturation`` None does as the pool does when no worker is free; "wait" waits for the pool's
-    ``wait_timeout_ms`` at most, whatever the pool does. ``listing`` is what the description of codeMode says of the
-    tools: all declarations that fit, their names alone, or how to search them, one text whatever tools there are.
-    ``output_validation`` says what becomes of a tool's output that misses its schema: "warn" passes it on as it came,
-    with a warning; with "strict" the call fails. ``values`` "rich" lets dates, bytes and sets cross as `Date`,
-    `Uint8Array` and `Set`, and come back as `datetime`, `bytes` and `set`; with "json" they cross as JSON.
-
-    What is told to the worker, and what a continuation keeps, follows from the fields.
+    ``max_values`` limits the containers and scalars of each input, output, answer and result. ``clock`` is the time
+    that ``timeout_ms`` measures: "wall" all time except waits for a person's decision only; "program" only the
+    program's own time, without waits for the host. ``tool_timeout_ms`` limits each tool call. ``in_flight_limit`` says
+    what happens to a call beyond ``max_in_flight_bridge_requests``: "fail" throws in the program, "queue" starts it
+    when another call has ended. ``on_saturation`` None does what the pool does when no worker is free; "wait" waits up
+    to the pool's ``wait_timeout_ms``. ``listing`` is what the description of codeMode contains of the tools: all
+    declarations that fit, their names, or how to search them, which is the same text for any tools.
+    ``output_validation`` says what happens to a tool's output that violates its schema: "warn" passes it on with a
+    warning, "strict" fails the call. ``values`` "rich" passes dates, bytes and sets as `Date`, `Uint8Array` and `Set`,
+    and back as `datetime`, `bytes` and `set`; "json" passes JSON.
     """
 
     path: ClassVar[str] = "execution_policy"
@@ -112,18 +109,18 @@ class ExecutionPolicy(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LargeHeapPolicy(ExecutionPolicy):
-    """Limits of a surface whose programs may have the largest heap that there is."""
+    """Limits of a surface whose programs may use the largest possible heap."""
 
     memory_limit_bytes: int = limit(64 * MIB, MAX_HEAP_BYTES, minimum=MIB, is_sent_to_worker=True, is_signed=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class FetchPolicy(OptionPart):
-    """Which requests the guest's ``fetch`` may make. Without origins and prefixes none.
+    """The requests that the guest's ``fetch`` may make; none without origins and prefixes.
 
     ``fetch`` is ``async (url, *, method, headers, body) -> response``; None uses httpx. Addresses are checked before
-    either, but only httpx's connection is pinned to the checked one. A name that this host cannot resolve, as
-    behind a proxy that does, is not checked before a ``fetch`` of the host's own. A prefix ends on a path boundary.
+    both, but only httpx's connection is pinned to the checked address. A name that this host cannot resolve, as behind
+    a proxy, is not checked before a custom ``fetch``. A prefix ends on a path boundary.
     """
 
     path: ClassVar[str] = "fetch_policy"
@@ -151,10 +148,10 @@ class ApprovalPolicy(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Pipeline(OptionPart):
-    """Functions, sync (in a thread) or async, through which every call of a tool goes.
+    """Functions, sync (in a thread) or async, that every tool call passes through.
 
     ``before(call)`` may replace the validated input of a `PipelineCall`, or refuse the call with a `CodeModeToolError`;
-    ``after(call, output)`` may replace the output. None leaves things as they are, `PIPELINE_NULL` stands for null.
+    ``after(call, output)`` may replace the output. None changes nothing, `PIPELINE_NULL` means null.
     """
 
     path: ClassVar[str] = "pipeline"
@@ -184,7 +181,7 @@ class Lifecycle(OptionPart):
 
     @cached_property
     def has_hooks(self) -> bool:
-        """True when there is any of them. Every run asks."""
+        """True if any hook is set. Every run reads it."""
         return any(hook is not None for hook in self._values())
 
 
@@ -212,9 +209,9 @@ class Telemetry(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ModelOutput(OptionPart):
-    """What `CodeModeTool.to_model_output` shows the model beside the result, and how much of it.
+    """What `CodeModeTool.to_model_output` shows the model in addition to the result, and how much.
 
-    A result of more than ``max_model_characters``, text or compact JSON, is told of instead: its size, its shape, its
+    A result of more than ``max_model_characters``, as text or compact JSON, is replaced by its size, its shape and its
     beginning. None shows all of it.
     """
 
@@ -229,7 +226,7 @@ class ModelOutput(OptionPart):
 
     @cached_property
     def includes_calls(self) -> bool:
-        """True when calls are listed beside the result."""
+        """True if calls are listed with the result."""
         return self.include_nested_tool_summary or self.include_nested_tool_outputs or self.include_fetch_summary
 
     @cached_property
@@ -240,15 +237,16 @@ class ModelOutput(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ContinuationOptions(OptionPart):
-    """How continuations are signed and resumed. None means the process-wide setting.
+    """How continuations are signed and resumed. None uses the process-wide setting.
 
-    ``keys`` are bytes or text; the last signs, any verifies, the first names programs that an engine runs again.
-    ``conversation_id`` is signed, not stored. ``seal`` encrypts (extra ``sealed``), and takes sealed ones alone;
-    ``compress`` makes them smaller. ``any_engine`` takes what another engine's version made, which may go another way.
+    ``keys`` are bytes or text; the last signs, any verifies, the first derives the ids of programs that a workflow
+    engine replays. ``conversation_id`` is signed, not stored. ``seal`` encrypts (extra ``sealed``) and accepts only
+    sealed ones; ``compress`` makes them smaller. ``any_engine`` accepts continuations of other engine versions, which
+    may replay differently.
 
-    ``journal`` keeps each call before it begins, and each outcome before the program sees it: after the death of its
-    host the same call, made again on any host, goes on from there. It needs ``keys`` and a ``conversation_id``, here or
-    with the call; without a ``tool_call_id`` no call is the same again, and only resumes find what was written.
+    ``journal`` stores each call before it starts, and each outcome before the program sees it: after the death of its
+    host, the same outer call, repeated on any host, continues from there. It needs ``keys`` and a ``conversation_id``,
+    here or with the call; without a ``tool_call_id`` no call is the same again, and only resumes use the journal.
     """
 
     path: ClassVar[str] = "continuation"
@@ -268,8 +266,8 @@ class ContinuationOptions(OptionPart):
 class PoolOptions(OptionPart):
     """How many workers run and how they start. ``max_workers`` None follows the available memory.
 
-    ``programs_per_worker`` above 1 lets a worker run so many programs of one share, each in a fresh engine (on Linux);
-    with ``isolation`` "required" it takes ``allow_kept_workers`` too.
+    ``programs_per_worker`` above 1 lets a worker run several programs of one share, each in a fresh engine (on Linux);
+    ``isolation`` "required" then needs ``allow_kept_workers``.
     """
 
     path: ClassVar[str] = "pool"
@@ -285,7 +283,7 @@ class PoolOptions(OptionPart):
     allow_kept_workers: bool = flag_field(default=False)
 
     def __post_init__(self) -> None:
-        """Refuse kept workers where isolation is required, unless they are allowed."""
+        """Refuse reused workers if isolation is required, unless they are allowed."""
         super().__post_init__()
         if self.programs_per_worker > 1 and self.isolation == "required" and not self.allow_kept_workers:
             raise ValueError('pool.programs_per_worker above 1 with isolation="required" needs allow_kept_workers=True')
@@ -295,10 +293,10 @@ class PoolOptions(OptionPart):
 class CodeModeOptions(OptionPart):
     """All options of an invocation. Each part may also be a mapping with snake_case or camelCase keys.
 
-    ``fetch_policy`` None or False leaves the guest without ``fetch``. ``state`` is where programs leave values for
-    those that come after them: a mapping, an object with async ``get``, ``set``, ``delete`` and ``keys``, or a function
-    that gives either, or None, for the ``conversation_id`` of a call. False is for plugins, which have a place anyway.
-    Raises `ValueError` naming the full path of what is wrong.
+    ``fetch_policy`` None or False disables ``fetch``. ``state`` stores values for later programs: a mapping, an object
+    with async ``get``, ``set``, ``delete`` and ``keys``, or a function that returns either, or None, for the
+    ``conversation_id`` of a call. False is for plugins, which have a default store. Raises `ValueError` with the full
+    path of an invalid value.
     """
 
     execution_policy: ExecutionPolicy
@@ -340,12 +338,12 @@ class CodeModeOptions(OptionPart):
 
     @cached_property
     def has_state(self) -> bool:
-        """True where programs leave values for each other."""
+        """True if programs can store values for later programs."""
         return self.state is not None and self.state is not False
 
     @cached_property
     def uses_optional_parts(self) -> bool:
-        """False where a run has no fetch, state, journal, sealed continuation or telemetry of these options."""
+        """False if these options need no fetch, state, journal, sealed continuation or telemetry."""
         continuation = self.continuation
         is_plain_continuation = continuation.journal is None and not continuation.seal
         return not is_plain_continuation or self.fetch_policy is not None or self.has_state or self.telemetry.is_enabled
@@ -362,7 +360,7 @@ class CodeModeOptions(OptionPart):
         return self.with_parts(execution_policy=ExecutionPolicy(listing=listing).with_fallback(self.execution_policy))
 
     def without_journal(self) -> CodeModeOptions:
-        """Return the same options with no journal."""
+        """Return the same options without a journal."""
         continuation = self.continuation
         return (
             self if continuation.journal is None else self.with_parts(continuation=replace(continuation, journal=None))

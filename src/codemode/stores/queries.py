@@ -196,7 +196,7 @@ _Condition = tuple[str, Row]
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """What to list. A record must have all ``labels`` (keys of labels); ``after`` is the position of the cursor."""
+    """The filter of a list. A record must have all ``labels``, given as keys; ``after`` is the cursor's position."""
 
     tenants: tuple[str | None, ...]
     app: str | None

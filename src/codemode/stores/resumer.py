@@ -180,7 +180,7 @@ class Resumer:
         except asyncio.CancelledError as error:
             await self._on_failure(lease, error)
             raise
-        except Exception as error:  # noqa: BLE001 - it is written, or told in the log
+        except Exception as error:  # noqa: BLE001 - stored or logged
             await self._on_failure(lease, error)
         else:
             await finish_writing(self._store.settle(lease, result, tool=get_tool(self._resume)))

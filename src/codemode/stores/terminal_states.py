@@ -23,7 +23,7 @@ _DENIAL_JSON = canonical_json({"approved": False, "reason": _DENIAL_REASON})
 
 
 def end_by_decision(session: Session, record_id: str, event: RecordEvent, by: Attribution, tenant: Tenant) -> None:
-    """End a record because somebody said so."""
+    """End a record on a person's decision."""
     condition, values = tenant_clause(tenant)
     row = session.fetch_one(
         f"SELECT tenant, state FROM codemode_records WHERE id = ?{condition}",
