@@ -63,9 +63,9 @@ def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx
         target = url.join(response.headers["location"])
     except httpx2.InvalidURL:
         raise RefusedRedirectError("it redirects to an invalid URL") from None
-    where = describe_url(target)
+    target_text = describe_url(target)
     if not is_trusted_redirect(url, target) or (target.userinfo and target.userinfo != url.userinfo):
-        raise RefusedRedirectError(_describe_refusal(url, target, where))
+        raise RefusedRedirectError(_describe_refusal(url, target, target_text))
     is_kept = (
         status in _METHOD_KEEPING_STATUSES
         or request.method == "GET"
@@ -73,7 +73,7 @@ def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx
     )
     if not is_kept:
         raise RefusedRedirectError(
-            f"it redirects to {where} with the status {status}, which drops the request body: use that URL as url"
+            f"it redirects to {target_text} with the status {status}, which drops the request body: use that URL as url"
             " of the server's entry"
         )
     return copy_request_to(request, target)

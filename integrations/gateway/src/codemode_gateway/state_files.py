@@ -18,22 +18,22 @@ from codemode.host.threads import BackgroundThreads
 _HAS_OWNERS = hasattr(os, "getuid")
 
 
-def find_privacy_problem(found: os.stat_result) -> str | None:
+def find_privacy_problem(status: os.stat_result) -> str | None:
     """Return why other users may have written or read a file, and what to do; None if they cannot."""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "it is not a regular file: remove it"
-    if _HAS_OWNERS and found.st_uid != os.getuid():
+    if _HAS_OWNERS and status.st_uid != os.getuid():
         return "it belongs to another user: remove it"
-    if _HAS_OWNERS and found.st_mode & 0o077:
+    if _HAS_OWNERS and status.st_mode & 0o077:
         return "other users may access it: set its mode to 600"
     return None
 
 
-def find_folder_privacy_problem(found: os.stat_result) -> str | None:
+def find_folder_privacy_problem(status: os.stat_result) -> str | None:
     """Return why other users may create files in a folder, and what to do; None if they cannot."""
-    if _HAS_OWNERS and found.st_uid not in (os.getuid(), 0):
+    if _HAS_OWNERS and status.st_uid not in (os.getuid(), 0):
         return "its folder belongs to another user: use one of your own (XDG_STATE_HOME)"
-    if _HAS_OWNERS and found.st_mode & 0o022:
+    if _HAS_OWNERS and status.st_mode & 0o022:
         return "other users may write to its folder: set the folder's mode to 700"
     return None
 
@@ -45,9 +45,9 @@ _log = logging.getLogger("codemode.mcp")
 _last_cleanups: dict[Path, float] = {}
 
 
-def is_unused(found: os.stat_result, seconds: float = UNUSED_SECONDS) -> bool:
+def is_unused(status: os.stat_result, seconds: float = UNUSED_SECONDS) -> bool:
     """Return whether a file is unused for ``seconds``."""
-    return time.time() - found.st_mtime > seconds
+    return time.time() - status.st_mtime > seconds
 
 
 def note_use(path: Path) -> None:
@@ -62,10 +62,10 @@ def schedule_cleanup(folder: Path, remove: Callable[[Path], None]) -> None:
 
     Errors are logged.
     """
-    now = time.monotonic()
-    if now - _last_cleanups.get(folder, -_CLEANUP_INTERVAL_SECONDS) < _CLEANUP_INTERVAL_SECONDS:
+    current_time = time.monotonic()
+    if current_time - _last_cleanups.get(folder, -_CLEANUP_INTERVAL_SECONDS) < _CLEANUP_INTERVAL_SECONDS:
         return
-    _last_cleanups[folder] = now
+    _last_cleanups[folder] = current_time
 
     def clean_up() -> None:
         try:
@@ -95,10 +95,10 @@ class PrivateTables:
     def stamp(self) -> object:
         """A value that changes whenever the file is written."""
         try:
-            found = None if self._path is None else self._path.stat()
+            status = None if self._path is None else self._path.stat()
         except OSError:
             return None
-        return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+        return None if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
 
     @contextmanager
     def open(self, *, writes: bool = False) -> Generator[sqlite3.Connection]:
@@ -125,16 +125,16 @@ class PrivateTables:
 
 def _connect(path: Path, *, writes: bool) -> sqlite3.Connection:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         if not writes:
             return sqlite3.connect(":memory:")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):  # O_EXCL does not follow links
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        found = path.lstat()
-    problem = find_privacy_problem(found) or find_folder_privacy_problem(path.parent.stat())
-    if problem is None and found.st_size > _MAX_BYTES:
+        status = path.lstat()
+    problem = find_privacy_problem(status) or find_folder_privacy_problem(path.parent.stat())
+    if problem is None and status.st_size > _MAX_BYTES:
         problem = "it is too large: remove it"
     if problem is not None:
         raise OSError(f"{path} is not used: {problem}")
@@ -154,8 +154,8 @@ def today() -> int:
 
 def is_use_noted(file: sqlite3.Connection, principal: str) -> bool:
     """Return whether today's use by a principal is already noted."""
-    found = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, today()))
-    return found.fetchone() is not None
+    cursor = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, today()))
+    return cursor.fetchone() is not None
 
 
 def note_table_use(file: sqlite3.Connection, principal: str, *tables: str) -> None:

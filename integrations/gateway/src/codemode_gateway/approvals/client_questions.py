@@ -1,4 +1,4 @@
-"""Ask a client's user about pending calls, parse the answers, and seal the state between retries."""
+"""Ask a client's user about pending calls, parse answers, and seal retry state."""
 
 from __future__ import annotations
 
@@ -523,7 +523,7 @@ class ApprovalQuestions:
         return None
 
     def note_refused_edits(self, client_call: ClientCall, answers: BatchAnswers, error: CodeModeProtocolError) -> bool:
-        """Note the refusal for each edited input. Return False if there is none, or the error has another cause."""
+        """Note the refusal for each edited input. Return False without edits, or if the error has another cause."""
         edited_ids = [key for key, resolution in answers.resolutions.items() if "input" in resolution]
         if error.details.get("superseded") or error.details.get("not_resumable"):
             return False

@@ -135,10 +135,10 @@ class PendingStore:
         if not isinstance(record_id, str) or not record_id.isalnum() or not record_id.isascii():
             return None
         try:
-            found = await self.store.record(record_id, tenant=self._tenant)
+            record = await self.store.record(record_id, tenant=self._tenant)
         except UnknownRequestError:
             return None
-        return found if found.app == self._app else None
+        return record if record.app == self._app else None
 
     async def find_open_run(self, code: str) -> Record | None:
         """Return the newest run of the same program that has not ended, or None."""
@@ -189,7 +189,7 @@ class PendingStore:
     async def wait_for_end(
         self, record_id: str, wait_ms: float, version: int | None = None
     ) -> Record | RunResponse | None:
-        """Wait up to ``wait_ms`` for the end of a record. Return its response, else the record; None if there is none.
+        """Wait up to ``wait_ms`` for the end of a record. Return its response, else the record; None for an unknown id.
 
         With ``version`` also return the record once a later pause has new questions.
         """

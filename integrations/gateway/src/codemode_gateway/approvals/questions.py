@@ -254,8 +254,8 @@ def bad_request_response(message: str, path: str) -> RunResponse:
 def too_many_waiting_response(limit: int, command: str = GATEWAY_COMMAND) -> RunResponse:
     """Return the response for a program that may ask a person, when too many of the user's programs wait."""
     message = f"{limit} programs of this user already wait for a person, which is the limit: nothing ran"
-    places = f"in the gateway's console, or with `{command} approvals list` in a terminal"
-    hint = f"Tell the user to decide or end some of them {places}. Then send the program again."
+    where_to_decide = f"in the gateway's console, or with `{command} approvals list` in a terminal"
+    hint = f"Tell the user to decide or end some of them {where_to_decide}. Then send the program again."
     return refusal_response([diagnostic("error", "TOO_MANY_WAITING", message, hint=hint)])
 
 

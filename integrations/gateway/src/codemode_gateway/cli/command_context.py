@@ -190,8 +190,12 @@ def _find_program() -> str | None:
         return _quote_if_safe(sys.executable, "-m", PROGRAM_NAME)
     if program_path.stem != PROGRAM_NAME or not program_path.is_file():
         return None
-    found = shutil.which(PROGRAM_NAME)
-    return None if found is not None and program_path.samefile(found) else _quote_if_safe(str(program_path))
+    path_on_system = shutil.which(PROGRAM_NAME)
+    return (
+        None
+        if path_on_system is not None and program_path.samefile(path_on_system)
+        else _quote_if_safe(str(program_path))
+    )
 
 
 def _quote_if_safe(*arguments: str) -> str | None:
@@ -229,7 +233,7 @@ class ControllingTerminal:
 
 @contextmanager
 def open_controlling_terminal(action: str) -> Generator[ControllingTerminal]:
-    """Open the controlling terminal. Raises `UsageError` if there is none, so that nothing is decided."""
+    """Open the controlling terminal. Raises `UsageError` without one, so that nothing is decided."""
     try:
         descriptor = os.open(TERMINAL, os.O_RDWR | getattr(os, "O_NOCTTY", 0))
     except OSError as error:

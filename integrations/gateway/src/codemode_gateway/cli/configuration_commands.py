@@ -167,7 +167,7 @@ def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _is_relative_path(word: str) -> bool:
-    """Whether a word of a command names a file or folder in the current folder."""
+    """Return whether a word of a command is the relative path of an existing file or folder."""
     return not word.startswith("-") and not Path(word).is_absolute() and Path(word).exists()
 
 
@@ -231,15 +231,17 @@ def _import(options: argparse.Namespace) -> int:
         raise UsageError(visible(f"{options.client} has no server to import ({found_in})"))
     file = FileText.read(config_path(options).absolute())
     before = file.text if file.is_present else create_config_text()
-    text, names = add_servers(before, imported_servers.servers, options.client)
+    text, new_names = add_servers(before, imported_servers.servers, options.client)
     text = add_inputs(text, imported_servers.inputs, imported_servers.servers)
     is_new = text != before or not file.is_present
     if is_new:
         file.write(text)
-    for name, config_name in names.items():
+    for name, config_name in new_names.items():
         print(f"  {visible(config_name)}" + ("" if config_name == name else f" ({visible(name)} in {options.client})"))
     ending = "" if is_new else " already; nothing was added"
-    print(f"{format_count(len(names), 'server')} in {visible(str(file.path))}{ending}; {options.client} is unchanged")
+    print(
+        f"{format_count(len(new_names), 'server')} in {visible(str(file.path))}{ending}; {options.client} is unchanged"
+    )
     return SUCCEEDED
 
 
@@ -351,8 +353,8 @@ def _approve_pins(pins: Pins, servers: tuple[ServerPins, ...], name: str) -> int
 
     selected = next((server for server in servers if server.server == name), None)
     if selected is None:
-        known = ", ".join(visible(server.server) for server in servers) or "none"
-        raise UsageError(f"{visible(name)} has no pins; servers with pins: {known}")
+        pinned_names = ", ".join(visible(server.server) for server in servers) or "none"
+        raise UsageError(f"{visible(name)} has no pins; servers with pins: {pinned_names}")
     if not selected.differences:
         print(f"the tools of {visible(name)} are unchanged since first use")
         return SUCCEEDED

@@ -1,4 +1,4 @@
-"""Run ``codemode mcp``: serve the gateway over stdio or HTTP. Messages go to stderr, stdout is for the protocol."""
+"""Run ``codemode mcp``: serve the gateway over stdio or HTTP. Messages go to stderr."""
 
 from __future__ import annotations
 

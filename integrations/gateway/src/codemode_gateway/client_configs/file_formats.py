@@ -24,8 +24,8 @@ _parse_cached = lru_cache(maxsize=2)(parse_jsonc)
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     """Return the text with each span replaced. Spans must not overlap."""
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = text[:start] + replacement + text[end:]
     return text
 
 
@@ -57,10 +57,10 @@ class JsonDocument:
     def add_member(self, keys: Sequence[str], name: str, value: Any) -> str:
         """Return the text with a member appended to the object at ``keys``, which is created if missing."""
         depth, node = 0, self.root
-        while depth < len(keys) and (found := node.get(keys[depth])) is not None:
-            depth, node = depth + 1, found
-        first, *rest = [*keys[depth:], name]
-        for key in reversed(rest):
+        while depth < len(keys) and (child := node.get(keys[depth])) is not None:
+            depth, node = depth + 1, child
+        first, *further_keys = [*keys[depth:], name]
+        for key in reversed(further_keys):
             value = {key: value}
         return self._append_member(node, first, value)
 
@@ -69,9 +69,9 @@ class JsonDocument:
         node = self.root.get(key)
         if node is None:
             return self.add_member((), key, list(values))
-        new = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        new_items = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
         position, comma = (node.items[-1].end, ", ") if node.items else (node.start + 1, "")
-        return apply_edits(self.text, [(position, position, f"{comma}{new}")])
+        return apply_edits(self.text, [(position, position, f"{comma}{new_items}")])
 
     def _append_member(self, node: JsonNode, name: str, value: Any) -> str:
         if not node.members:
@@ -83,8 +83,8 @@ class JsonDocument:
             new_text = f"{', ' if comma is None else ' '}{self.format_member(name, value, None)}"
             return apply_edits(self.text, [(end, end, new_text)])
         indent = self._get_member_indent(last, node)
-        rest = _REST_OF_LINE.match(self.text, end)
-        position = rest.end() if rest else end
+        rest_of_line = _REST_OF_LINE.match(self.text, end)
+        position = rest_of_line.end() if rest_of_line else end
         new_text = f"{self.newline}{indent}{self.format_member(name, value, indent)}"
         if comma is not None:
             return apply_edits(self.text, [(position, position, f"{new_text},")])
@@ -177,7 +177,7 @@ class JsonServersFormat:
     keys: tuple[str, ...]
 
     def servers(self, text: str) -> dict[str, Any]:
-        node = self._servers(JsonDocument.parse(text))
+        node = self._find_servers(JsonDocument.parse(text))
         return {member.key: member.node.to_python() for member in node.members} if node else {}
 
     def inputs(self, text: str) -> list[Any]:
@@ -188,7 +188,7 @@ class JsonServersFormat:
     def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with the gateway's ``entry`` in place of the ``moved`` servers."""
         document = JsonDocument.parse(text)
-        node = self._servers(document)
+        node = self._find_servers(document)
         if node is None:
             return document.add_member(self.keys, name, entry)
         members = {member.key: member for member in node.members}
@@ -202,10 +202,10 @@ class JsonServersFormat:
         )
         return apply_edits(document.text, document.create_member_edits(node, removed, instead))
 
-    def restore_servers(self, text: str, before: str, name: str, names: Collection[str]) -> str:
-        """Return the text with the servers ``names`` from ``before`` in place of the gateway ``name``."""
-        document, old_document = JsonDocument.parse(text), JsonDocument.parse(before)
-        node, source = self._servers(document), self._servers(old_document)
+    def restore_servers(self, text: str, original_text: str, name: str, names: Collection[str]) -> str:
+        """Return the text with the servers ``names`` from ``original_text`` in place of the gateway ``name``."""
+        document, old_document = JsonDocument.parse(text), JsonDocument.parse(original_text)
+        node, source = self._find_servers(document), self._find_servers(old_document)
         if node is None:
             return text
         moved = [member for member in (source.members if source else ()) if member.key in names]
@@ -222,12 +222,12 @@ class JsonServersFormat:
         is_one_line = "\n" not in document.text[node.start : node.end]
         return document.format_member(name, entry, None if is_one_line else document.get_member_indent(member, node))
 
-    def _servers(self, document: JsonDocument) -> JsonNode | None:
+    def _find_servers(self, document: JsonDocument) -> JsonNode | None:
         node = document.root
         for depth, key in enumerate(self.keys):
             if node.kind != "object":
-                where = ".".join(self.keys[:depth]) or "the file"
-                raise ConfigError(f"{where} is not an object, so it cannot have servers; fix it by hand")
+                path_text = ".".join(self.keys[:depth]) or "the file"
+                raise ConfigError(f"{path_text} is not an object, so it cannot have servers; fix it by hand")
             following = node.get(key)
             if following is None:
                 return None
@@ -282,16 +282,16 @@ def iterate_toml_statements(text: str) -> Iterator[TomlStatement]:
 
 
 def _read_key_path(text: str, position: int) -> tuple[tuple[str, ...], int]:
-    found = list[str]()
+    keys = list[str]()
     while True:
         key = _KEY.match(text, position)
         if key is None:
             raise ValueError("no key of TOML")
         bare, basic, literal = key.groups()
-        found.append(bare if bare is not None else literal if literal is not None else _unescape(basic))
+        keys.append(bare if bare is not None else literal if literal is not None else _unescape(basic))
         position = key.end()
         if not text.startswith(".", position):
-            return tuple(found), position
+            return tuple(keys), position
         position += 1
 
 
@@ -315,8 +315,8 @@ def _find_value_end(text: str, position: int) -> int:
 
 
 def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
-    found = pattern.match(text, position)
-    return found.end() if found else position
+    match = pattern.match(text, position)
+    return match.end() if match else position
 
 
 @dataclass(frozen=True)
@@ -326,10 +326,10 @@ class TomlServersFormat:
     keys: tuple[str, ...]
 
     def servers(self, text: str) -> dict[str, Any]:
-        found = tomllib.loads(text).get(self.keys[0], {})
-        if not isinstance(found, dict):
+        table = tomllib.loads(text).get(self.keys[0], {})
+        if not isinstance(table, dict):
             raise ConfigError(f"{self.keys[0]} is not a table, so it cannot have servers; fix it by hand")
-        return cast("dict[str, Any]", found)
+        return cast("dict[str, Any]", table)
 
     def inputs(self, text: str) -> list[Any]:
         """Return an empty list: Codex has no inputs."""
@@ -344,10 +344,14 @@ class TomlServersFormat:
             )
         return self._replace_spans(text, {*moved, name}, self._format_entry(text, name, entry))
 
-    def restore_servers(self, text: str, before: str, name: str, names: Collection[str]) -> str:
-        """Return the text with the servers ``names`` from ``before`` in place of the gateway ``name``."""
-        tables = [before[start:end] for start, end, is_table in self._find_spans(before, names) if is_table]
-        lines = [before[start:end] for start, end, is_table in self._find_spans(before, names) if not is_table]
+    def restore_servers(self, text: str, original_text: str, name: str, names: Collection[str]) -> str:
+        """Return the text with the servers ``names`` from ``original_text`` in place of the gateway ``name``."""
+        tables = [
+            original_text[start:end] for start, end, is_table in self._find_spans(original_text, names) if is_table
+        ]
+        lines = [
+            original_text[start:end] for start, end, is_table in self._find_spans(original_text, names) if not is_table
+        ]
         if lines:
             # Without their own tables they cannot be inserted elsewhere.
             raise ConfigError("its servers had no tables of their own; restore them by hand from the backup")
@@ -402,8 +406,8 @@ class TomlServersFormat:
 
 def _skip_blank_lines(text: str, end: int) -> int:
     """Return the end of the blank lines after a table, so that they do not accumulate."""
-    found = re.compile(r"(?:[ \t]*(?:\r\n|\n))*").match(text, end)
-    return found.end() if found else end
+    match = re.compile(r"(?:[ \t]*(?:\r\n|\n))*").match(text, end)
+    return match.end() if match else end
 
 
 def _newline(text: str) -> str:

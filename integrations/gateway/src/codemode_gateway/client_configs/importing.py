@@ -163,7 +163,7 @@ class ImportedServers:
 def import_servers(
     client: str, machine: ClientEnvironment | None = None, *, folder: Path | None = None
 ) -> ImportedServers:
-    """Return the servers of a client as gateway entries. Of duplicate names the first counts.
+    """Return the servers of a client as gateway entries. The first of duplicate names counts.
 
     Claude Code also has servers for folders: those of the project, else of ``folder`` or a parent, come first, as in
     the client. Raises `ConfigError` if a file is unreadable. Missing files have no servers.
@@ -210,18 +210,24 @@ def _read_folder_servers(
             servers_by_folder[Path(folder)] = dict(own_servers)
     enclosing_folders = [] if project_folder is None else [project_folder.resolve(), *project_folder.resolve().parents]
     matching_folder = next(
-        (path for place in enclosing_folders for path in servers_by_folder if path.resolve() == place), None
+        (
+            path
+            for enclosing_folder in enclosing_folders
+            for path in servers_by_folder
+            if path.resolve() == enclosing_folder
+        ),
+        None,
     )
     other_folders = [
         f"{path} ({', '.join(servers_by_folder[path])})" for path in servers_by_folder if path != matching_folder
     ]
     if other_folders:
-        more = (
+        remainder = (
             f" and {len(other_folders) - _MAX_LISTED_FOLDERS} more" if len(other_folders) > _MAX_LISTED_FOLDERS else ""
         )
         notes.append(
             f"{file.path} has servers for other folders, under projects, which were not imported:"
-            f" {', '.join(other_folders[:_MAX_LISTED_FOLDERS])}{more}; --project FOLDER imports those of a folder"
+            f" {', '.join(other_folders[:_MAX_LISTED_FOLDERS])}{remainder}; --project FOLDER imports those of a folder"
         )
     if matching_folder is None:
         return []
@@ -261,8 +267,8 @@ def parse_servers(file: ClientFile, text: str) -> dict[str, Any]:
     except JsonError as mistake:
         raise ConfigError(f"{file.path}, {mistake}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as mistake:
-        place = str(mistake).rpartition("(at ")[2].rstrip(")")
-        raise ConfigError(f"{file.path}, {place}: this is not TOML; fix it first") from None
+        position = str(mistake).rpartition("(at ")[2].rstrip(")")
+        raise ConfigError(f"{file.path}, {position}: this is not TOML; fix it first") from None
     except ConfigError as problem:
         raise ConfigError(f"{file.path}: {problem}") from None
     if len(entries) > MAX_SERVERS:
@@ -301,8 +307,8 @@ def convert_entry(entry: Any, file: ClientFile) -> Any:
     return {**escaped, **{key: _resolve_path(folder, written_path) for key, written_path in paths.items()}}
 
 
-def _resolve_path(folder: Path, written: str) -> str:
-    return written if written.startswith(("~", "${")) else str(folder / written)
+def _resolve_path(folder: Path, written_path: str) -> str:
+    return written_path if written_path.startswith(("~", "${")) else str(folder / written_path)
 
 
 def _escape_variables(value: Any) -> Any:

@@ -86,10 +86,10 @@ def remove_backups(used: Iterable[Path]) -> None:
 def _get_backup_number(path: Path, candidate: Path, kind: str) -> int:
     """Return the number of a backup of ``path``, from 1; 0 for other files."""
     first = f"{path.name}.{kind}"
-    rest = candidate.name.removeprefix(f"{first}-")
+    number_text = candidate.name.removeprefix(f"{first}-")
     if candidate.name == first:
         return 1
-    return int(rest) if rest != candidate.name and rest.isascii() and rest.isdigit() else 0
+    return int(number_text) if number_text != candidate.name and number_text.isascii() and number_text.isdigit() else 0
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,12 @@ class Change:
 def create_diff(texts: Iterable[tuple[FileText, str | None]], servers: Iterable[Any]) -> str:
     """Return the diff between files and their new texts (None: removed), without the secrets of servers."""
     lines = list[str]()
-    for file, new in texts:
-        names = (str(file.path) if file.is_present else "/dev/null", "/dev/null" if new is None else str(file.path))
-        lines += difflib.unified_diff(file.text.splitlines(), (new or "").splitlines(), *names, lineterm="")
+    for file, new_text in texts:
+        file_names = (
+            str(file.path) if file.is_present else "/dev/null",
+            "/dev/null" if new_text is None else str(file.path),
+        )
+        lines += difflib.unified_diff(file.text.splitlines(), (new_text or "").splitlines(), *file_names, lineterm="")
     diff = "\n".join(lines)
     return SecretRedactor(_find_secrets(servers)).redact_text(diff)
 
@@ -372,6 +375,6 @@ def _restore_content(target: ClientFile, current: FileText, backup_content: byte
 
 
 def _is_unchanged_since_install(
-    target: ClientFile, old_text: str, moved: Collection[str], entry: Any, now: str
+    target: ClientFile, old_text: str, moved: Collection[str], entry: Any, current_text: str
 ) -> bool:
-    return get_format(target).replace_servers(old_text, moved, GATEWAY_NAME, entry) == now
+    return get_format(target).replace_servers(old_text, moved, GATEWAY_NAME, entry) == current_text

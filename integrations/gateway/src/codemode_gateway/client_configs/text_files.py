@@ -80,9 +80,9 @@ class FileText:
         """Read a file of at most ``max_bytes``. Raises `ConfigError` if it is unreadable or not text."""
         if not config_file.is_present(path):
             return cls(path, None)
-        found = cls(path, config_file.read_content(path, max_bytes))
-        _ = found.text
-        return found
+        file_text = cls(path, config_file.read_content(path, max_bytes))
+        _ = file_text.text
+        return file_text
 
     def __repr__(self) -> str:
         return f"<FileText {str(self.path)!r}>"
@@ -159,10 +159,10 @@ def add_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
 def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], client: str) -> tuple[str, dict[str, str]]:
     """Return the text with the servers of a client added, and the new name of each server.
 
-    An existing equal server, apart from the key ``codemode``, is not added again. If another server has the name, the
+    A server that exists already, ignoring the key ``codemode``, is not added again. If another server has the name, the
     client's name is appended. Raises `ConfigError` if that name exists too.
     """
-    names = dict[str, str]()
+    new_names = dict[str, str]()
     for name, entry in servers.items():
         existing = parse_config_servers(config_text)
         usable_names = (
@@ -170,10 +170,12 @@ def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], clie
             for candidate in (name, f"{name}-{client}")
             if candidate not in existing or _without_own_section(existing[candidate]) == _without_own_section(entry)
         )
-        names[name] = next(usable_names, name)
-        if names[name] not in existing or _without_own_section(existing[names[name]]) != _without_own_section(entry):
-            config_text = add_server(config_text, names[name], entry)
-    return config_text, names
+        new_names[name] = next(usable_names, name)
+        if new_names[name] not in existing or _without_own_section(existing[new_names[name]]) != _without_own_section(
+            entry
+        ):
+            config_text = add_server(config_text, new_names[name], entry)
+    return config_text, new_names
 
 
 def add_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, Any]) -> str:
@@ -197,10 +199,10 @@ def _without_own_section(entry: Any) -> Any:
 
 def parse_config_servers(config_text: str) -> dict[str, Any]:
     """Return the servers in a configuration's text. Raises `ConfigError` if it is invalid."""
-    found: dict[str, Any] = {}
+    servers: dict[str, Any] = {}
     for _, entries in find_server_containers(_parse(config_text).root.to_python()):
-        found = {**mapping_or_empty(entries), **found}
-    return found
+        servers = {**mapping_or_empty(entries), **servers}
+    return servers
 
 
 def _parse(text: str) -> JsonDocument:

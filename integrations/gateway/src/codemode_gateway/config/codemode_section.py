@@ -76,21 +76,21 @@ def choice_check(names: tuple[str, ...]) -> FieldCheck:
 def check_object(value: Any, path: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigFieldError(path, f"this must be an object, not {describe_type(value)}")
-    found = cast("Mapping[Any, Any]", value)
-    if len(found) > MAX_ITEMS:
+    mapping = cast("Mapping[Any, Any]", value)
+    if len(mapping) > MAX_ITEMS:
         raise ConfigFieldError(path, f"this has more than {MAX_ITEMS:,} keys")
-    if not all(isinstance(key, str) for key in found):
+    if not all(isinstance(key, str) for key in mapping):
         raise ConfigFieldError(path, "the keys of this must be strings")
-    return cast("Mapping[str, Any]", found)
+    return cast("Mapping[str, Any]", mapping)
 
 
 def check_array(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise ConfigFieldError(path, f"this must be an array, not {describe_type(value)}")
-    found = list(cast("list[Any]", value))
-    if len(found) > MAX_ITEMS:
+    items = list(cast("list[Any]", value))
+    if len(items) > MAX_ITEMS:
         raise ConfigFieldError(path, f"this has more than {MAX_ITEMS:,} entries")
-    return found
+    return items
 
 
 def check_texts(value: Any, path: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Read configuration files in JSON with comments or TOML; errors name file, line and column."""
+"""Read configuration files in JSON with comments or TOML; errors name the position."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def quote_name(name: str) -> str:
     )
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known_names: Iterable[str]) -> str:
     """Return "; did you mean ...?" for an unknown ``name``, or nothing if no known name resembles it."""
-    known = list(known)
-    matches = [candidate for candidate in known if candidate.lower() == name.lower()] or find_nearest_names(
-        name[:100], known
+    known_names = list(known_names)
+    matches = [candidate for candidate in known_names if candidate.lower() == name.lower()] or find_nearest_names(
+        name[:100], known_names
     )
     return f"; did you mean {matches[0]}?" if matches else ""
 
@@ -110,7 +110,7 @@ class JsonNode:
     items: tuple[JsonNode, ...] = ()
 
     def to_python(self) -> Any:
-        """Return the value as Python objects. Of duplicate keys the last counts."""
+        """Return the value as Python objects. The last of duplicate keys counts."""
         if self.kind == "object":
             return {child.key: child.node.to_python() for child in self.members}
         return [child.to_python() for child in self.items] if self.kind == "array" else self.value
@@ -182,30 +182,30 @@ class _JsoncParser:
             return "strings need double quotes"
         return "expected a value: a string in double quotes, a number, true, false, null, an object or an array"
 
-    def _create_scalar(self, found: re.Match[str], kind: str, value: Any) -> JsonNode:
-        self.position = found.end()
-        return JsonNode(found.start(), found.end(), kind, value)
+    def _create_scalar(self, match: re.Match[str], kind: str, value: Any) -> JsonNode:
+        self.position = match.end()
+        return JsonNode(match.start(), match.end(), kind, value)
 
-    def _parse_number(self, written: str) -> int | float:
-        if len(written) > _MAX_NUMBER_CHARACTERS:
+    def _parse_number(self, number_text: str) -> int | float:
+        if len(number_text) > _MAX_NUMBER_CHARACTERS:
             raise self._create_error("this number has too many digits")
-        value = float(written) if any(mark in written for mark in ".eE") else int(written)
+        value = float(number_text) if any(mark in number_text for mark in ".eE") else int(number_text)
         if not math.isfinite(value):
             raise self._create_error("this number is too large")
         return value
 
     def _parse_string(self) -> JsonNode:
-        found = _STRING_PATTERN.match(self.text, self.position)
-        if found is None:
+        match = _STRING_PATTERN.match(self.text, self.position)
+        if match is None:
             raise self._create_error("this string is not closed on its line, or holds a control character")
         try:
-            value = json.loads(found[0])
+            value = json.loads(match[0])
         except ValueError:
             message = 'this string has an escape that JSON does not know; a backslash itself is written "\\\\"'
             raise self._create_error(message) from None
         if SURROGATE_PATTERN.search(value):
             self.warnings.append(self._create_error("this string has an escape of half a surrogate pair"))
-        return self._create_scalar(found, "string", value)
+        return self._create_scalar(match, "string", value)
 
     def _parse_array(self) -> JsonNode:
         start, items = self.position, list[JsonNode]()
@@ -261,16 +261,21 @@ class _JsoncParser:
             raise self._create_error(f'expected a comma or "{closing}"; is a comma missing before?')
 
     def _skip_space(self) -> None:
-        found = SPACE_PATTERN.match(self.text, self.position)
-        self.position = found.end() if found else self.position
+        match = SPACE_PATTERN.match(self.text, self.position)
+        self.position = match.end() if match else self.position
         if self.text.startswith("/*", self.position):
             raise self._create_error("this comment is not closed")
 
-    def _create_error(self, message: str, place: int | None = None) -> JsonError:
-        return JsonError(message, *self._to_line_and_column(self.position if place is None else place))
+    def _create_error(self, message: str, error_position: int | None = None) -> JsonError:
+        return JsonError(
+            message, *self._to_line_and_column(self.position if error_position is None else error_position)
+        )
 
     def _to_line_and_column(self, position: int) -> tuple[int, int]:
-        self._line_starts = self._line_starts or [0, *(found.end() for found in _LINE_END_PATTERN.finditer(self.text))]
+        self._line_starts = self._line_starts or [
+            0,
+            *(line_end.end() for line_end in _LINE_END_PATTERN.finditer(self.text)),
+        ]
         line = bisect_right(self._line_starts, position)
         return line, position - self._line_starts[line - 1] + 1
 
@@ -307,9 +312,9 @@ def read_content(path: Path, max_bytes: int) -> bytes:
     return content
 
 
-def _read_bytes(path: Path, most: int) -> bytes:
+def _read_bytes(path: Path, max_bytes: int) -> bytes:
     with path.open("rb") as file:
-        return file.read(most)
+        return file.read(max_bytes)
 
 
 def is_present(path: Path) -> bool:
@@ -334,14 +339,14 @@ def parse_config_text(text: str, path: Path) -> Mapping[str, Any]:
     if path.suffix.lower() == ".toml":
         return _parse_toml(text, path)
     try:
-        found = parse_jsonc(text)
-        if found.warnings:
-            raise found.warnings[0]
+        parsed = parse_jsonc(text)
+        if parsed.warnings:
+            raise parsed.warnings[0]
     except JsonError as mistake:
         raise ConfigError(f"{path}, {mistake}") from None
-    if found.root.kind != "object":
+    if parsed.root.kind != "object":
         raise ConfigError(f'{path}, line 1: this must be an object, as in {{"mcpServers": {{}}}}')
-    return cast("Mapping[str, Any]", found.root.to_python())
+    return cast("Mapping[str, Any]", parsed.root.to_python())
 
 
 def _parse_toml(text: str, path: Path) -> Mapping[str, Any]:
@@ -351,7 +356,7 @@ def _parse_toml(text: str, path: Path) -> Mapping[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         # Security: the parser's message may quote a value, so only the position is used.
-        place = str(problem).rpartition("(at ")[2].rstrip(")")
-        raise ConfigError(f"{path}, {place or 'somewhere'}: this is not TOML, or has a duplicate key") from None
+        position = str(problem).rpartition("(at ")[2].rstrip(")")
+        raise ConfigError(f"{path}, {position or 'somewhere'}: this is not TOML, or has a duplicate key") from None
     except (RecursionError, ValueError):
         raise ConfigError(f"{path}: this TOML is nested too deep, or has a number that is too large") from None

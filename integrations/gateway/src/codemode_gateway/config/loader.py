@@ -83,14 +83,16 @@ def _build_config(whole: Mapping[str, Any], path: Path | None, variables: Variab
     return GatewayConfig(tuple(result.servers), settings, *problems_and_disabled, path, extra_files, notes)
 
 
-def _reject_self_start(server: ServerConfig, place: str, path: Path | None) -> ServerConfig:
+def _reject_self_start(server: ServerConfig, entry_path: str, path: Path | None) -> ServerConfig:
     """Return the server. Raises `ConfigFieldError` if the gateway would start itself endlessly."""
     if is_gateway_command(server.command, server.args):
         config_argument = get_config_argument(server.args)
         if config_argument is None or (
             path is not None and Path(server.cwd or ".", config_argument).resolve() == path.resolve()
         ):
-            raise ConfigFieldError(place, "this starts the gateway itself; remove it from the gateway's configuration")
+            raise ConfigFieldError(
+                entry_path, "this starts the gateway itself; remove it from the gateway's configuration"
+            )
     return server
 
 
@@ -121,10 +123,10 @@ def find_server_containers(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]
     object or after a dot, as in ``amp.mcpServers``.
     """
     for key in SERVER_CONTAINER_KEYS:
-        first, _, rest = key.partition(".")
+        first, _, nested_key = key.partition(".")
         value = whole.get(key)
-        if value is None and rest and isinstance(nested := whole.get(first), Mapping):
-            value = cast("Mapping[str, Any]", nested).get(rest)
+        if value is None and nested_key and isinstance(nested := whole.get(first), Mapping):
+            value = cast("Mapping[str, Any]", nested).get(nested_key)
         if value is not None:
             yield key, value
     for key, value in whole.items():
@@ -154,27 +156,29 @@ def _list_container(container_path: str, container: Any) -> Iterator[tuple[str, 
 
 def _list_entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and object of each server. A duplicate name is used once and is a problem."""
-    seen = dict[str, str]()
-    for place, value in find_server_containers(whole):
-        for name, path, item in _list_container(place, value):
-            if name in seen:
-                problems.append(ConfigProblem(name, path, f"{seen[name]} has the same name and is used; rename one"))
-            elif len(seen) == MAX_SERVERS:
-                raise ConfigFieldError(place, f"there are more than {MAX_SERVERS:,} servers")
+    paths_by_name = dict[str, str]()
+    for container_path, value in find_server_containers(whole):
+        for name, path, item in _list_container(container_path, value):
+            if name in paths_by_name:
+                problems.append(
+                    ConfigProblem(name, path, f"{paths_by_name[name]} has the same name and is used; rename one")
+                )
+            elif len(paths_by_name) == MAX_SERVERS:
+                raise ConfigFieldError(container_path, f"there are more than {MAX_SERVERS:,} servers")
             else:
-                seen[name] = path
+                paths_by_name[name] = path
                 yield name, path, item
 
 
 def _read_input_declarations(whole: Mapping[str, Any], key: str) -> dict[str, str]:
     """Return ``key`` (default or description) of each VS Code input that the file declares."""
-    found = dict[str, str]()
+    texts_by_id = dict[str, str]()
     for source in (whole, mapping_or_empty(whole.get("mcp"))):
         for declaration in map(mapping_or_empty, list_or_empty(source.get("inputs"))):
             name, text = declaration.get("id"), declaration.get(key)
             if isinstance(name, str) and isinstance(text, str):
-                found[name] = text
-    return found
+                texts_by_id[name] = text
+    return texts_by_id
 
 
 def _create_no_servers_problem(whole: Mapping[str, Any], result: _LoadResult) -> ConfigProblem:
@@ -260,9 +264,9 @@ async def watch_config(
             yield loaded
 
 
-async def _try_load(path: str | Path, how: dict[str, Any]) -> GatewayConfig | ConfigError:
+async def _try_load(path: str | Path, load_options: dict[str, Any]) -> GatewayConfig | ConfigError:
     try:
-        return await asyncio.to_thread(partial(load_config, path, **how))
+        return await asyncio.to_thread(partial(load_config, path, **load_options))
     except ConfigError as problem:
         return problem
 
@@ -298,7 +302,7 @@ class _WatchedFile:
         self.is_stable = False
 
     def read(self) -> str:
-        """Return "+" and the content, or "-" and the reason why there is none."""
+        """Return "+" and the content, or "-" and the reason why it is unreadable."""
         mark = self._get_file_state()
         self._unchanged_reads = self._unchanged_reads + 1 if mark == self._file_state else 0
         self._file_state = mark
@@ -310,10 +314,10 @@ class _WatchedFile:
 
     def _get_file_state(self) -> object:
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError as problem:
             return problem.errno
-        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+        return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
 
     def _read(self) -> str:
         try:

@@ -13,8 +13,8 @@ _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".codex"})
 
 def home_folder(environ: Mapping[str, str]) -> Path:
     """Return the user's home folder according to ``environ``."""
-    found = environ.get("HOME") or environ.get("USERPROFILE")
-    return Path(found) if found else Path.home()
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    return Path(home) if home else Path.home()
 
 
 def state_folder(environ: Mapping[str, str] | None = None, *, platform: str = sys.platform) -> Path:

@@ -90,9 +90,9 @@ class ServerConfig:
     @property
     def identity(self) -> str:
         """Distinguishes servers of the same name by address and all inputs. Contains secrets."""
-        where = [self.transport, self.command, self.args, self.cwd, self.url]
-        where += [self.document, self.base_url, self.include] if self.document is not None else []
-        return json.dumps([*where, sorted(self.env.items()), sorted(self.headers.items())])
+        address = [self.transport, self.command, self.args, self.cwd, self.url]
+        address += [self.document, self.base_url, self.include] if self.document is not None else []
+        return json.dumps([*address, sorted(self.env.items()), sorted(self.headers.items())])
 
     def __repr__(self) -> str:
         return f"<ServerConfig {self.name!r}: {self.transport}>"
@@ -151,7 +151,7 @@ class GatewayConfig:
 
     @cached_property
     def has_session_servers(self) -> bool:
-        """Whether a server is connected once for each session."""
+        """True if a server is connected once for each session."""
         return any(server.sharing == "session" for server in self.servers)
 
     @property

@@ -22,18 +22,18 @@ _MAX_COMPARED_CHARACTERS = 100
 
 def matches(pattern: str, name: str) -> bool:
     """Return whether ``name`` matches ``pattern``, in linear time. ``*`` matches any text."""
-    first, *rest = pattern.split("*")
-    if not rest:
+    first, *further_parts = pattern.split("*")
+    if not further_parts:
         return name == pattern
-    *middle, last = rest
+    *middle, last = further_parts
     if not name.startswith(first) or len(name) < len(first) + len(last) or not name.endswith(last):
         return False
-    place, end = len(first), len(name) - len(last)
+    position, end = len(first), len(name) - len(last)
     for part in middle:
-        found = name.find(part, place, end)
-        if found < 0:
+        match_position = name.find(part, position, end)
+        if match_position < 0:
             return False
-        place = found + len(part)
+        position = match_position + len(part)
     return True
 
 
@@ -80,7 +80,7 @@ def describe_unmatched_patterns(
 
 
 def needs_approval(config: ServerConfig, tool: types.Tool) -> bool:
-    """Return whether calls of this tool need approval, apart from remembered answers."""
+    """Return whether calls of this tool need approval, ignoring remembered answers."""
     match get_approval_policy(config, tool.name):
         case "never":
             return False

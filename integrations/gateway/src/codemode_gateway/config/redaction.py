@@ -34,9 +34,9 @@ _MAX_DECODINGS = 3
 class DecodedView:
     """A text with its escapes decoded, which maps positions back to the original text."""
 
-    def __init__(self, text: str, before: DecodedView | None = None, ends: list[int] | None = None) -> None:
+    def __init__(self, text: str, source: DecodedView | None = None, ends: list[int] | None = None) -> None:
         self.text = text
-        self._source = before
+        self._source = source
         self._escape_ends = ends or []  # the end of each decoded escape in this text
         self._removed_counts: list[int] = []  # characters that decoding removed up to there
 
@@ -48,7 +48,7 @@ class DecodedView:
         return self._source.to_source_position(position + (self._removed_counts[index] if index >= 0 else 0))
 
     def decode(self) -> DecodedView | None:
-        """Return this text with its escapes decoded, or None if it has none."""
+        """Return this text with its escapes decoded, or None without escapes."""
         parts: list[str] = []
         decoded = DecodedView("", self)
         removed = end = length = 0
@@ -122,17 +122,17 @@ class SecretSearch:
         begins = self._prefix_pattern
         if begins is None:
             return
-        place = 0
-        while (match := begins.search(text, place)) is not None:
+        position = 0
+        while (match := begins.search(text, position)) is not None:
             yield match.start()
-            place = match.start() + 1
+            position = match.start() + 1
 
     def _match_at(self, text: str, start: int) -> str | None:
-        here = text[start : start + self._max_length]
-        index = bisect_right(self._texts, here) - 1
+        text_at_start = text[start : start + self._max_length]
+        index = bisect_right(self._texts, text_at_start) - 1
         if index < 0:
             return None
-        common = _common_prefix_length(self._texts[index], here)
+        common = _common_prefix_length(self._texts[index], text_at_start)
         while index >= 0 and len(self._texts[index]) > common:
             index = self._prefix_indexes[index]
         return self._texts[index] if index >= 0 else None
@@ -168,8 +168,8 @@ def _build_prefix_pattern(prefixes: Iterable[str]) -> str:
     for prefix in prefixes:
         tree.setdefault(prefix[:1], set()).add(prefix[1:])
     branches = [
-        re.escape(first) + (_build_prefix_pattern(rest) if "" not in rest else "")
-        for first, rest in sorted(tree.items())
+        re.escape(first) + (_build_prefix_pattern(suffixes) if "" not in suffixes else "")
+        for first, suffixes in sorted(tree.items())
     ]
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
@@ -212,11 +212,11 @@ def _list_parts(secret: str) -> Iterator[str]:
     yield from (view.text for view in list_decoded_views(bare))
     if " " in bare:
         yield bare.replace(" ", "+")  # as in form data
-        scheme, _, rest = bare.partition(" ")
+        scheme, _, credentials = bare.partition(" ")
         if scheme.lower() in _SCHEMES:
-            yield rest.strip()
+            yield credentials.strip()
             if scheme.lower() == "basic":
-                yield from _decode_basic_password(rest.strip())
+                yield from _decode_basic_password(credentials.strip())
     if "\n" in bare:
         yield bare.replace("\r\n", "\n")
         lines = [line.strip() for line in bare.splitlines()]
@@ -281,8 +281,8 @@ class SecretIndex:
 
     def add(self, new: Iterable[str]) -> None:
         """Search for these secrets too."""
-        known = self._list_secrets()
-        self._recent_secrets = {secret: None for secret in (*self._recent_secrets, *new) if secret in known}
+        current_secrets = self._list_secrets()
+        self._recent_secrets = {secret: None for secret in (*self._recent_secrets, *new) if secret in current_secrets}
         self._recent_search = SecretSearch(create_search_texts(self._recent_secrets))
         if len(self._recent_secrets) > _MAX_RECENT:
             self._older_searches, self._recent_search, self._recent_secrets = (
@@ -303,11 +303,11 @@ class SecretIndex:
     def _merge(self) -> None:
         while True:
             with self._lock:
-                merged, known = self._older_searches, self._list_secrets().difference(self._recent_secrets)
+                merged, older_secrets = self._older_searches, self._list_secrets().difference(self._recent_secrets)
                 if len(merged) < 2:
                     self._is_merging = False
                     return
-            search = SecretSearch(create_search_texts(known))
+            search = SecretSearch(create_search_texts(older_secrets))
             with self._lock:  # later searches follow the merged ones
                 self._older_searches = (search, *self._older_searches[len(merged) :])
                 self._update_search_set()
@@ -349,23 +349,23 @@ class SecretRedactor:
         The last 16 are kept for each ``owner``, one user's sign-in at one server, and 2,000 of the configuration.
         """
         with self._lock:
-            new = [text for text in texts if text not in self._fixed]
-            own = self._added.pop(owner, {})
-            is_known = all(text in own for text in new)
-            own = {text: None for text in own if text not in new} | dict.fromkeys(new)
-            if own:
-                self._added[owner] = own
+            new_texts = [text for text in texts if text not in self._fixed]
+            owner_texts = self._added.pop(owner, {})
+            is_known = all(text in owner_texts for text in new_texts)
+            owner_texts = {text: None for text in owner_texts if text not in new_texts} | dict.fromkeys(new_texts)
+            if owner_texts:
+                self._added[owner] = owner_texts
             if is_known:
                 return
-            while len(own) > (_MAX_ADDED if owner == _CONFIGURATION_OWNER else _MAX_PER_OWNER):
-                del own[next(iter(own))]
+            while len(owner_texts) > (_MAX_ADDED if owner == _CONFIGURATION_OWNER else _MAX_PER_OWNER):
+                del owner_texts[next(iter(owner_texts))]
             others = [other_owner for other_owner in self._added if other_owner not in (owner, _CONFIGURATION_OWNER)]
             count = sum(len(self._added[other_owner]) for other_owner in (*others, owner))
             for other_owner in others:
                 if count <= _MAX_ADDED:
                     break
                 count -= len(self._added.pop(other_owner))
-            self._index.add(new)
+            self._index.add(new_texts)
 
     def _list_all(self) -> set[str]:
         return {*self._fixed, *chain.from_iterable(self._added.values())}

@@ -82,35 +82,37 @@ def get_url_password(url: str) -> str | None:
 
 def find_header_secrets(headers: Mapping[str, str]) -> set[str]:
     """Return all header values, and the credentials after an authentication scheme."""
-    found = set[str]()
+    secrets = set[str]()
     for value in headers.values():
-        scheme, _, rest = value.strip().partition(" ")
-        found |= {value, value.strip(), rest.strip()} if rest and scheme.isalpha() else {value, value.strip()}
+        scheme, _, credentials = value.strip().partition(" ")
+        secrets |= (
+            {value, value.strip(), credentials.strip()} if credentials and scheme.isalpha() else {value, value.strip()}
+        )
         if scheme.lower() == "basic":
-            found |= _decode_basic_credential(rest.strip())
-    return drop_short_texts(found)
+            secrets |= _decode_basic_credential(credentials.strip())
+    return drop_short_texts(secrets)
 
 
 def find_env_secrets(env: Mapping[str, str], secret_names: Iterable[str]) -> set[str]:
     """Return the values that are secret by name or format, and those of ``secret_names`` of any length."""
     chosen = {*secret_names}
-    found = {value for name, value in env.items() if value and name in chosen}
+    secrets = {value for name, value in env.items() if value and name in chosen}
     for name, value in env.items():
-        found |= _find_in_compound_value(value)
+        secrets |= _find_in_compound_value(value)
         if is_secret_variable(name, value):
-            found |= find_header_secrets({name: value})
-    return found
+            secrets |= find_header_secrets({name: value})
+    return secrets
 
 
 def find_argument_secrets(args: Sequence[str]) -> set[str]:
     """Return values after a secret flag or name, and arguments in the format of a secret."""
-    found = set[str]()
+    secrets = set[str]()
     for index, argument in enumerate(args):
         flag = _FLAG.fullmatch(args[index - 1]) if index else None
         if flag and not argument.startswith("-") and is_secret_variable(flag[1], argument):
-            found |= find_header_secrets({flag[1]: argument})
-        found |= _find_in_argument(argument)
-    return found
+            secrets |= find_header_secrets({flag[1]: argument})
+        secrets |= _find_in_argument(argument)
+    return secrets
 
 
 def _find_in_argument(argument: str) -> set[str]:
@@ -136,8 +138,8 @@ def _find_in_compound_value(value: str) -> set[str]:
             return set()
     else:
         pairs = [(name.split()[-1], value) for name, value in _KEY_VALUE_PAIR.findall(value)] if ";" in value else []
-    found = {value for name, value in pairs if is_secret_variable(name, value)}
-    return found | (find_url_secrets(value) if "://" in value else set())
+    secrets = {value for name, value in pairs if is_secret_variable(name, value)}
+    return secrets | (find_url_secrets(value) if "://" in value else set())
 
 
 def _list_pairs(value: Any) -> list[tuple[str, str]]:
@@ -152,11 +154,11 @@ def find_url_secrets(url: str) -> set[str]:
         pairs = parse_qsl(parts.query)
     except ValueError:
         return set()
-    found = {value for name, value in pairs if is_secret_variable(name, value)}
-    found |= {part for part in parts.path.split("/") if is_secret_value(part)}
+    secrets = {value for name, value in pairs if is_secret_variable(name, value)}
+    secrets |= {part for part in parts.path.split("/") if is_secret_value(part)}
     if password := get_url_password(url):
-        found |= {password, unquote(password)}
-    return drop_short_texts(found)
+        secrets |= {password, unquote(password)}
+    return drop_short_texts(secrets)
 
 
 def drop_short_texts(texts: Iterable[str]) -> set[str]:

@@ -41,8 +41,8 @@ class ServerEntry:
 
     def get_first(self, *keys: str) -> tuple[Any, str]:
         """Return the value and path of the first of ``keys`` that is present and not null; else None."""
-        found = next((key for key in keys if self.fields.get(key) is not None), keys[0])
-        return self.fields.get(found), join_path(self.path, found)
+        present_key = next((key for key in keys if self.fields.get(key) is not None), keys[0])
+        return self.fields.get(present_key), join_path(self.path, present_key)
 
     def get_text(self, *keys: str) -> str | None:
         value, path = self.get_first(*keys)
@@ -112,9 +112,9 @@ def _read_process(entry: ServerEntry) -> dict[str, Any]:
         ]
         if not command_parts:
             raise ConfigFieldError(path, "the command is empty")
-    program, *rest = [
-        entry.substitution.substitute_text(codemode_section.to_text(part, where), where)
-        for part, where in command_parts
+    program, *first_arguments = [
+        entry.substitution.substitute_text(codemode_section.to_text(part, part_path), part_path)
+        for part, part_path in command_parts
     ]
     if not program.strip():
         raise ConfigFieldError(command_parts[0][1], "the command is empty")
@@ -122,7 +122,7 @@ def _read_process(entry: ServerEntry) -> dict[str, Any]:
     further_arguments = () if args is None else entry.substitution.substitute_texts(args, args_path)
     return {
         "command": _expand_home(entry, program),
-        "args": (*rest, *further_arguments),
+        "args": (*first_arguments, *further_arguments),
         "env": _read_env(entry),
         "cwd": _read_cwd(entry),
         "folder": str(entry.folder),
@@ -138,8 +138,12 @@ def _expand_home(entry: ServerEntry, program: str) -> str:
 
 
 def _read_cwd(entry: ServerEntry) -> str | None:
-    written = entry.get_text("cwd", "workingDirectory", "working_directory")
-    return None if written is None else str(resolve_path(entry.folder, written, entry.substitution.variables.environ))
+    written_path = entry.get_text("cwd", "workingDirectory", "working_directory")
+    return (
+        None
+        if written_path is None
+        else str(resolve_path(entry.folder, written_path, entry.substitution.variables.environ))
+    )
 
 
 def _read_env(entry: ServerEntry) -> dict[str, str]:
@@ -170,10 +174,10 @@ def _get_variable_name(item: Any) -> Any:
 
 
 def _read_env_file(entry: ServerEntry) -> dict[str, str]:
-    written, (_, path) = entry.get_text("envFile", "env_file"), entry.get_first("envFile", "env_file")
-    if written is None:
+    written_path, (_, path) = entry.get_text("envFile", "env_file"), entry.get_first("envFile", "env_file")
+    if written_path is None:
         return {}
-    file = resolve_path(entry.folder, written, entry.substitution.variables.environ)
+    file = resolve_path(entry.folder, written_path, entry.substitution.variables.environ)
     entry.substitution.files.add(file)
     try:
         text = config_file.read_text(file, _MAX_ENV_FILE_BYTES)
@@ -186,12 +190,14 @@ def _read_env_file(entry: ServerEntry) -> dict[str, str]:
 
 def _read_api(entry: ServerEntry) -> dict[str, Any]:
     """Return the fields of an OpenAPI server. Without `baseUrl` it cannot be connected."""
-    written, (_, path) = entry.get_text("openapi") or "", entry.get_first("openapi")
+    document_location, (_, path) = entry.get_text("openapi") or "", entry.get_first("openapi")
     if any(entry.fields.get(key) is not None for key in (*_URL_KEYS, "command")):
         raise ConfigFieldError(path, "an API has openapi and baseUrl; remove url and command")
-    is_url = re.match(r"https?://", written, re.IGNORECASE)
+    is_url = re.match(r"https?://", document_location, re.IGNORECASE)
     environ = entry.substitution.variables.environ
-    document = _check_url(written, path) if is_url else str(resolve_path(entry.folder, written, environ))
+    document = (
+        _check_url(document_location, path) if is_url else str(resolve_path(entry.folder, document_location, environ))
+    )
     base, (_, base_path) = entry.get_text("baseUrl", "base_url"), entry.get_first("baseUrl", "base_url")
     include, include_path = entry.get_first("include")
     patterns = () if include is None else codemode_section.check_names(include, include_path)
@@ -200,10 +206,10 @@ def _read_api(entry: ServerEntry) -> dict[str, Any]:
 
 
 def _read_remote(entry: ServerEntry) -> dict[str, Any]:
-    written, (_, path) = entry.get_text(*_URL_KEYS), entry.get_first(*_URL_KEYS)
-    if written is None:
+    url, (_, path) = entry.get_text(*_URL_KEYS), entry.get_first(*_URL_KEYS)
+    if url is None:
         raise ConfigFieldError(entry.path, "a server of this type needs a url")
-    return {"url": _check_url(written, path), "headers": _read_headers(entry)}
+    return {"url": _check_url(url, path), "headers": _read_headers(entry)}
 
 
 def _check_url(url: str, path: str) -> str:
@@ -218,16 +224,16 @@ def _check_url(url: str, path: str) -> str:
 
 
 def _read_headers(entry: ServerEntry) -> dict[str, str]:
-    found, (value_map, path) = dict[str, str](), entry.get_first("headers", "http_headers", "httpHeaders")
+    headers, (value_map, path) = dict[str, str](), entry.get_first("headers", "http_headers", "httpHeaders")
     if value_map is not None:
-        found |= entry.substitution.substitute_table(value_map, path)
+        headers |= entry.substitution.substitute_table(value_map, path)
     value_map, variables_path = entry.get_first("env_http_headers")
     for name, variable in codemode_section.check_object({} if value_map is None else value_map, variables_path).items():
-        found[name] = _expand_variable(entry, variable, join_path(variables_path, name))
+        headers[name] = _expand_variable(entry, variable, join_path(variables_path, name))
     token, token_path = entry.get_first("bearer_token_env_var")
     if token is not None:
-        found["Authorization"] = f"Bearer {_expand_variable(entry, token, token_path)}"
-    for name, value in found.items():
+        headers["Authorization"] = f"Bearer {_expand_variable(entry, token, token_path)}"
+    for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ConfigFieldError(join_path(path, name), "this is not a header name")
         if not value.isascii() or any(ord(character) < 32 and character != "\t" for character in value):
@@ -235,7 +241,7 @@ def _read_headers(entry: ServerEntry) -> dict[str, str]:
         if value != value.strip():
             reason = "a header value cannot start or end with a space; is a variable in it empty?"
             raise ConfigFieldError(join_path(path, name), reason)
-    return found
+    return headers
 
 
 def _expand_variable(entry: ServerEntry, name: Any, path: str) -> str:
@@ -304,9 +310,9 @@ def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, An
 
 def _merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the layers, later ones first; a tool that any layer denies stays denied."""
-    found = {key: value for layer in layers for key, value in layer.items()}
+    merged = {key: value for layer in layers for key, value in layer.items()}
     denied = dict.fromkeys(name for layer in layers for name in layer.get("deny", ()))
-    return {**found, "deny": tuple(denied)}
+    return {**merged, "deny": tuple(denied)}
 
 
 def _list_patterns(fields: Mapping[str, Any]) -> list[str]:
@@ -328,15 +334,15 @@ def _read_own_section(entry: ServerEntry) -> dict[str, Any]:
 
 def _read_client_fields(entry: ServerEntry) -> dict[str, Any]:
     """Return limits and tool lists from clients' keys. The gateway's keys override them."""
-    found: dict[str, Any] = {
-        field: names for field, keys in _CLIENT_LIST_KEYS.items() if (names := _read_names(entry, *keys))
+    client_fields: dict[str, Any] = {
+        field: name_list for field, keys in _CLIENT_LIST_KEYS.items() if (name_list := _read_names(entry, *keys))
     }
     for field, keys in (("timeout_ms", ("timeout",)), ("connect_timeout_ms", ("initTimeout",))):
         value, path = entry.get_first(*keys)
         if value is not None:
-            found[field] = to_milliseconds(codemode_section.check_positive_number(value, path), path)
-    found |= _read_codex_timeouts(entry)
-    return found
+            client_fields[field] = to_milliseconds(codemode_section.check_positive_number(value, path), path)
+    client_fields |= _read_codex_timeouts(entry)
+    return client_fields
 
 
 def to_milliseconds(value: float, path: str) -> int:
@@ -349,7 +355,7 @@ def _to_duration(value: float, path: str) -> int:
 
 
 def _read_codex_timeouts(entry: ServerEntry) -> dict[str, int]:
-    found = dict[str, int]()
+    timeouts = dict[str, int]()
     for key, field, factor in (
         ("startup_timeout_ms", "connect_timeout_ms", 1),
         ("startup_timeout_sec", "connect_timeout_ms", 1_000),
@@ -357,26 +363,26 @@ def _read_codex_timeouts(entry: ServerEntry) -> dict[str, int]:
     ):
         value, path = entry.get_first(key)
         if value is not None:
-            found[field] = _to_duration(codemode_section.check_positive_number(value, path) * factor, path)
-    return found
+            timeouts[field] = _to_duration(codemode_section.check_positive_number(value, path) * factor, path)
+    return timeouts
 
 
 def _read_names(entry: ServerEntry, *keys: str) -> tuple[str, ...]:
-    found = list[str]()
+    name_list = list[str]()
     for key in keys:
         value, path = entry.get_first(key)
-        found += () if value is None else codemode_section.check_names(value, path)
-    return tuple(dict.fromkeys(found))
+        name_list += () if value is None else codemode_section.check_names(value, path)
+    return tuple(dict.fromkeys(name_list))
 
 
 def _to_config_fields(section: Mapping[str, Any]) -> dict[str, Any]:
-    found = {field: section[key] for key, field in _CONFIG_FIELDS.items() if key in section}
+    config_fields = {field: section[key] for key, field in _CONFIG_FIELDS.items() if key in section}
     if "approval" in section:
         policies = dict(section["approval"])
-        found["approval"] = policies.pop("*", "declared")
-        found["tool_approvals"] = policies
+        config_fields["approval"] = policies.pop("*", "declared")
+        config_fields["tool_approvals"] = policies
     tools = section.get("tools", {})
-    return {**found, **{key: tools[key] for key in ("allow", "deny") if key in tools}}
+    return {**config_fields, **{key: tools[key] for key in ("allow", "deny") if key in tools}}
 
 
 def _read_sign_in(entry: ServerEntry) -> dict[str, Any]:
@@ -384,15 +390,15 @@ def _read_sign_in(entry: ServerEntry) -> dict[str, Any]:
     auth, path = entry.get_first("oauth", "auth")
     if not isinstance(auth, Mapping):
         return {}
-    found, auth_fields = dict[str, Any](), codemode_section.check_object(auth, path)
+    sign_in, auth_fields = dict[str, Any](), codemode_section.check_object(auth, path)
     for key, client_keys in _CLIENT_SIGN_IN_KEYS.items():
         name = next((client_key for client_key in client_keys if auth_fields.get(client_key) is not None), None)
         if name is not None:
             key_path = join_path(path, name)
-            found[key] = codemode_section.SIGN_IN_CHECKS[key](
+            sign_in[key] = codemode_section.SIGN_IN_CHECKS[key](
                 entry.substitution.substitute(auth_fields[name], key_path), key_path
             )
-    return found
+    return sign_in
 
 
 _CLIENT_SIGN_IN_KEYS = {
@@ -404,9 +410,9 @@ _CLIENT_SIGN_IN_KEYS = {
 
 
 def _find_secrets(connection: Mapping[str, Any], auth: Mapping[str, Any], secret_names: tuple[str, ...]) -> set[str]:
-    found = secret_detection.find_header_secrets(connection.get("headers", {}))
-    found |= secret_detection.find_env_secrets(connection.get("env", {}), secret_names)
-    found |= secret_detection.find_argument_secrets(connection.get("args", ()))
+    secrets = secret_detection.find_header_secrets(connection.get("headers", {}))
+    secrets |= secret_detection.find_env_secrets(connection.get("env", {}), secret_names)
+    secrets |= secret_detection.find_argument_secrets(connection.get("args", ()))
     for key in ("url", "document", "base_url"):
-        found |= secret_detection.find_url_secrets(connection.get(key) or "")
-    return found | secret_detection.drop_short_texts([auth["clientSecret"]] if "clientSecret" in auth else [])
+        secrets |= secret_detection.find_url_secrets(connection.get(key) or "")
+    return secrets | secret_detection.drop_short_texts([auth["clientSecret"]] if "clientSecret" in auth else [])

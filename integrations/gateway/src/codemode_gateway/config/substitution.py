@@ -27,26 +27,26 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 def parse_env_file(text: str, path: str, name: str) -> dict[str, str]:
     """Parse the .env file ``name``. Raises `ConfigFieldError` with the line number."""
-    found, at = dict[str, str](), 0
-    while at < len(text):
-        if blank := _BLANK_LINE.match(text, at):
-            at = blank.end()
+    variables, position = dict[str, str](), 0
+    while position < len(text):
+        if blank := _BLANK_LINE.match(text, position):
+            position = blank.end()
             continue
-        line = _ASSIGNMENT.match(text, at)
+        line = _ASSIGNMENT.match(text, position)
         if line is None:
-            number = text.count("\n", 0, at) + 1
+            number = text.count("\n", 0, position) + 1
             raise ConfigFieldError(path, f"{name}, line {number}: expected NAME=value, a comment or an empty line")
-        found[line[1]] = _parse_value(line[2])
-        at = line.end()
-    return found
+        variables[line[1]] = _parse_value(line[2])
+        position = line.end()
+    return variables
 
 
-def _parse_value(written: str) -> str:
-    if written.startswith('"') and written.endswith('"') and len(written) > 1:
-        return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), written[1:-1], flags=re.DOTALL)
-    if written.startswith("'") and written.endswith("'") and len(written) > 1:
-        return written[1:-1]
-    return re.split(r"(?:^|[ \t])#", written, maxsplit=1)[0].strip()
+def _parse_value(value_text: str) -> str:
+    if value_text.startswith('"') and value_text.endswith('"') and len(value_text) > 1:
+        return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), value_text[1:-1], flags=re.DOTALL)
+    if value_text.startswith("'") and value_text.endswith("'") and len(value_text) > 1:
+        return value_text[1:-1]
+    return re.split(r"(?:^|[ \t])#", value_text, maxsplit=1)[0].strip()
 
 
 KEYRING_SERVICE = "codemode"
@@ -91,28 +91,28 @@ class Variables:
         a value.
         """
 
-        def fill(found: re.Match[str]) -> str:
-            return "${" if found[1] is None else self._resolve(found[1], path, secrets)
+        def fill(match: re.Match[str]) -> str:
+            return "${" if match[1] is None else self._resolve(match[1], path, secrets)
 
         return _VARIABLE.sub(fill, text)
 
     def _resolve(self, expression: str, path: str, secrets: set[str]) -> str:
-        kind, colon, rest = expression.partition(":")
+        kind, colon, argument = expression.partition(":")
         if colon and kind == "input":
-            secrets.add(found := self._get_input(rest, path))
-            return found
+            secrets.add(value := self._get_input(argument, path))
+            return value
         if colon and kind == "keyring":
-            secrets.add(found := self._get_from_keyring(rest, path))
-            return found
-        if (found := self._get_predefined(expression)) is not None:
-            return found
-        name, has_default, default = (rest if colon and kind == "env" else expression).partition(":-")
+            secrets.add(value := self._get_from_keyring(argument, path))
+            return value
+        if (value := self._get_predefined(expression)) is not None:
+            return value
+        name, has_default, default = (argument if colon and kind == "env" else expression).partition(":-")
         if not _VARIABLE_NAME.fullmatch(name) or "${" in default:
             raise ConfigFieldError(path, _UNKNOWN_VARIABLE_MESSAGE.format(quote_name("${" + name + "}")))
-        if (found := self.environ.get(name)) or (found is not None and not has_default):
-            if is_secret_variable(name, found):
-                secrets.add(found)
-            return found
+        if (value := self.environ.get(name)) or (value is not None and not has_default):
+            if is_secret_variable(name, value):
+                secrets.add(value)
+            return value
         if has_default:
             return default
         # A secret must not be a default in the file.
@@ -122,7 +122,7 @@ class Variables:
         )
 
     def _get_predefined(self, expression: str) -> str | None:
-        known = {
+        predefined = {
             "workspaceFolder": self.workspace,
             "workspaceFolderBasename": self.workspace.name,
             "workspaceRoot": self.workspace,
@@ -130,7 +130,7 @@ class Variables:
             "pathSeparator": os.sep,
             "/": os.sep,
         }
-        return str(known[expression]) if expression in known else None
+        return str(predefined[expression]) if expression in predefined else None
 
     def _get_input(self, name: str, path: str) -> str:
         variable = get_input_variable(name)
@@ -146,17 +146,17 @@ class Variables:
         service, slash, name = reference.rpartition("/")
         service = service if slash else KEYRING_SERVICE
         try:
-            found = self.keyring(service, name)
+            value = self.keyring(service, name)
         except ImportError:
             message = "the keyring is not installed; install codemode-gateway[keyring]"
             raise ConfigFieldError(path, message, lacks_value=True) from None
         except Exception:  # noqa: BLE001 - backends raise any error, and its message may contain the secret
             message = f"the keyring of this system could not be read for {quote_name(reference)}; is it unlocked?"
             raise ConfigFieldError(path, message, lacks_value=True) from None
-        if found is None:
+        if value is None:
             message = f"the keyring has no {quote_name(reference)}; add it with `keyring set {service} {name}`"
             raise ConfigFieldError(path, message, lacks_value=True)
-        return found
+        return value
 
 
 _UNKNOWN_VARIABLE_MESSAGE = (
