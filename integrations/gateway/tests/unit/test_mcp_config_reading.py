@@ -344,7 +344,7 @@ def test_a_mistake_at_the_top_is_an_error(top: Any, says: str):
         (b"[]", "must be an object"),
         (b'"text"', "must be an object"),
         (b'{"mcpServers": {"a": {"command": "x"} "b"', "line 1, column 39: expected a comma"),
-        (b'{"mcpServers": {"a": {},\n "a": {}}}', 'line 2, column 2: the key "a" stands here again (first on line 1)'),
+        (b'{"mcpServers": {"a": {},\n "a": {}}}', 'line 2, column 2: the key "a" is a duplicate (first on line 1)'),
         (b'{"mcpServers":\n\xff\xff}', "line 2: this file is not UTF-8"),
         ('{"mcpServers": {}}'.encode("utf-16"), "this file is UTF-16; save it as UTF-8"),
         (b"[" * 5_000_000, "is larger than 4,194,304 bytes"),

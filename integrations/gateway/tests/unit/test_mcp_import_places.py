@@ -137,4 +137,4 @@ def test_the_command_takes_what_is_kept_for_the_folder_it_is_started_in(
     assert main(["mcp", "import", "--from", "claude-code", "--project", str(tmp_path / "there")]) == 0
     assert "  there\n" in capsys.readouterr().out
     assert main(["mcp", "import", "--from", "claude-code", "--project", str(tmp_path / "none")]) == 2
-    assert "--project takes a folder" in capsys.readouterr().err
+    assert "--project needs a folder" in capsys.readouterr().err

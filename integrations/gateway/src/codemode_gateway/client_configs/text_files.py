@@ -119,14 +119,14 @@ _INPUTS_KEY = "inputs"
 _INPUT_VARIABLE = re.compile(r"\$\{input:([^}]*)\}")
 _TEMPLATE = """\
 {
-  // The MCP servers behind the gateway, as every client writes them. Variables such as ${TOKEN} are filled in.
+  // The MCP servers behind the gateway, in the format of clients. Variables such as ${TOKEN} are substituted.
   "mcpServers": {
     // "git": { "command": "uvx", "args": ["mcp-server-git", "--repository", "."] },
     // "docs": { "url": "https://mcp.example.com/mcp", "headers": { "Authorization": "Bearer ${DOCS_TOKEN}" } }
   },
   // The gateway's own settings; each server may have a "codemode" of its own.
   "codemode": {
-    // Which calls a person decides: "never", "declared" (what a server declares destructive, or says nothing about),
+    // Calls that need approval: "never", "declared" (what a server declares destructive, or says nothing about),
     // "writes" (all that is not declared read-only), "always".
     "approval": "declared"
   }

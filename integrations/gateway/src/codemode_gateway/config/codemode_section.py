@@ -176,7 +176,7 @@ def _check_approval(value: Any, path: str) -> dict[str, str]:
         return {"*": _check_policy(value, path)}
     if not isinstance(value, Mapping):
         raise ConfigFieldError(
-            path, f"this must be {format_choices(APPROVAL_POLICIES)}, or an object of them by tools' patterns"
+            path, f"this must be {format_choices(APPROVAL_POLICIES)}, or an object with a policy for each tool pattern"
         )
     policies = check_object(value, path)
     return {pattern: _check_policy(policy, join_path(path, pattern)) for pattern, policy in policies.items()}

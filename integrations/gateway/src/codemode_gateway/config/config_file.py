@@ -223,7 +223,7 @@ class _JsoncParser:
             if member.key in key_positions:
                 first = self._to_line_and_column(key_positions[member.key])[0]
                 message = (
-                    f"the key {quote_name(member.key)} stands here again (first on line {first}); remove one of the two"
+                    f"the key {quote_name(member.key)} is a duplicate (first on line {first}); remove one of the two"
                 )
                 self.warnings.append(self._create_error(message, member.start))
             key_positions.setdefault(member.key, member.start)

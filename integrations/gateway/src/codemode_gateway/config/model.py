@@ -57,7 +57,7 @@ class ServerConfig:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str | None = None
     folder: str | None = None
-    """Where a process without `cwd` starts: the folder of the configuration. None is that of this process."""
+    """The folder in which a process without `cwd` starts: that of the configuration, or None for the current folder."""
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     document: str | None = None
