@@ -98,7 +98,7 @@ def test_the_command_lists_and_shows_programs(command: Any):
 
 
 def test_the_command_disables_a_program_of_one_user(command: Any):
-    with pytest.raises(UsageError, match="--user, one of ann, bob"):
+    with pytest.raises(UsageError, match="--user with one of ann, bob"):
         command("disable", "report")
     assert "disabled saved.report of ann" in command("disable", "report", "--user", "ann")
     assert [line.split()[4] for line in command().splitlines()[1:3]] == ["disabled", "in"]
