@@ -424,8 +424,8 @@ class _Server(WebServer):
             self.handle_exit(signal.SIGTERM, None)
         await super().shutdown(sockets)
 
-    def end(self, number: signal.Signals) -> None:
-        self.force_exit = self.should_exit and number == signal.SIGINT
+    def handle_signal(self, signal_number: signal.Signals) -> None:
+        self.force_exit = self.should_exit and signal_number == signal.SIGINT
         self.should_exit = self._is_signalled = True
 
 
