@@ -1,4 +1,4 @@
-"""Code mode for Python agents. The public names, nothing else: each is imported when it is asked for."""
+"""Code mode for Python agents. All public names, imported on first use."""
 
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from .workers.pool import WorkerPool as WorkerPool
     from .workers.pool import set_max_workers as set_max_workers
 
-# Where each name is. The imports above tell type checkers the same; a test compares both.
+# Names by the module that defines them. A test compares this with the imports above.
 _LAZY_NAMES = {
     "continuations.keys": "set_continuation_signing_key",
     "data.content": "MediaContent",

@@ -1,4 +1,4 @@
-"""``python -m codemode`` does what ``codemode`` does."""
+"""Run the command line with ``python -m codemode``."""
 
 import sys
 

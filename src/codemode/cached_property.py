@@ -1,7 +1,7 @@
-"""`cached_property` that holds no lock while it computes.
+"""A `cached_property` without a lock while it computes.
 
-That of `functools` has, before Python 3.12, one lock for all objects of a class. What computes may take steps, and so
-hand on its turn to a thread that waits for that very lock; and a fork meanwhile leaves it locked in the child for ever.
+Before Python 3.12, `functools` has one lock per class. A computation may pass its turn to a thread that waits for that
+lock, and a fork meanwhile leaves it locked in the child.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ ValueT = TypeVar("ValueT")
 
 
 class cached_property(Generic[ValueT]):  # noqa: N801 - so called in functools
-    """A value that is computed when it is first asked for, and kept in the ``__dict__`` of its object.
+    """A value that is computed on first use and stored in the ``__dict__`` of its object.
 
-    Two threads that ask at once may both compute it: all get, and keep, what was done first. It must harm nobody.
+    Two threads may both compute it: all get, and store, the first result. The computation must be free of side effects.
     """
 
     def __init__(self, compute: Callable[[Any], ValueT]) -> None:
@@ -26,7 +26,7 @@ class cached_property(Generic[ValueT]):  # noqa: N801 - so called in functools
         self.__doc__ = compute.__doc__
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
-        """Learn what it is called."""
+        """Store the attribute name."""
         self._name = name
 
     @overload

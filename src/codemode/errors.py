@@ -1,4 +1,4 @@
-"""The whole error tree. Knows what each failure is called, and what of it the guest may see."""
+"""All errors of codemode, and the part of them that the guest may see."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ if TYPE_CHECKING:
     from .trace.trace import Trace
 
 MAX_GUEST_MESSAGE_CHARACTERS = 20_000
-"""Of an error's message. What a tool, or the server behind it, says in one is data like any other."""
+"""Limit of an error's message. Messages of tools and servers are untrusted data."""
 
 HOST_TOOL_ERROR = "CODE_MODE_HOST_TOOL_ERROR"
 HOST_FETCH_ERROR = "CODE_MODE_HOST_FETCH_ERROR"
 HOST_BRIDGE_ERROR = "CODE_MODE_HOST_BRIDGE_ERROR"
 CALL_TIMEOUT = "CODE_MODE_CALL_TIMEOUT"
-"""A call was begun and did not answer in its time: whether it happened is not known."""
+"""A call started and timed out: whether it took effect is unknown."""
 
 
 class ResumableRequest(Protocol):
-    """One call that waits, as `PendingRequest` is."""
+    """A waiting call, such as `PendingRequest`."""
 
     @property
     def interrupt_id(self) -> str:
-        """What names it in an answer."""
+        """Its id in an answer."""
         ...
 
     @property
@@ -52,31 +52,31 @@ class ResumableRequest(Protocol):
 
 
 class Resumable(ResumableRequest, Protocol):
-    """What a program can go on from, as `Interrupt` is. Its own fields are those of the first request."""
+    """What a program can be resumed from, such as `Interrupt`. Its own fields are those of the first request."""
 
     @property
     def requests(self) -> tuple[ResumableRequest, ...]:
-        """All calls that wait."""
+        """All waiting calls."""
         ...
 
     @property
     def outer_tool_call_id(self) -> str:
-        """The model's own call."""
+        """The id of the model's own call."""
         ...
 
     @property
     def continuation(self) -> Mapping[str, Any]:
-        """What the host has signed. Opaque."""
+        """The signed continuation. Opaque."""
         ...
 
 
 class CallSummary(TypedDict):
-    """One call that a program had made, and how it stands when the program has ended.
+    """A call of a program, and its state when the program ended.
 
-    ``is_started``: the tool itself may have begun. ``status`` unknown without it is a call that did nothing; denied is
-    one that somebody refused. ``kind`` is tool, fetch or catalog, a question about tools. ``reads_only``: it may be
-    made again without harm. ``input`` and ``result`` are JSON text and ``error`` is the message that the program got,
-    each of them shortened; only the first calls have them. ``kept`` is where programs find the whole result in `state`.
+    ``is_started``: the tool itself may have started. ``status`` unknown without it is a call without effect; denied is
+    a call that a person refused. ``kind`` is tool, fetch or catalog (a query about tools). ``reads_only``: repeating it
+    is harmless. ``input`` and ``result`` are JSON text and ``error`` is the message for the program, all shortened;
+    only the first calls have them. ``kept`` is the key of the whole result in `state`.
     """
 
     id: str
@@ -92,20 +92,19 @@ class CallSummary(TypedDict):
 
 
 class CodeModeError(Exception):
-    """An invocation failed. Also raised as it is when the program itself threw an error.
+    """An invocation failed. Also raised for an error that the program threw.
 
-    ``code`` names the condition. ``details`` is for the host's own diagnosis and never reaches the guest; for an error
+    ``code`` names the condition. ``details`` is for the host's diagnosis and never reaches the guest; for an error
     thrown by the program it holds ``name``, ``line``, ``column`` (1-based, in the model's source) and ``stack``, and
-    under ``details`` and ``code`` what the program had put there.
-    ``trace`` is the invocation's `Trace` once it has ended. ``calls`` lists the calls that the program had made, each
-    a `CallSummary` with status fulfilled, rejected, denied, waiting or unknown. After a timeout, an abort or the
-    death of a worker ``recovery`` is an `Interrupt` from which the program can go on; calls of unknown outcome wait in
-    it.
+    the program's own ``details`` and ``code``. ``trace`` is the invocation's `Trace` once it has ended. ``calls`` lists
+    the program's calls, each a `CallSummary` with status fulfilled, rejected, denied, waiting or unknown. After a
+    timeout, an abort or the death of a worker ``recovery`` is an `Interrupt` from which the program can be resumed;
+    calls with an unknown outcome wait in it.
     """
 
     default_code: ClassVar[str] = "CODE_MODE_ERROR"
     reason: str = "execution"
-    """Why a call failed, set where the error arises: a surface has words of its own for it."""
+    """Why a call failed, set where the error arises; surfaces map it to their own codes."""
 
     def __init__(self, message: str, *, code: str | None = None, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -122,10 +121,10 @@ class CodeModeError(Exception):
 
 
 def to_guest_view(error: CodeModeError) -> tuple[str, str, str]:
-    """Return name, message and code of a host error as the guest may see it.
+    """Return name, message and code of a host error for the guest.
 
-    What a tool or a fetch raised itself is not shown at all: its text may hold paths, hosts or secrets. Of a very long
-    message only the beginning is.
+    Messages of tools' own exceptions are replaced, as they may contain paths, hosts or secrets. Very long messages are
+    cut.
     """
     if error.code in (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR):
         return "Error", _SANITIZED_MESSAGES[error.code], error.code
@@ -141,12 +140,12 @@ _SANITIZED_MESSAGES = {
     HOST_BRIDGE_ERROR: "the call failed",
 }
 HIDDEN_CODES = frozenset(_SANITIZED_MESSAGES)
-"""Codes of errors whose text a guest never sees: what was raised is their ``__cause__``."""
+"""Codes of errors whose text the guest never sees: the exception is their ``__cause__``."""
 
 
 def error_from_view(name: str, message: str, code: str) -> CodeModeError:
-    """Return a host error again from what `to_guest_view` gave of it, as it stands in a signed ledger."""
-    # Only the classes of this file: another's constructor may want more than a message.
+    """Rebuild a host error from `to_guest_view`, as a signed ledger stores it."""
+    # Only classes of this file: others may take more arguments.
     known = {
         error_class.__name__: error_class
         for error_class in _subclasses(CodeModeError)
@@ -190,7 +189,7 @@ class CodeModeSourceTooLargeError(CodeModeError):
 
 
 class CodeModeSyntaxError(CodeModeError):
-    """The program cannot run as written; nothing of it ran.
+    """The program cannot run as written; nothing ran.
 
     Details: ``problems``, a list of ``{"message", "line", "column"}`` (1-based), and ``line``, ``column`` of the first.
     """
@@ -199,7 +198,7 @@ class CodeModeSyntaxError(CodeModeError):
 
 
 class CodeModeIllegalAccessError(CodeModeError):
-    """The program says what the rules of its surface forbid; nothing of it ran.
+    """The program breaks the rules of its surface; nothing ran.
 
     Details: ``violations``, a list of ``{"kind", "name"?, "location": {"line", "column"}}`` (1-based), and ``line``,
     ``column`` of the first.
@@ -209,9 +208,9 @@ class CodeModeIllegalAccessError(CodeModeError):
 
 
 class CodeModeSerializationError(CodeModeError):
-    """A value is not JSON, or is larger than allowed.
+    """A value is not JSON, or is too large.
 
-    Details when a size is meant: ``bytes``, ``max_bytes``; of a call's value ``kind``, what was called.
+    Details for a size: ``bytes``, ``max_bytes``; for a call's value ``kind``, the kind of call.
     """
 
     default_code = "CODE_MODE_SERIALIZATION_ERROR"
@@ -224,26 +223,26 @@ class CodeModeBridgeLimitError(CodeModeError):
 
 
 class CodeModeDetachedBridgeRequestError(CodeModeError):
-    """The program ended with a call that nobody awaited. Details: ``calls``, each with id, kind, name and status."""
+    """The program ended with an unawaited call. Details: ``calls``, each with id, kind, name and status."""
 
     default_code = "CODE_MODE_DETACHED_BRIDGE_REQUEST"
 
 
 class CodeModeProtocolError(CodeModeError):
-    """A worker, a continuation or a decision broke the rules; never caused by guest code, never caught by it."""
+    """A worker, a continuation or a decision broke the rules. Guest code neither causes nor catches it."""
 
     default_code = "CODE_MODE_PROTOCOL_ERROR"
 
     @property
     def was_answered(self) -> bool:
-        """True where others have answered a pause before: theirs hold, and these answers have run nothing."""
+        """True if other answers to the pause were used before: those are in force, and these ran nothing."""
         return self.details.get("superseded") is True
 
     def explain(self, what: str, *, first: str, otherwise: str) -> str:
-        """Say for a framework's users why a pause cannot be resumed, and what to do.
+        """Explain to a framework's users why a pause cannot be resumed, and what to do.
 
         ``what`` says what cannot be done, ``first`` what the framework has of the run after the first answers,
-        ``otherwise`` what a pause needs there beside its keys and its time.
+        ``otherwise`` what a pause also needs there.
         """
         if self.was_answered:
             return (
@@ -255,17 +254,17 @@ class CodeModeProtocolError(CodeModeError):
 
 
 class CodeModeToolError(CodeModeError):
-    """A tool is unknown, cannot be executed, got wrong input or broke its own output schema.
+    """A tool is unknown or not executable, got invalid input or violated its output schema.
 
-    Details: ``tool_name`` and, as far as known, ``tool_call_id``, ``available_tools``, ``problems`` with ``schema``:
-    which of the two is broken, "input" or "output".
+    Details: ``tool_name`` and, if known, ``tool_call_id``, ``available_tools``, ``problems`` with ``schema``, "input"
+    or "output".
     """
 
     default_code = "CODE_MODE_TOOL_ERROR"
 
 
 class CodeModeToolApprovalRequiredError(CodeModeToolError):
-    """A call needs approval and nobody is there to give it."""
+    """A call needs approval and there is no approver."""
 
     default_code = "CODE_MODE_TOOL_APPROVAL_REQUIRED"
 
@@ -277,9 +276,9 @@ class CodeModeToolApprovalDeniedError(CodeModeToolError):
 
 
 class CodeModeHttpError(CodeModeToolError):
-    """An API answered a call with an error status. Programs read its details as fields of the error.
+    """An API answered with an error status. Programs read its details as fields of the error.
 
-    Details: ``status``, ``body`` (parsed, shortened; absent without one), ``retryAfterMs`` where the API says when.
+    Details: ``status``, ``body`` (parsed, shortened; absent without one), ``retryAfterMs`` if the API sent it.
     """
 
     default_code = "CODE_MODE_HTTP_ERROR"
@@ -289,14 +288,14 @@ HTTP_FIELDS = ("status", "body", "retryAfterMs")
 
 
 def http_fields(error: CodeModeError) -> dict[str, Any]:
-    """Return the fields of an error of an API that programs read."""
+    """Return the fields of an API's error that programs read."""
     if not isinstance(error, CodeModeHttpError):
         return {}
     return {name: error.details[name] for name in HTTP_FIELDS if name in error.details}
 
 
 def api_fields(value: Any) -> dict[str, Any]:
-    """Return the fields of an API's error that a failed result has as its structured content; none of any other."""
+    """Return the fields of an API's error in the structured content of a failed result; else none."""
     if not isinstance(value, dict):
         return {}
     fields = cast("dict[str, Any]", value)
@@ -304,7 +303,7 @@ def api_fields(value: Any) -> dict[str, Any]:
 
 
 class CodeModeAuthenticationError(CodeModeToolError):
-    """A tool cannot be called before somebody has signed in where it gets what it gives. Raised by the tool."""
+    """A tool needs a sign-in to its service first. Raised by the tool."""
 
     default_code = "CODE_MODE_AUTHENTICATION"
 
@@ -322,4 +321,4 @@ class CodeModeWorkerError(CodeModeError):
 
 
 CUT_OFF_ERRORS = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeTimeoutError, CodeModeWorkerError)
-"""Errors that say nothing of the program: it was cut off, or never begun, and may come to something else again."""
+"""Errors that are not the program's: it was interrupted or not started, and may succeed when repeated."""

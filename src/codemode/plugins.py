@@ -1,6 +1,6 @@
-"""What a plugin for a framework imports beside the public names of `codemode` and `codemode.stores`.
+"""The API for framework plugins, in addition to `codemode` and `codemode.stores`.
 
-Nothing else of the package stays as it is from one version to the next.
+Other names of the package may change with any version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .tools.tool_schemas import FrameworkSchema as FrameworkSchema
     from .tools.tool_schemas import InferredOutput as InferredOutput
 
-# Where each name is. The imports above tell type checkers the same; a test compares both.
+# Names by the module that defines them. A test compares this with the imports above.
 _LAZY_NAMES = {
     "data.content": "replace_content restore_content split_content",
     "data.exact_integers": "protect_integers restore_integers",

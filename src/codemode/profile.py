@@ -1,4 +1,4 @@
-"""The one value in which surfaces differ. Nothing below `surfaces/` asks for a profile's name to decide anything."""
+"""The settings in which surfaces differ."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from .options.parts import ExecutionPolicy
 from .records import record
 
 ErrorFields: TypeAlias = Callable[[Any, str, str, bool], Mapping[str, Any]]
-"""Takes a `CodeModeError`, the kind and the name of a request, and whether host code has raised it."""
+"""Takes a `CodeModeError`, the kind and name of a request, and whether host code raised the error."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuestSettings:
-    """How a program stands in its guest: rows of the tables in `guest/kernel/faces.js`.
+    """How a program runs in its guest: rows of the tables in the guest runtime.
 
-    ``wrapper`` is the function that the program's text becomes the body of, or "module": it is an ES module, and runs
-    only when it is known what it imports. ``globals`` are installed by name when the program starts, and ``fetch``
-    beside them where profile and policy have it. ``shadowed`` are names of the engine's that mean nothing in it.
-    ``result`` "sanitised" cuts what it returns beyond ``max_result_depth`` levels and ``max_result_properties`` members
-    in all, and says so; "json" takes it as it is, or not at all; "texts" too, but makes text of a BigInt, a symbol or a
-    function that it returns. ``console`` "stable" writes objects with their keys
-    sorted. ``limit_names`` are what limits are called in it, by their names here. With ``stops_itself`` its own worker
-    stops a program that takes too long in a turn, and sends what it has written.
+    ``wrapper`` is the kind of function around the program's text, or "module" for an ES module, which runs only after
+    its imports are known. ``globals`` are installed by name at the start, and ``fetch`` if settings and policy allow
+    it. ``shadowed`` are engine globals that are hidden. ``result`` "sanitised" cuts the return value beyond
+    ``max_result_depth`` levels and ``max_result_properties`` members in total, and reports it; "json" takes it
+    unchanged or fails; "texts" too, but converts a BigInt, symbol or function to text. ``console`` "stable" writes
+    objects with sorted keys. ``limit_names`` maps our names of limits to the guest's. With ``stops_itself`` the worker
+    stops a program that takes too long in a turn, and sends its output.
     """
 
     wrapper: Literal["sloppy", "strict", "module"]
@@ -40,16 +39,16 @@ class GuestSettings:
 
     @cached_property
     def is_module(self) -> bool:
-        """True when a program is an ES module."""
+        """True if a program is an ES module."""
         return self.wrapper == "module"
 
 
 @record(kw_only=True)
 class StaticRules:
-    """What a program may not say. ``runs_unanalysed``: it runs though nothing is known of it.
+    """What a program must not contain. ``runs_unanalysed``: it runs even without facts.
 
-    ``checks_tools``: what must fail for its tool's name or input is told of before anything runs. ``analysis_ms`` is
-    how long a worker may compute to find out. ``tool_call`` shows how a tool ``{name}`` is called.
+    ``checks_tools``: certain errors in tool names and inputs are reported before anything runs. ``analysis_ms`` limits
+    the worker's analysis. ``tool_call`` shows how a tool ``{name}`` is called.
     """
 
     disabled_builtins: tuple[str, ...] = ()
@@ -62,21 +61,21 @@ class StaticRules:
 
     @property
     def is_in_force(self) -> bool:
-        """True when only what is known to keep to them runs."""
+        """True if only programs that certainly keep the rules run."""
         return not self.runs_unanalysed
 
 
 @record(kw_only=True)
 class HostErrors:
-    """What a program reads of a call that failed.
+    """What a program sees of a failed call.
 
-    ``codes`` gives for the reason of an error (`CodeModeError.reason`) the code that it has in this face; without them
-    it has the code of its class. ``detail`` "message" shows what host code raised, without paths and stacks. With
-    ``in_spans`` telemetry records all of that, with its stack; without it only of which class it was.
+    ``codes`` maps the reason of an error (`CodeModeError.reason`) to this surface's code; without it an error has the
+    code of its class. ``detail`` "message" shows messages of host exceptions, without paths and stacks. With
+    ``in_spans`` telemetry records exceptions with their stacks, otherwise only their classes.
 
-    ``words`` gives, for a face whose errors are classes of its own, the public fields of one, plain JSON with at least
-    the texts ``class``, ``message``, ``code`` and ``hint``. It is told the error, the kind and the name of the request
-    that it answers, and whether the code of the host that was called has raised it. Pure; on the event loop.
+    ``error_fields`` returns the public fields of an error for surfaces with error classes of their own: plain JSON with
+    at least the strings ``class``, ``message``, ``code`` and ``hint``. It gets the error, the kind and name of the
+    request, and whether host code raised it. Pure; runs on the event loop.
     """
 
     codes: Mapping[str, str] | None = None
@@ -87,11 +86,11 @@ class HostErrors:
 
 @record(kw_only=True)
 class SidecarRules:
-    """How large strings of what tools give become references in a program, which the host puts the text in for.
+    """When large strings of tools' outputs become references in a program.
 
-    A string of at least ``threshold_bytes`` is one. ``max_reference_bytes`` bounds each, ``max_total_bytes`` all of one
-    invocation, and what goes into one input or result; ``max_resolved_bytes`` what the program makes ordinary strings
-    of. With ``allow_composites`` it need not ask for that. All count UTF-8 bytes.
+    Strings of at least ``threshold_bytes`` do. ``max_reference_bytes`` limits each, ``max_total_bytes`` all of one
+    invocation and the content of one input or result; ``max_resolved_bytes`` those that the program converts to
+    ordinary strings. With ``allow_composites`` the conversion is automatic. All count UTF-8 bytes.
     """
 
     threshold_bytes: int = 1024
@@ -103,9 +102,9 @@ class SidecarRules:
 
 @record(kw_only=True)
 class OutputRules:
-    """How much a program may write in all: items of output, its console and its value together, in UTF-8 bytes.
+    """The total output of a program: items, console and value, in UTF-8 bytes.
 
-    What is beyond ends it, and it cannot catch that. ``text`` and ``json`` are its globals for items.
+    Exceeding it ends the program, which cannot catch that. ``text`` and ``json`` are its globals for items.
     """
 
     max_bytes: int = 64 << 10
@@ -113,21 +112,20 @@ class OutputRules:
 
 @dataclass(frozen=True, kw_only=True)
 class SurfaceSettings:
-    """What a surface asks of a run. A field is here because something reads it.
+    """The settings of a surface for its runs.
 
-    ``name`` is signed into continuations, which only go on under the same one, and part of the program cache's key.
-    ``outer_tool`` is what the model calls, ``direct_tool`` what it calls for one call without a program; spans name
-    them. ``request_kinds`` are those that a program may make. ``limits`` are the defaults of this surface, for those
-    that the host does not set. ``parameters``, plain JSON, say in what it differs from its face's defaults: they are
-    signed with the name, and ``restored`` makes the profile of them with which a pause goes on. With a ``sidecar``
-    large strings go into programs as references, with ``output`` they write items. With ``has_content`` tools give and
-    take images, audio and files, of which programs have handles. ``unawaited`` says what comes of
-    calls that nobody waits for when the program has ended: "refuse" makes an error of them, "abandon" ends them, and
-    the result stands, "drain" waits for them. ``at_deadline`` says what comes of a program that waits when the time of
-    the model's call is up: it fails, or it rests until somebody goes on with it; then ``timeout_ms`` measures nothing
-    but what it computes. With ``tells_of_runs`` a model is told more of a run than its value, and a recorded outcome
-    keeps that too. ``returns_rich_values``: a result's dates, bytes and sets are Python values for the host, where
-    ``execution_policy.values`` is "rich"; else they are JSON, for a model.
+    ``name`` is signed into continuations, which resume only on the same surface, and is part of the program cache's
+    key. ``outer_tool`` is the tool that the model calls, ``direct_tool`` the one for a call without a program; spans
+    use them. ``request_kinds`` are those that a program may make. ``limits`` are this surface's defaults.
+    ``parameters``, plain JSON, hold the differences from the surface's defaults: they are signed with the name, and
+    ``restored`` rebuilds the settings from them to resume a pause. With a ``sidecar`` large strings become references,
+    with ``output`` programs write items. With ``has_content`` tools use images, audio and files, of which programs have
+    handles. ``unawaited`` says what happens to unawaited calls when the program has ended: "refuse" fails, "abandon"
+    cancels them and keeps the result, "drain" waits for them. ``at_deadline`` says what happens to a waiting program at
+    the end of the model's call: it fails, or it is suspended until it is continued; then ``timeout_ms`` limits only its
+    own computing. With ``tells_of_runs`` a model sees more of a run than its value, which recorded outcomes store too.
+    ``returns_rich_values``: dates, bytes and sets of a result are Python values for the host, if
+    ``execution_policy.values`` is "rich"; else JSON, for a model.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Frozen values with slots that import faster than frozen dataclasses.
 
-A frozen dataclass compiles six functions, a quarter of a millisecond at import, and a first program needs a hundred.
-A record compiles its ``__init__`` and shares the rest. `dataclasses.fields`, `replace` and `asdict` take records.
-Default factories, fields left out of comparisons and cached properties need a dataclass.
+A frozen dataclass compiles six functions, a quarter of a millisecond at import, and a first program needs a hundred. A
+record compiles its ``__init__`` and shares the rest. `dataclasses.fields`, `replace` and `asdict` take records. Default
+factories, fields left out of comparisons and cached properties need a dataclass.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Record:
 
 
 class _DataclassFields:
-    """What `dataclasses` asks a class for, made when it does."""
+    """The ``__dataclass_fields__`` of a record, created on first access."""
 
     def __get__(self, _record: object, owner: type[_Record]) -> dict[str, dataclasses.Field[Any]]:
         space = {"__annotations__": owner.__record_types__, **owner.__record_defaults__}
@@ -67,9 +67,9 @@ def record(declared: type[RecordT], /) -> type[RecordT]: ...
 def record(*, kw_only: bool) -> Callable[[type[RecordT]], type[RecordT]]: ...
 @dataclass_transform(frozen_default=True)
 def record(declared: type[Any] | None = None, /, *, kw_only: bool = False) -> Any:
-    """Make a class of annotated fields, in their order, with slots; compared and hashed by value, never changed.
+    """Create a class of annotated fields with slots: immutable, compared and hashed by value.
 
-    Fields of a base that is a record come first. A ``__post_init__`` is called when all are set.
+    Fields of a base record come first. A ``__post_init__`` is called after all fields are set.
     """
     if declared is None:
         return partial(record, kw_only=kw_only)
@@ -95,7 +95,7 @@ def _compile_init(record_class: Any, *, kw_only: bool) -> Any:
     names, defaults = record_class.__match_args__, record_class.__record_defaults__
     parameters = [f"{name}=default_{name}" if name in defaults else name for name in names]
     lines = [f"set_{name}(self, {name})" for name in names]
-    # The slots' own setters: nothing that a subclass or an instance could change is asked.
+    # The slots' own setters, which subclasses and instances cannot override.
     scope = {f"set_{name}": getattr(record_class, name).__set__ for name in names}
     scope |= {f"default_{name}": value for name, value in defaults.items()}
     if hasattr(record_class, "__post_init__"):

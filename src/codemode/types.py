@@ -1,4 +1,4 @@
-"""Values that the functions of `codemode` give and take: events, results, views of pauses."""
+"""Values that the functions of `codemode` take and return: events, results, views of pauses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .trace.events import RefusalEvent as RefusalEvent
     from .trace.trace import Trace as Trace
 
-# Where each name is. The imports above tell type checkers the same; a test compares both.
+# Names by the module that defines them. A test compares this with the imports above.
 _LAZY_NAMES = {
     "data.content": "ContentResult",
     "execution.pauses": "CallView PauseView",

@@ -1,4 +1,4 @@
-"""One guest fetch: read as a checked value, sent under the policy, followed, read and written."""
+"""Perform a guest's fetch: validate it, send it under the policy and encode the response."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CREDENTIAL_HEADERS = frozenset({"authorization", "cookie"})
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """What is asked for. ``method`` is upper-case, header names are lower-case."""
+    """A validated request. ``method`` is upper-case, header names are lower-case."""
 
     url: Url
     method: str
@@ -53,11 +53,11 @@ class FetchRequest:
 
     @property
     def is_unsafe_to_repeat(self) -> bool:
-        """True for a request that must not be made twice."""
+        """True for a request that must not be sent twice."""
         return self.method not in ("GET", "HEAD", "OPTIONS")
 
     def follow_redirect(self, status: int, location: str) -> FetchRequest:
-        """Return the request that a redirect asks for. Raises `CodeModeFetchError`."""
+        """Return the request of a redirect. Raises `CodeModeFetchError`."""
         try:
             url = follow_location(self.url, location)
         except UrlError as error:
@@ -71,9 +71,9 @@ class FetchRequest:
 
 
 def read_request(input_json: str) -> FetchRequest:
-    """Read the kernel's JSON ``{url, method, headers, body?, base64?}``.
+    """Parse the guest runtime's JSON ``{url, method, headers, body?, base64?}``.
 
-    Raises `CodeModeFetchError` for what the guest may not ask for, `CodeModeProtocolError` for what no kernel writes.
+    Raises `CodeModeFetchError` for a request that is not allowed, `CodeModeProtocolError` for malformed JSON.
     """
     fields = _parse_fields(input_json)
     headers = _read_headers(fields["headers"])
@@ -116,9 +116,9 @@ def _read_headers(pairs: list[Any]) -> dict[str, str]:
 
 
 class HeaderCollector:
-    """Headers in the order in which they came, few enough. Repeated ones are joined once, when all have come.
+    """A limited number of headers in order. Repeated ones are joined at the end.
 
-    ``add`` raises `CodeModeFetchError` for one too many.
+    ``add`` raises `CodeModeFetchError` beyond the limit.
     """
 
     def __init__(self, what: str) -> None:
@@ -127,7 +127,7 @@ class HeaderCollector:
         self._count = self._characters = 0
 
     def add(self, name: str, value: str) -> None:
-        """Take one header; ``name`` is lower-case."""
+        """Add a header; ``name`` is lower-case."""
         self._count += 1
         self._characters += len(name) + len(value)
         if self._count > MAX_HEADERS:
@@ -161,16 +161,16 @@ def _decode_body(fields: Mapping[str, Any]) -> bytes | None:
 
 _CUSTOM_FETCH_RESOLVE_SECONDS = 2.0
 _NO_BODY_STATUSES = frozenset({204, 205, 304})
-# They carry the host's session, not the answer; a browser hides them from programs too.
+# They carry the host's session; browsers hide them from programs too.
 _HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
 
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Performs the fetches of one invocation. ``resolve`` is asked for every host name, exactly once per request.
+    """Performs the fetches of one invocation. ``resolve`` is called once per request for its host name.
 
-    With a ``policy.fetch`` of the host's own the addresses are checked before it is called, where this host can resolve
-    the name, but it connects by itself: only the default client is bound to the address that was checked.
+    With a custom ``policy.fetch`` the addresses are checked before it is called, if this host can resolve the name, but
+    it connects by itself: only the default client is pinned to the checked address.
     """
 
     policy: FetchPolicy
@@ -181,9 +181,9 @@ class Fetcher:
 
     @classmethod
     def of(cls, options: CodeModeOptions) -> Fetcher | None:
-        """Read the options; None: there is no fetch.
+        """Create a fetcher for options; None without fetch.
 
-        Raises `ValueError` for a wrong origin or prefix, or when there is no HTTP client.
+        Raises `ValueError` for an invalid origin or prefix, or without an HTTP client.
         """
         policy = options.fetch_policy
         if policy is None:
@@ -194,10 +194,11 @@ class Fetcher:
         return cls(policy, rules, options.execution_policy.max_result_bytes, resolve)
 
     async def perform(self, request: FetchRequest) -> str:
-        """Return the response as JSON for the kernel: status, statusText, url, redirected, headers, text or base64.
+        """Return the response as JSON for the guest runtime.
 
-        Raises `CodeModeFetchError`, with code ``CODE_MODE_HOST_FETCH_ERROR`` when the exchange itself failed;
-        `CodeModeSerializationError` when the response is larger than a result may be; `CodeModeProtocolError`.
+        Its members are status, statusText, url, redirected, headers, and text or base64. Raises `CodeModeFetchError`,
+        with code ``CODE_MODE_HOST_FETCH_ERROR`` if the exchange failed; `CodeModeSerializationError` if the response is
+        larger than a result may be; `CodeModeProtocolError`.
         """
         for redirects in range(self.policy.max_redirects + 1):
             async with self._exchange(request) as response:
@@ -216,7 +217,7 @@ class Fetcher:
 
     @contextlib.asynccontextmanager
     async def _exchange(self, request: FetchRequest) -> AsyncGenerator[Any]:
-        """Send a request and give its response, which ends with the block."""
+        """Send a request and give its response, which is closed at the end of the block."""
         with _sanitizing_errors(request):
             response = await self._send(request)
             try:
@@ -243,7 +244,7 @@ class Fetcher:
             raise CodeModeFetchError(f"fetch may not reach {url.origin}{url.path[:200]}")
 
     async def _resolve_addresses(self, url: Url) -> tuple[str, ...]:
-        # A policy that allows an address, or localhost, has named it: only what a name stands for needs a check.
+        # A policy that allows an address or localhost names it: only resolved names need a check.
         if url.is_address:
             return (url.host,)
         if url.is_localhost:
@@ -257,7 +258,7 @@ class Fetcher:
         return addresses
 
     async def _check_name_if_resolvable(self, url: Url) -> None:
-        """Check what a name stands for, if this host can tell: behind a proxy only the proxy resolves names."""
+        """Check the addresses of a name, if this host can resolve it: behind a proxy only the proxy can."""
         if url.host in self.unresolved:
             return
         try:
@@ -314,7 +315,7 @@ class Fetcher:
 
 
 def describe_fetch(policy: FetchPolicy | None) -> str | None:
-    """Return what the model is told about ``fetch``; None when there is none."""
+    """Return the model's description of ``fetch``; None without it."""
     if policy is None:
         return None
     origins = f"origins {', '.join(policy.allowed_origins)}" if policy.allowed_origins else ""
@@ -331,7 +332,7 @@ def describe_fetch(policy: FetchPolicy | None) -> str | None:
 
 @contextlib.contextmanager
 def _sanitizing_errors(request: FetchRequest) -> Generator[None]:
-    """Turn whatever the client raises into an error that tells the guest nothing. A refusal passes as it is."""
+    """Turn errors of the client into errors without details for the guest. Refusals pass unchanged."""
     try:
         yield
     except CodeModeFetchError:
@@ -339,7 +340,7 @@ def _sanitizing_errors(request: FetchRequest) -> Generator[None]:
     except asyncio.CancelledError as error:
         if is_cancelled_from_outside(asyncio.current_task()):
             raise
-        # Nobody cancelled this request: something inside the client was cancelled.
+        # Cancelled inside the client, not from outside.
         raise _create_failure(request) from error
     except (Exception, SystemExit) as error:
         raise _create_failure(request) from error
@@ -358,7 +359,7 @@ def _get_status(response: Any) -> int:
 
 
 def _collect_headers(headers_like: Any) -> dict[str, str]:
-    """Return response headers with lower-case names, repeated ones join, without those that the guest never sees."""
+    """Return response headers with lower-case names, repeated ones joined, without hidden ones."""
     items = (
         headers_like.multi_items()
         if hasattr(headers_like, "multi_items")
@@ -393,7 +394,7 @@ async def _close(response: Any) -> None:
     close = getattr(response, "aclose", None)
     if close is None:
         return
-    # The response has been read or refused by now; a failing close changes neither.
+    # The response is read or refused by now; a failing close changes neither.
     with contextlib.suppress(Exception):
         pending = close()
         if inspect.isawaitable(pending):

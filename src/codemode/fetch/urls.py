@@ -1,7 +1,7 @@
-"""URL rules of the fetch policy. Pure: text in, one canonical URL or a refusal out; knows no network and no client.
+"""Parse URLs to a canonical form and check them against the fetch policy.
 
-What two URL parsers could read differently is refused rather than repaired. What is accepted comes out as plain
-RFC 3986 text, so that the policy, the client and the server mean the same URL.
+URLs that two parsers could read differently are refused. The canonical form is plain RFC 3986, so that policy, client
+and server use the same URL.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_DECODINGS = 4
 
 
 class UrlError(ValueError):
-    """A URL is not one that may be asked for. The message begins with a verb: "is not ...", "has ..."."""
+    """An unacceptable URL. The message starts with a verb: "is not ...", "has ..."."""
 
 
 @record
@@ -106,7 +106,7 @@ def parse_url(text: str) -> Url:
 
 
 def follow_location(url: Url, location: str) -> Url:
-    """Return where a redirect from ``url`` leads. Raises `UrlError`."""
+    """Return the target of a redirect from ``url``. Raises `UrlError`."""
     if len(location) > MAX_URL_CHARACTERS:
         raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
     if _AMBIGUOUS_CHARACTERS.search(location):

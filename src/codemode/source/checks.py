@@ -1,4 +1,4 @@
-"""Compare the facts that a worker reported about a program with the tools."""
+"""Check the facts that a worker reported about a program against the tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
 
 
-# Only what must fail whenever it is reached is a problem; the rest is left to run time. Malformed facts are ignored.
+# Only what fails whenever it is reached is a problem; the rest is left to run time. Malformed facts are ignored.
 
 MAX_PROBLEMS = 32
 MAX_CHECKED_CALLS = 512
@@ -24,17 +24,17 @@ MAX_NAME_LENGTH = 256
 MAX_DEPTH = 8
 MAX_KEYS = 256
 MAX_POSITION = 2**31
-# A schema that refers to itself from several places has more ways through it than anybody can go.
+# A recursive schema may have exponentially many paths.
 MAX_VISITS = 20_000
-# Of a server's schema any list may be as long as the whole: so many names are one visit more.
+# Any list of a server's schema may be very long: this many names count as one visit.
 NAMES_PER_VISIT = 16
 MAX_LISTED_NAMES = 10
-# Comparing a name with a thousand others takes milliseconds of the host's event loop.
+# Comparing a name with a thousand others takes milliseconds on the event loop.
 MAX_SUGGESTIONS = 8
 MAX_MESSAGE_LENGTH = 400
 _WRITTEN_INTEGER = re.compile(r"-?(?:[0-9]+|0[xob][0-9a-f]+)", re.ASCII | re.IGNORECASE)
 
-# What a name on `tools` may also be: asked of the catalog at run time, or inherited by every object.
+# Other names on `tools`: catalog queries, or inherited by every object.
 INHERITED_NAMES = frozenset(
     (
         "constructor",
@@ -54,7 +54,7 @@ MODULE_USES = {
     "import()": "`import()` is not available: a program has no modules; what it can call is on `tools`",
     "require()": "`require` is not available: a program has no modules; what it can call is on `tools`",
 }
-# A tuple, for what is looked up in it may be unhashable.
+# A tuple: the value looked up may be unhashable.
 KNOWN_LITERAL_TYPES = ("object", "array", "string", "number", "boolean", "null", "undefined")
 _NO_INPUT: dict[str, Any] = {"type": "object", "keys": {}, "open": False}  # a call without an argument
 _UNKNOWN_LITERAL = {"type": "unknown"}
@@ -66,10 +66,10 @@ def check_program(
     get_input_schema: Callable[[str], Any],
     get_conversion: Callable[[str], str] = lambda _: "unknown",
 ) -> list[ProgramProblem]:
-    """The certain mistakes of a program, each ``{"message", "line", "column"}``, in order of place.
+    """Return the certain errors of a program, each ``{"message", "line", "column"}``, in order of location.
 
-    ``facts`` is what the worker reported, unverified; ``get_input_schema`` gives a known tool's JSON Schema or None,
-    ``get_conversion`` what its validator makes of other scalars and names, as `Conversion` has it.
+    ``facts`` is what the worker reported, untrusted; ``get_input_schema`` returns a known tool's JSON Schema or None,
+    ``get_conversion`` how its validator converts other scalars and names, as a `Conversion`.
     """
     found = chain(_module_problems(facts), _call_problems(facts, catalog_names, get_input_schema, get_conversion))
     return sorted(islice(found, MAX_PROBLEMS), key=lambda problem: (problem["line"], problem["column"]))
@@ -116,7 +116,7 @@ def _call_problems(
 
 
 class SchemaVisits:
-    """How often schemas may still be looked at before nothing more is certain."""
+    """The remaining number of schema visits, after which nothing more is checked."""
 
     def __init__(self) -> None:
         self._left = MAX_VISITS
@@ -127,12 +127,12 @@ class SchemaVisits:
 
 
 class ToolSchema:
-    """A tool's whole schema, and the visits that are left for it and others."""
+    """A tool's whole schema, with the visits that it shares with others."""
 
     def __init__(self, schema: Any, visits: SchemaVisits, conversion: str = "unknown") -> None:
         self.schema, self.visits, self.conversion = schema, visits, conversion
         self.local = LocalReferences(schema)
-        self._folded_names: dict[str, str] = {}  # a name may be as long as the whole schema
+        self._folded_names: dict[str, str] = {}  # a name may be as long as the schema
 
     def may_visit(self, schema: Mapping[str, Any]) -> bool:
         kinds, required = schema.get("type"), schema.get("required")
@@ -163,7 +163,7 @@ def create_problem(item: dict[str, Any], message: str) -> ProgramProblem:
 
 
 def _may_be_inherited(name: str, names: Collection[str]) -> bool:
-    """`tools.known.call(...)`, `tools.$search(...)` and what every object inherits."""
+    """`tools.known.call(...)`, `tools.$search(...)` and names that every object inherits."""
     first = name.partition(".")[0]
     prefixes = [name[:index] for index, character in enumerate(name) if character == "."]
     return first.startswith("$") or first in INHERITED_NAMES or any(prefix in names for prefix in prefixes)
@@ -184,7 +184,7 @@ def format_tool(name: str) -> str:
 
 
 def _find_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str, depth: int) -> Iterator[str]:
-    """What is certainly wrong with what is known of a ``literal``, against ``schema``."""
+    """Yield the certain errors of a ``literal`` against ``schema``."""
     if not is_object(literal) or depth > MAX_DEPTH:
         return
     schema = resolve_schema(schema, root)
@@ -203,7 +203,7 @@ def _find_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str, depth
 
 
 def _first_keyword(literal: Any) -> str | None:
-    """Return the first of the keyword arguments that a call has as in Python."""
+    """Return the first keyword argument of a call written as in Python."""
     name = literal.get("name") if is_object(literal) and literal.get("type") == "keyword" else None
     return name if isinstance(name, str) and name.isidentifier() and len(name) <= MAX_NAME_LENGTH else None
 
@@ -233,7 +233,7 @@ def _find_object_mistakes(
     literal: dict[str, Any], schema: Mapping[str, Any], root: ToolSchema, path: str, depth: int
 ) -> Iterator[str]:
     keys = literal.get("keys")
-    # The collector lists far fewer: each key beyond them would cost the host a comparison with every property.
+    # The worker lists far fewer keys: each one costs a comparison with every property.
     if not is_object(keys) or len(keys) > MAX_KEYS:
         return
     properties = mapping_or_empty(schema.get("properties"))
@@ -263,8 +263,8 @@ def _find_misspelled(
     schema: Mapping[str, Any],
     root: ToolSchema,
 ) -> dict[str, str]:
-    """Return the keys that differ from a property in case and dashes alone, with that property's name."""
-    # A model that is also populated by name takes `from_date` where its schema says `fromDate`.
+    """Return the keys that differ from a property only in case and dashes, with that property's name."""
+    # A pydantic model populated by name takes `from_date` where its schema says `fromDate`.
     may_have_more = schema.get("additionalProperties") or schema.get("patternProperties")
     if root.conversion == "unknown" or may_have_more or not unknown or not root.may_list(properties):
         return {}
@@ -287,7 +287,7 @@ def is_closed(schema: Mapping[str, Any]) -> bool:
 
 
 def fold_name(key: str) -> str:
-    """Return a name without case, underscores and dashes."""
+    """Return a name in lower case without underscores and dashes."""
     return key.replace("_", "").replace("-", "").lower()
 
 
@@ -296,7 +296,7 @@ def describe_known_keys(properties: Mapping[str, Any]) -> str:
 
 
 def resolve_schema(schema: Any, root: ToolSchema) -> Mapping[str, Any] | None:
-    """The schema behind local references; None when nothing certain is known of it."""
+    """Return the schema behind local references; None if it is unknown."""
     for _ in range(MAX_DEPTH):
         if not is_mapping(schema) or not root.may_visit(schema):
             return None
@@ -308,7 +308,7 @@ def resolve_schema(schema: Any, root: ToolSchema) -> Mapping[str, Any] | None:
 
 
 def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: ToolSchema, depth: int) -> bool:
-    """Whether neither ``schema`` nor a validator that converts for it could accept the literal."""
+    """Return whether neither ``schema`` nor a converting validator could accept the literal."""
     allowed = schema.get("type")
     types: list[Any] = allowed if is_array(allowed) else [allowed]
     if (
@@ -327,17 +327,16 @@ def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Too
 
 
 def _excludes(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any], root: ToolSchema) -> bool:
-    """Whether a literal is certainly not of the JSON Schema type ``kind``.
+    """Return whether a literal is certainly not of the JSON Schema type ``kind``.
 
-    Where nothing is known of the validator most conversions between scalars exist somewhere ("1", 1 and true for each
-    other; a number for a string, where a model asks for that), so of those only a text that is no number is certainly
-    wrong for a number.
+    If the validator is unknown, most conversions between scalars exist somewhere ("1", 1 and true for each other; a
+    number for a string in some models), so that only a non-numeric text is certainly wrong for a number.
     """
     literal_type = literal["type"]
     if kind == "object":
         return literal_type != "object"
     if kind == "array":
-        # A named tuple has an array's schema and takes an object too.
+        # A named tuple has an array's schema and also takes an object.
         return literal_type != "array" and not (literal_type == "object" and "prefixItems" in schema)
     if kind not in ("integer", "number", "string", "boolean"):
         return kind == "null" and literal_type != "null"
@@ -386,7 +385,7 @@ _RICH_FORMATS = {"date-time": "Date", "date": "Date", "binary": "Uint8Array"}
 
 def _describe_expected(schema: Mapping[str, Any], root: ToolSchema, depth: int = 0) -> str:
     allowed = schema.get("type")
-    if is_rich.get() and root.conversion == "pydantic":  # as the declaration says it
+    if is_rich.get() and root.conversion == "pydantic":  # as in the declaration
         if allowed == "array" and schema.get("uniqueItems") is True:
             return "Set"
         if isinstance(kind := schema.get("format"), str) and allowed == "string" and kind in _RICH_FORMATS:
@@ -420,16 +419,16 @@ MISSING_GLOBALS = {
     **dict.fromkeys(("print", "alert"), "write console.log(value)"),
     "structuredClone": "copy with JSON.parse(JSON.stringify(value))",
 }
-"""What to use in place of names of other hosts."""
+"""What to use instead of globals of other hosts."""
 
 
 def check_free_names(
     facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
 ) -> list[ProgramProblem]:
-    """The names that are not there, each ``{"message", "line", "column"}``.
+    """Return the undefined names, each ``{"message", "line", "column"}``.
 
-    ``facts`` is what the worker reported, unverified; ``tools`` the names that a program calls, ``has`` the globals of
-    its surface. ``tool_call`` shows how a tool ``{name}`` is called there.
+    ``facts`` is what the worker reported, untrusted; ``tools`` are the names that a program calls, ``globals_`` those
+    of its surface. ``tool_call`` shows how a tool ``{name}`` is called there.
     """
     return list(islice(_find_undefined(facts, tools, globals_, tool_call), MAX_UNDEFINED_NAMES))
 
@@ -458,22 +457,21 @@ def _find_undefined(
             yield create_problem(use, f"`{name}` is not defined: {MISSING_GLOBALS[name]}")
 
 
-# Facts are hostile. Only a field that a closed output cannot have is a problem: malformed facts, and schemas that leave
-# anything open, are none.
+# Facts are untrusted. Only a field that a closed output cannot have is a problem; open schemas have none.
 
 _MAX_TESTED_FIELDS = 8
-# How like a name must be to be suggested, and how like to be a slip where the program may have asked.
+# The similarity of a suggestion, and of a certain misspelling if the program may have tested the field.
 _SIMILARITY, _STRICT_SIMILARITY = 0.6, 0.8
-# What else decides which fields there are.
+# Other keywords that determine the fields.
 _OTHER_KEYWORDS = ("allOf", "if", "dependentSchemas", "$dynamicRef", "not", "nullable")
 
 
 def check_results(
     facts: Any, catalog_names: Collection[str], get_output_schema: Callable[[str], Any]
 ) -> list[ProgramProblem]:
-    """The fields that a program takes for granted and that its tools never return, as `checks.check_program` has them.
+    """Return fields that a program reads and its tools never return, in the form of `check_program`.
 
-    ``facts`` is what the worker reported, unverified; ``get_output_schema`` gives a known tool's JSON Schema or None.
+    ``facts`` is what the worker reported, untrusted; ``get_output_schema`` returns a known tool's JSON Schema or None.
     """
     return list(islice(_find_field_problems(facts, catalog_names, get_output_schema), MAX_PROBLEMS))
 
@@ -507,7 +505,7 @@ def _find_field_problems(
 
 
 def _is_certain(read: dict[str, Any], root: ToolSchema) -> bool:
-    """Whether a program gets there: what it asks for before it goes there may be what no result has either."""
+    """Return whether a program reaches the read: the fields that it tests before may be missing too."""
     tested_fields = list_or_empty(read.get("asked"))[:_MAX_TESTED_FIELDS]
     return not read.get("doubtful") and not any(
         isinstance(name, str) and len(name) <= MAX_NAME_LENGTH and _lacks_field(name, root.schema, root, {}, 0)
@@ -516,7 +514,7 @@ def _is_certain(read: dict[str, Any], root: ToolSchema) -> bool:
 
 
 def _lacks_field(name: str, schema: Any, root: ToolSchema, known_fields: dict[str, Any], depth: int) -> bool:
-    """Whether no result has the field; ``known`` gets those that there are. Reading one of null fails as well."""
+    """Return whether no result has the field; ``known_fields`` collects the others. Reads of null fail too."""
     resolved = resolve_schema(schema, root)
     if resolved is None or depth > MAX_DEPTH or any(keyword in resolved for keyword in _OTHER_KEYWORDS):
         return False

@@ -1,4 +1,4 @@
-"""Find the program in a model's input, and recognise a text that is no JavaScript."""
+"""Find the program in a model's input, and detect text that is not JavaScript."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _LANGUAGE_BY_FENCE = {
 
 
 def looks_like_shell(text: str) -> bool:
-    """Return whether a text that is no JavaScript begins as a command of a shell does."""
+    """Return whether a text starts like a shell command."""
     return re.match(_SHELL, text.lstrip()[:60]) is not None
 
 
 def detect_language(text: str) -> str | None:
-    """Return what a text is that is no JavaScript ("Python", "a shell command", "JSON", "prose"); None if unclear."""
+    """Return the language of a text ("Python", "a shell command", "JSON", "prose"); None if unclear."""
     beginning = text.strip()[:_MAX_CHECKED_CHARACTERS]
     if beginning[:1] in "{[" and _is_json(text):
         return "JSON"
@@ -72,7 +72,7 @@ def detect_language(text: str) -> str | None:
 
 
 def language_hint(text: str) -> str | None:
-    """Return what to do about a text that is another language; None where that is not clear."""
+    """Return a hint about a text in another language; None if unclear."""
     language = detect_language(text)
     if language is None:
         return None
@@ -80,7 +80,7 @@ def language_hint(text: str) -> str | None:
 
 
 def failed_language_hint(name: str, text: str) -> str | None:
-    """Return the same for a text that ended with an error of this name; `ls -la` is a program of undefined names."""
+    """Return a hint for a text that ended with an error of this name; `ls -la` is a program of undefined names."""
     return language_hint(text) if name in ("SyntaxError", "ReferenceError") else None
 
 
@@ -96,9 +96,9 @@ PROGRAM_FIELDS = ("js", "code", "script", "program", "source", "javascript", "ty
 
 
 def fill_program_field(tool_input: Any, field: str | Collection[str]) -> Any:
-    """Return an input whose program is in ``field``, where it came in one other of `PROGRAM_FIELDS`; else as it is.
+    """Return an input with the program in ``field``, moved from another of `PROGRAM_FIELDS`, if it is there.
 
-    ``field`` may be all fields of the input, of which the program's is found.
+    ``field`` may be all fields of the input, including the program's.
     """
     if not isinstance(field, str):
         field = next((name for name in PROGRAM_FIELDS if name in field), "")

@@ -1,6 +1,6 @@
-"""Compares the facts a worker reported about a program with what it may not say. Runs in the host; facts are hostile.
+"""Check the facts that a worker reported about a program against the rules of its surface.
 
-With rules in force, what is not known is not allowed: facts that are missing or malformed leave a program unanalysable.
+With rules in force, missing or malformed facts refuse the program: what is not known is not allowed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LOOP_KINDS = ("for", "for-in", "for-of", "for-await", "while", "do")
 
 
 class Location(TypedDict):
-    """A place in a program: both count from 1, columns in UTF-16 units."""
+    """A position in a program: both count from 1, columns in UTF-16 units."""
 
     line: int
     column: int
 
 
 class Violation(TypedDict):
-    """One rule that a program breaks. ``name`` is what it says that it may not say."""
+    """A rule that a program breaks. ``name`` is the forbidden name or statement."""
 
     kind: str
     name: NotRequired[str]
@@ -40,7 +40,7 @@ class Violation(TypedDict):
 
 
 class UnknownToolCall(NamedTuple):
-    """A literal tool name that is not known, and where its call stands."""
+    """A literal name of an unknown tool, and where it is called."""
 
     name: str
     line: int
@@ -48,16 +48,16 @@ class UnknownToolCall(NamedTuple):
 
 
 class _MalformedFactsError(Exception):
-    """The facts are none."""
+    """The facts are malformed."""
 
 
 def is_analysable(facts: Any) -> bool:
-    """Whether the facts (unverified) say what names and loops the program has."""
+    """Return whether the facts (untrusted) include names, loops and modules."""
     return all(check(mapping_or_empty(facts).get(key)) for key, check in _REQUIRED_FACTS.items())
 
 
 def is_module(facts: Any) -> bool:
-    """Whether the facts (unverified) say what a program imports that is a module."""
+    """Return whether the facts (untrusted) include the imports of a module."""
     module = mapping_or_empty(mapping_or_empty(facts).get("module"))
     prefix, take = module.get("prefix"), module.get("take", 0)
     if type(prefix) is not int or prefix < 0 or not isinstance(take, str | None):
@@ -67,14 +67,14 @@ def is_module(facts: Any) -> bool:
 
 
 def create_not_analysable_violation() -> Violation:
-    """The violation of a program that nothing certain is known of."""
+    """Return the violation of a program without usable facts."""
     return {"kind": "NotAnalysable", "location": {"line": 1, "column": 1}}
 
 
 def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violation]:
-    """The rules that a program breaks, each with its place, in order of place; the first `MAX_VIOLATIONS` of them.
+    """Return the first `MAX_VIOLATIONS` violations in order of location.
 
-    ``facts`` is what the worker reported of ``source``, unverified. Without rules in force nothing is broken.
+    ``facts`` is what the worker reported about ``source``, untrusted. Without rules in force there are none.
     """
     if rules.runs_unanalysed:
         return []
@@ -91,9 +91,9 @@ def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violati
 
 
 def find_unknown_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
-    """The first call by literal name of a tool that is not known, where nothing could catch its failure.
+    """Return the first uncaught call of an unknown tool by literal name.
 
-    ``facts`` is what the worker reported, unverified; what is malformed in it is ignored.
+    ``facts`` is what the worker reported, untrusted; malformed parts are ignored.
     """
     for call in islice(list_or_empty(mapping_or_empty(facts).get("named_calls")), MAX_NAMED_CALLS):
         name, location = mapping_or_empty(call).get("name"), _parse_location(call)
@@ -110,7 +110,7 @@ def find_unknown_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToo
 
 
 def find_literal_definitions(facts: Any) -> list[str]:
-    """The tools whose definitions the program asks for by literal name, from facts that are unverified."""
+    """Return the tools whose definitions the program requests by literal name, from untrusted facts."""
     names = islice(list_or_empty(mapping_or_empty(facts).get("definitions")), MAX_DEFINITIONS)
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and len(name) <= MAX_NAME_LENGTH))
 
@@ -127,7 +127,7 @@ def _find_banned_names(names: Any, rules: StaticRules, source: str) -> Iterator[
 
 
 def _require_offsets(offsets: Any) -> list[int]:
-    """Where a name stands: facts that name it say so."""
+    """Return the offsets of a name. Raises for malformed ones."""
     first_offsets = offsets[:MAX_VIOLATIONS] if is_array(offsets) else []
     if not first_offsets or not all(type(offset) is int and offset >= 0 for offset in first_offsets):
         raise _MalformedFactsError
@@ -147,7 +147,7 @@ def _locate_uses(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes
 
 
 def _find_statements(items: Any, violation_kind: str, kinds: tuple[str, ...]) -> Iterator[Violation]:
-    """Loops and uses of modules, each told of by its ``kind``."""
+    """Yield violations by loops and module statements."""
     for item in islice(list_or_empty(items), MAX_VIOLATIONS):
         kind, location = mapping_or_empty(item).get("kind"), _parse_location(item)
         if kind == "require()":  # a name like any other

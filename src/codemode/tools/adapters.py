@@ -1,4 +1,4 @@
-"""Tool objects of other frameworks, turned into `Tool` by registered plugins. Knows no framework."""
+"""Convert tool objects of other frameworks to `Tool` through registered plugins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "codemode.adapters"
 
-# Of plugins, which takes seconds: a module that a fork cuts in two can never be imported in the child.
+# Held while plugins load, which takes seconds: a module whose import a fork interrupts cannot be imported in the child.
 _loading_lock = forkable_rlock()
 delay_forks_for(_loading_lock, 10.0)
 
@@ -23,7 +23,7 @@ Convert = Callable[[Any], "Tool"]
 
 
 class AdapterRegistry:
-    """The known adapters, newest first. Plugins are discovered when an object is met that none of them knows."""
+    """The registered adapters, newest first. Plugins are discovered when no adapter knows an object."""
 
     def __init__(self, *, group: str = ENTRY_POINT_GROUP) -> None:
         self._group = group
@@ -33,12 +33,12 @@ class AdapterRegistry:
         self._lock = forkable_lock()
 
     def register(self, matches: Matches, convert: Convert) -> None:
-        """Let ``convert`` make a `Tool` of every object for which ``matches`` is true."""
+        """Convert every object for which ``matches`` is true with ``convert``."""
         with self._lock:
             self._adapters.insert(0, (matches, convert))
 
     def convert(self, value: Any) -> Tool | None:
-        """Make a `Tool` of a framework's object; None when no adapter knows it."""
+        """Return a `Tool` for a framework's object; None if no adapter knows it."""
         found = self._find(value)
         if found is None:
             self._discover()
@@ -59,7 +59,7 @@ class AdapterRegistry:
         return next((convert for matches, convert in adapters if matches(value)), None)
 
     def _discover(self) -> None:
-        # Another thread that needs a plugin waits here until all are loaded.
+        # Other threads that need a plugin wait here.
         with _loading_lock:
             if self._discovered:
                 return

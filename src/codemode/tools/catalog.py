@@ -1,4 +1,4 @@
-"""The one object through which tools are looked up: by name, by resemblance, by search. Never runs a tool."""
+"""Look up tools by name, by similar name and by search."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 MAX_RESULTS = 50
 MAX_NAME_CHARACTERS = 100
 JAVASCRIPT_NAMES = frozenset({"constructor", "prototype", "toJSON", "toLocaleString", "toString", "valueOf"})
-"""What the language reads of an object. A name is passed on only when there is such a tool (and ``then`` never)."""
+"""Names that JavaScript reads of every object. They reach the catalog only if such a tool exists; ``then`` never."""
 
 ToolT = TypeVar("ToolT", bound=DescribedTool)
 ToolT_co = TypeVar("ToolT_co", bound=DescribedTool, covariant=True)
 
 
 class ToolCatalog(Protocol[ToolT_co]):
-    """What a run asks about its tools: a `Catalog`, or a surface's view of one.
+    """The catalog that a run uses: a `Catalog`, or a surface's view of one.
 
-    Whatever a name does not lead to here cannot be called. Used from several threads.
+    Names that it does not resolve cannot be called. Used from several threads.
     """
 
     def __len__(self) -> int: ...
@@ -38,12 +38,12 @@ class ToolCatalog(Protocol[ToolT_co]):
     def __iter__(self) -> Iterator[str]: ...
 
     def names(self) -> tuple[str, ...]:
-        """All names that lead to tools, in the order of registration."""
+        """All names that resolve to tools, in the order of registration."""
         ...
 
     @property
     def language_names(self) -> tuple[str, ...]:
-        """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
+        """Paths on ``tools`` that resolve to tools by names that JavaScript itself reads of every object."""
         ...
 
     @property
@@ -52,26 +52,26 @@ class ToolCatalog(Protocol[ToolT_co]):
         ...
 
     def get(self, name: str) -> ToolT_co | None:
-        """Return the tool of exactly this name."""
+        """Return the tool with exactly this name."""
         ...
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
-        """Return the error for a name that leads to no tool, with the ``reason`` for it."""
+        """Return the error for a name without a tool, with its ``reason``."""
         ...
 
     def ask(self, name: str, argument: Any) -> Any:
-        """Return the answer to a program's question about its tools, as plain JSON. Raises `CodeModeError`.
+        """Return the answer to a program's query about tools, as plain JSON. Raises `CodeModeError`.
 
-        ``argument``: unchecked plain JSON from the program, or None.
+        ``argument`` is the program's unchecked argument, plain JSON; None for none.
         """
         ...
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> ToolCatalog[ToolT_co]:
-        """Return the tools that an invocation with this data can see and call. Builds no index."""
+        """Return the tools that an invocation with this data may see and call. Builds no index."""
         ...
 
     def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
-        """Return additional invocation data for a program with these facts, as plain JSON."""
+        """Return data that a program with these facts gets in addition to its invocation's: plain JSON."""
         ...
 
     def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
@@ -87,15 +87,15 @@ class ToolCatalog(Protocol[ToolT_co]):
         ...
 
     def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-        """Check the invocation data of a resumed program and the names of the tools that it has called.
+        """Check the data of a program that is resumed here, and the names of the tools that it has called.
 
-        Raises `CodeModeProtocolError`, before anything runs, if the tools are not those that the program started with.
+        Raises `CodeModeProtocolError` if they do not match this catalog; the program then does not run.
         """
         ...
 
 
 class Catalog(Generic[ToolT]):
-    """An unchanging set of tools. Safe to use from several threads."""
+    """An immutable set of tools. Thread-safe."""
 
     def __init__(self, tools: Mapping[str, ToolT]) -> None:
         self._tools = dict(tools)
@@ -136,7 +136,7 @@ class Catalog(Generic[ToolT]):
         return self._tools.get(name)
 
     def nearest(self, name: str) -> list[str]:
-        """At most three registered names that ``name`` may have meant, best first."""
+        """Return at most three registered names similar to ``name``, best first."""
         from ..data.similar_names import find_nearest_names
 
         plain = _normalize_name(name[:MAX_NAME_CHARACTERS])
@@ -153,11 +153,11 @@ class Catalog(Generic[ToolT]):
         return error
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> Catalog[ToolT]:  # noqa: ARG002 - as `ToolCatalog` has it
-        """All of it, whatever an invocation was given."""
+        """Return the whole catalog for every invocation."""
         return self
 
     def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
-        """The names, for a program that may list them; what else it wants to know it asks at run time."""
+        """Return the names for a program that may list them; it queries the rest at run time."""
         known = mapping_or_empty(facts)
         may_list = known.get("shadowed") is not False or known.get("lists") is True
         return {"toolNames": self._names} if may_list and self._names else None
@@ -169,10 +169,10 @@ class Catalog(Generic[ToolT]):
         """Nothing: it does not change."""
 
     def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-        """Nothing: they are what the host says."""
+        """Accept everything: the data come from the host."""
 
     def ask(self, name: str, argument: Any) -> Any:
-        """What ``$search`` finds, or ``$describe`` says. Raises `CodeModeToolError` for anything but one string."""
+        """Answer ``$search`` or ``$describe``. Raises `CodeModeToolError` for anything but one string."""
         return answer_catalog_query(self, name, argument)
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
@@ -209,10 +209,10 @@ class Catalog(Generic[ToolT]):
 
 
 class SearchableTools(Protocol):
-    """What answers a search, and says how a tool is called."""
+    """Tools that can be searched and described."""
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
-        """Return name and first sentence of what fits a query, best first."""
+        """Return name and first sentence of the matching tools, best first."""
         ...
 
     def describe(self, name: str) -> str:
@@ -221,7 +221,7 @@ class SearchableTools(Protocol):
 
 
 def answer_catalog_query(tools: SearchableTools, name: str, argument: Any) -> Any:
-    """Return what ``$search`` finds, or ``$describe`` says. Raises `CodeModeToolError` for anything but one string."""
+    """Answer ``$search`` or ``$describe``. Raises `CodeModeToolError` for anything but one string."""
     if not isinstance(argument, str):
         raise CodeModeToolError(f"tools.{name} takes one string")
     return tools.search(argument) if name == "$search" else tools.describe(argument)

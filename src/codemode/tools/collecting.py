@@ -1,4 +1,4 @@
-"""A set of tools collected from `Tool` objects, functions, and what adapters make of frameworks' objects."""
+"""Collect a set of tools from `Tool` objects, functions and tool objects of frameworks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .server_lists import DUPLICATE_REASON, LeftOut, describe_json_type, entry_l
 from .tool import ImpossibleNameError, Tool, require_callable_name
 
 _ADAPTER_PAGE = "integrations/PLUGIN.md, section 2, The adapter"
-# What tool objects of frameworks have: a name, and a description or a schema.
+# Attributes of tool objects of frameworks: a name, and a description or a schema.
 _NAME_ATTRIBUTES = ("name", "tool_name")
 _DESCRIPTION_ATTRIBUTES = (
     *("description", "desc", "inputs", "args_schema", "input_schema", "inputSchema", "parameters", "schema"),
@@ -26,7 +26,7 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, PreparedTool]:
-    """Make tools ready, as `collect_plain_tools` collects them."""
+    """Collect and prepare tools; see `collect_plain_tools`."""
     return {name: prepare_tool(tool) for name, tool in collect_plain_tools(tools).items()}
 
 
@@ -35,11 +35,11 @@ def collect_plain_tools(
     check: Callable[[Any], str] = require_callable_name,
     left_out: LeftOut | None = None,
 ) -> dict[str, Tool]:
-    """Collect tools, of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are their names.
+    """Collect tools from `Tool` objects, functions and tool objects of frameworks; a mapping's keys are their names.
 
-    ``check`` says which names there may be. Raises `ValueError` for an impossible or repeated name, and for an object
-    that is no tool. A framework's tool that no program could call by its name is left out, with a warning in the log:
-    nobody here has named it. With ``left_out``, which notes them, all that cannot be used are left out.
+    ``check`` returns a valid name or raises. Raises `ValueError` for an impossible or repeated name, and for an object
+    that is not a tool. A framework's tool whose name no program could call is left out with a warning. ``left_out``
+    collects all tools that cannot be used.
     """
     if left_out is not None:
         return _collect_usable(tools, check, left_out)
@@ -132,7 +132,7 @@ NamedT = TypeVar("NamedT", bound=_Named)
 def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] = require_callable_name) -> list[NamedT]:
     """Return a framework's tools without those that no program could call, which are logged.
 
-    ``check`` raises `ImpossibleNameError` for such a name. Raises `ValueError` for two tools of one name.
+    ``check`` raises `ImpossibleNameError` for such a name. Raises `ValueError` for two tools with the same name.
     """
     found: dict[str, NamedT] = {}
     for tool in tools:
@@ -146,10 +146,10 @@ def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] =
 
 
 def refuse_framework_tool(value: Any) -> None:
-    """Refuse a callable object that describes itself as a tool and is called with anything.
+    """Refuse a callable object that describes itself as a tool and takes any arguments.
 
-    Its ``__call__`` says nothing of the tool's own input. Raises `ValueError`; functions and callable objects with
-    parameters of their own are taken.
+    Its ``__call__`` does not describe the tool's input. Raises `ValueError`; functions and callable objects with their
+    own parameters are accepted.
     """
     if _is_function(value) or inspect.isclass(value) or not _describes_tool(value):
         return

@@ -1,4 +1,4 @@
-"""What a tool may know of its call, and what the host's pipeline is told of it."""
+"""The context of a tool call, for tools and for the host's pipeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _allow_everything(_edited: Any) -> None:
 
 @record(kw_only=True)
 class AnsweredInterrupt:
-    """The pause that a resumed tool asked for: its request id, its payload, and the answer."""
+    """The pause that a resumed tool requested: its request id, its payload and the answer."""
 
     id: str
     payload: Mapping[str, Any]
@@ -35,13 +35,13 @@ class AnsweredInterrupt:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCallContext:
-    """What a tool may know of the call it serves.
+    """The context of the call that a tool serves.
 
-    ``messages`` and ``context`` are what the outer call was given. ``aborted`` is set when the invocation ends before
-    the tool does. ``interrupt`` is None unless this call paused before and is now resumed. An async tool that asks a
-    person does so ``with context.asking_person():``, and the program's time stands still when it waits for that alone.
-    A tool that lets a person edit its input itself does ``await context.require_allowed(edited)`` before it goes on:
-    that raises what the host's pipeline has against it.
+    ``messages`` and ``context`` come from the outer call. ``aborted`` is set when the invocation ends before the tool.
+    ``interrupt`` is None unless this call paused before and is now resumed. An async tool that asks a person does so
+    ``with context.asking_person():``, which stops the program's clock if it waits for nothing else. A tool that lets a
+    person edit its input calls ``await context.require_allowed(edited)`` before it continues, which raises the
+    objections of the host's pipeline.
     """
 
     tool_call_id: str
@@ -62,17 +62,17 @@ class _PipelineNull(Enum):
 
 
 PIPELINE_NULL: Final = _PipelineNull.PIPELINE_NULL
-"""What a hook of the pipeline returns to put null in place of an input or output; None changes nothing."""
+"""Returned by a hook of the pipeline to replace an input or output with null; None changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineCall:
-    """A call of a tool, as ``pipeline.before`` and ``pipeline.after`` are told of it.
+    """A tool call, as passed to ``pipeline.before`` and ``pipeline.after``.
 
-    ``input`` is a copy of the validated input as plain JSON, for ``after`` of that with which the tool ran: changing it
-    changes nothing, what counts is what the hook returns. ``source`` says whether a program makes the call or the model
-    itself does ("invoke"). ``context`` is what the outer call was given. ``tool_id`` tells tools of one name
-    apart where a catalog has several; elsewhere it is what programs call.
+    ``input`` is a copy of the validated input as plain JSON, for ``after`` of the input with which the tool ran; only
+    the return value of the hook has an effect. ``source`` says whether a program ("script") or the model ("invoke")
+    makes the call. ``context`` comes from the outer call. ``tool_id`` distinguishes tools with the same name in a
+    catalog; elsewhere it is the name that programs call.
     """
 
     tool_name: str

@@ -1,4 +1,4 @@
-"""Parameters, annotations and docstrings of plain functions, and their plain validators."""
+"""Read parameters, annotations and docstrings of functions, and build plain validators."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NUMPY_NAMES = re.compile(r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 
 
 def first_paragraph(doc: str) -> str:
-    """Give the first paragraph as one line."""
+    """Return the first paragraph as one line."""
     return " ".join(doc.strip().split("\n\n", 1)[0].split())
 
 
 def parse_parameter_descriptions(doc: str) -> dict[str, str]:
-    """Map parameter names to their descriptions; empty where the style is none of the three."""
+    """Return parameter descriptions by name from Sphinx, Google or NumPy style; else nothing."""
     lines = doc.expandtabs().splitlines()
     found = {**_parse_numpy(lines), **_parse_google(lines), **_parse_sphinx(lines)}
     return {name: " ".join(text.split()) for name, text in found.items() if text.strip()}
@@ -102,7 +102,7 @@ _ITERATORS = (collections.abc.Iterator, collections.abc.Iterable, collections.ab
 
 @record
 class Parameter:
-    """One parameter that the guest may give. ``default`` is `NO_VALUE` when it is required."""
+    """A parameter that the guest can pass. ``default`` is `NO_VALUE` if it is required."""
 
     name: str
     annotation: Any
@@ -112,7 +112,7 @@ class Parameter:
 
 @record
 class Parameters:
-    """The parameters of a function that the guest may give, all by name."""
+    """The parameters of a function that the guest can pass, all by name."""
 
     given: tuple[Parameter, ...]
     takes_any_keyword: bool
@@ -121,7 +121,7 @@ class Parameters:
 
 @record
 class FunctionDescription:
-    """All that a function's signature and docstring say. ``returns`` is `NO_VALUE` when they say nothing."""
+    """The signature and docstring of a function. ``returns`` is `NO_VALUE` if unknown."""
 
     name: str
     description: str
@@ -130,9 +130,9 @@ class FunctionDescription:
 
 
 def describe_function(function: Callable[..., Any], context_type: type) -> FunctionDescription:
-    """Read a function. A parameter annotated ``context_type`` is no part of the input.
+    """Read a function. A parameter annotated ``context_type`` is not part of the input.
 
-    Raises `ValueError` for a positional-only parameter or an annotation that cannot be resolved.
+    Raises `ValueError` for a positional-only parameter or an unresolvable annotation.
     """
     inner = _unwrap_partials(function)
     hints = _type_hints(inner, context_type)
@@ -146,9 +146,9 @@ def describe_function(function: Callable[..., Any], context_type: type) -> Funct
 
 
 def classify_execute(function: Callable[..., Any]) -> ExecuteKind:
-    """Tell how a function must be called.
+    """Return how a function must be called.
 
-    A plain function that wraps a coroutine function counts as "sync": it may block before it hands out an awaitable.
+    A plain function that wraps a coroutine function counts as "sync": it may block before it returns an awaitable.
     """
     inner: Any = _unwrap_partials(function)
     if not (inspect.isroutine(inner) or inspect.isclass(inner)):
@@ -159,7 +159,7 @@ def classify_execute(function: Callable[..., Any]) -> ExecuteKind:
 
 
 def count_positional(function: Callable[..., Any]) -> int:
-    """Count the positional arguments a callable takes; 2 when it does not say or takes any number."""
+    """Count the positional arguments of a callable; 2 if unknown or unlimited."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
@@ -222,7 +222,7 @@ def _read_parameters(
                     description=_annotated_description(annotation) or docs.get(name, ""),
                 )
             )
-    if variadic_name is not None and not takes_any_keyword:  # a wrapper that passes all on has both
+    if variadic_name is not None and not takes_any_keyword:  # a wrapper that forwards everything has both
         raise ValueError(
             f"*{variadic_name} of {function!r} cannot be given by name: make it a list, {variadic_name}: list[...]"
         )
@@ -255,7 +255,7 @@ def _unwrap_result_type(annotation: Any) -> Any:
 def create_plain_validator(
     parameters: Parameters, compile_with_pydantic: Callable[[], CompiledSchema]
 ) -> CompiledSchema | None:
-    """Return the validator; None when it is for pydantic to make, as ``whole`` does."""
+    """Return a validator; None if pydantic has to validate, through ``compile_with_pydantic``."""
     if parameters.takes_any_keyword:
         return None
     plain_types: dict[str, PlainType] = {}
@@ -271,7 +271,7 @@ def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
     if parameter.default is NO_VALUE:
         return True
     if isinstance(parameter.default, list | dict):
-        return False  # it would be made anew each time
+        return False  # it is created for each call
     try:
         plain.copy_value(parameter.default)
     except NotPlainError:
@@ -280,7 +280,7 @@ def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
 
 
 class _PlainParameters(PlainSchema):
-    """The value is the keyword arguments, as those of `ParametersSchema`."""
+    """A validator whose value is the keyword arguments, as that of `ParametersSchema`."""
 
     def __init__(
         self,
@@ -295,7 +295,7 @@ class _PlainParameters(PlainSchema):
         super().__init__(PlainType(_object_schema(parameters, plain_types), dict), compile_with_pydantic)
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check; what is not exactly of the types is for pydantic to coerce or refuse."""
+        """Validate; values that are not exactly of their types go to pydantic."""
         try:
             keywords = self._keywords(value)
         except NotPlainError:
@@ -320,7 +320,7 @@ class _PlainParameters(PlainSchema):
     def _validated_json(self, keywords: dict[str, Any], value: Any) -> Any:
         try:
             return self._keywords(keywords)
-        except NotPlainError:  # somebody has put something else into it
+        except NotPlainError:  # the tool has put something else into it
             return self.full_schema.validate_input(value).json_value
 
 

@@ -1,4 +1,4 @@
-"""Parameters of a plain function as a validator, through pydantic."""
+"""Validate the parameters of a function with pydantic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .parameters import NO_VALUE, Parameter, Parameters
 
 
 class ParametersSchema:
-    """The parameters of a plain function. The value is its keyword arguments; unknown ones are refused."""
+    """The parameters of a function. The value is its keyword arguments; unknown ones are refused."""
 
     takes_tags = True
 
@@ -33,7 +33,7 @@ class ParametersSchema:
         except (RuntimeError, NameError, TypeError) as error:
             reason = (
                 str(error).partition("\n")[0].partition(". Set `")[0]
-            )  # the rest is about models, and there is none
+            )  # the rest describes pydantic models, which the author did not write
             raise ValueError(
                 f"a parameter has a type that pydantic cannot describe: {reason}. Annotate it with a type of JSON, a"
                 " dataclass or a model; or make a Tool(name, execute=..., input_schema=...) of the function"
@@ -43,7 +43,7 @@ class ParametersSchema:
         self.json_schema: JsonSchema = {key: value for key, value in json_schema.items() if key != "title"}
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check and coerce."""
+        """Validate and coerce."""
         model = self._type.create_instance(value)
         keywords = {name: getattr(model, field) for field, name in self._names.items()}
         if model.model_extra:
@@ -52,12 +52,12 @@ class ParametersSchema:
 
     @property
     def varies(self) -> bool:
-        """Whether one input may give two values."""
+        """Whether equal inputs may validate to different values."""
         return self._type.varies
 
     @property
     def conversion(self) -> Conversion:
-        """What becomes of other scalars and names."""
+        """How values of other types and names are converted."""
         return self._type.conversion
 
     def validate_output(self, value: Any, what: str) -> Any:

@@ -1,4 +1,4 @@
-"""Tools with compiled schemas, and problems of their values without the values."""
+"""Tools with compiled schemas, and validation errors without the values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .parameters import ExecuteKind, Parameters, classify_execute, count_positio
 from .tool import Tool
 from .tool_schemas import Mode
 
-# Also what is said of a tool that failed: one wording for whoever finds it out.
+# Also the error messages for failed tools.
 
 
 class _Missing(Enum):
@@ -44,11 +44,11 @@ class _Missing(Enum):
 
 
 MISSING: Final = _Missing.MISSING
-"""Stands for the input of a call without an argument."""
+"""The input of a call without an argument."""
 
 
 def prepare_tool(tool: Tool) -> PreparedTool:
-    """Return a tool made ready, once for each. Nothing is compiled before it is needed."""
+    """Return the prepared tool of a `Tool`, created once. Nothing is compiled before it is needed."""
     attributes = vars(tool)
     tool_or_none: PreparedTool | None = attributes.get("_prepared")
     if tool_or_none is None:
@@ -57,7 +57,7 @@ def prepare_tool(tool: Tool) -> PreparedTool:
 
 
 class ReadOutput(NamedTuple):
-    """An output to pass on, how it violates its schema, and what the author's code raised while reading it."""
+    """An output, its schema violations, and an exception of the author's code while reading it."""
 
     value: Any
     problems: Sequence[Problem] = ()
@@ -65,19 +65,19 @@ class ReadOutput(NamedTuple):
 
 
 class PreparedTool:
-    """What a `Tool` says, and the means to act on it: what a catalog holds, and what is called."""
+    """A `Tool` with compiled schemas, ready to be called."""
 
     id: str = ""
-    """Under which name a catalog has it where another one is called; else empty."""
+    """The name under which a catalog knows it, if another name is called; else empty."""
 
     @staticmethod
     def resolve_reference(schema: Any, root: Any) -> Any:
-        """Return the schema behind a ``$ref`` into ``root``; None where it leads nowhere or in circles."""
+        """Return the schema behind a ``$ref`` into ``root``; None for a dead end or a cycle."""
         return resolve_reference(schema, root)
 
     @staticmethod
     def of(tool: Tool) -> PreparedTool:
-        """Return a tool made ready, once for each. Nothing is compiled before it is needed."""
+        """Return the prepared tool of a `Tool`, created once. Nothing is compiled before it is needed."""
         return prepare_tool(tool)
 
     def __init__(self, tool: Tool) -> None:
@@ -100,73 +100,73 @@ class PreparedTool:
         return f"<PreparedTool {self.name!r}>"
 
     def compile(self) -> None:
-        """Compile both schemas now, unless they are late. Raises `ValueError` naming the tool when one is broken."""
+        """Compile both schemas now, unless they are late. Raises `ValueError` naming the tool of a broken one."""
         if not self.is_late:
             _ = self._input, self._output
 
     @property
     def is_late(self) -> bool:
-        """Whether its schemas are compiled by their first use alone."""
+        """Whether its schemas are compiled on first use only."""
         return self._schemas.is_late
 
     @property
     def schema_kinds(self) -> set[str]:
-        """What its schemas are, "type" or "dict", for `load_schema_kind`."""
+        """The kinds of its schemas, "type" or "dict", for `load_schema_kind`."""
         return self._schemas.kinds
 
     @property
     def input_json_schema(self) -> JsonSchema | None:
-        """What the tool takes, as JSON Schema; None when it takes anything."""
+        """The input as JSON Schema; None if it takes anything."""
         return None if self._input is None else self._input.json_schema
 
     @property
     def input_outline(self) -> Mapping[str, Any] | None:
-        """What a search reads of the input where that needs no compiling; None: its JSON Schema."""
+        """The part of the input that a search reads without compiling; None: its JSON Schema."""
         return self._schemas.outline
 
     @property
     def schema_texts(self) -> tuple[str, str]:
-        """What tells its input and output schemas from changed ones, for the digest of a catalog."""
+        """Texts that change with the input and output schema, for the digest of a catalog."""
         return self._schemas.text("input"), self._schemas.text("output")
 
     @property
     def conversion(self) -> Conversion:
-        """What its validator makes of scalars of another type and of keys of another name."""
+        """How its validator converts scalars of another type and keys of another name."""
         return getattr(self._input, "conversion", "unknown")
 
     @cached_property
     def has_output_schema(self) -> bool:
-        """Whether the tool says what it gives."""
+        """Whether the tool declares its output."""
         return self._output is not None
 
     @property
     def output_json_schema(self) -> JsonSchema | None:
-        """What the tool gives, as JSON Schema; None when it does not say."""
+        """The output as JSON Schema; None if it is not declared."""
         return None if self._output is None else self._output.json_schema
 
     @cached_property
     def input_varies(self) -> bool:
-        """Whether one input may give two values when it is validated twice."""
+        """Whether equal inputs may validate to different values."""
         return self._input is not None and self._input.varies
 
     @cached_property
     def execute_kind(self) -> ExecuteKind | None:
-        """How `call` is to be called; "sync" ones belong in a thread and may still give an awaitable."""
+        """How `call` must be called; "sync" runs in a thread and may still return an awaitable."""
         return None if self.execute is None else classify_execute(self.execute)
 
     @cached_property
     def takes_context(self) -> bool:
-        """Whether ``execute`` is given the context, which is else not worth making."""
+        """Whether ``execute`` takes the context, which is otherwise not created."""
         if self._parameters is not None:
             return self._parameters.context_name is not None
         return self.execute is not None and count_positional(self.execute) >= 2
 
     def asks_approval(self, value: Any, context: ToolCallContext) -> Any:
-        """Evaluate ``needs_approval`` for a validated value: a bool, or what the function gives (maybe awaitable)."""
+        """Evaluate ``needs_approval`` for a validated value: a bool, or the function's result (maybe awaitable)."""
         return self._asks(value, context)
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check, coerce and complete plain JSON from a guest, or `MISSING`.
+        """Validate, coerce and complete plain JSON from a guest, or `MISSING`.
 
         Raises `CodeModeToolError` with ``tool_name`` and ``problems``, each ``{"path", "message"}``.
         """
@@ -185,9 +185,9 @@ class PreparedTool:
             raise create_tool_failure(self.name, error) from error
 
     def validate_output(self, value: Any) -> Any:
-        """Check what the tool returned, and give what `encode_json` takes.
+        """Validate an output, and return a value for `encode_json`.
 
-        Raises `CodeModeToolError` as `validate_input` does, `CodeModeSerializationError` when it cannot be JSON.
+        Raises `CodeModeToolError` as `validate_input` does, `CodeModeSerializationError` if it cannot be JSON.
         """
         if self._output is None:
             return value
@@ -201,7 +201,7 @@ class PreparedTool:
             raise create_tool_failure(self.name, error) from error
 
     def read_output(self, value: Any) -> ReadOutput:
-        """Convert what the tool returned by its output schema.
+        """Convert an output by its schema.
 
         A value that violates the schema is returned unconverted, without the fields that the schema excludes.
         """
@@ -214,7 +214,7 @@ class PreparedTool:
         except SchemaMismatch as mismatch:
             problems = mismatch.problems
         except CodeModeSerializationError:
-            pass  # writing the value will report where it cannot be written
+            pass  # encoding the value reports where
         except _caught_errors() as error:
             if isinstance(error, CodeModeError):
                 raise
@@ -227,13 +227,13 @@ class PreparedTool:
 
     @property
     def rich_sides(self) -> tuple[bool, bool]:
-        """Whether dates, bytes and sets of its input and of its output are Python values, where values are rich."""
+        """Whether dates, bytes and sets of its input and of its output are Python values in rich mode."""
         takes, gives = getattr(self._input, "takes_tags", False), getattr(self._output, "takes_tags", False)
         return takes, gives
 
     @property
     def declares_container(self) -> bool:
-        """Whether the tool declares that it returns an object or an array, and not a string."""
+        """Whether the declared output is an object or an array."""
         return self._output is not None and declares_container(self._output.json_schema)
 
     @cached_property
@@ -246,10 +246,10 @@ class PreparedTool:
 
     @cached_property
     def call(self) -> Callable[[Any, Any], Any]:
-        """Calls ``execute`` with a validated value and the context, None for a tool that does not take it.
+        """Call ``execute`` with a validated value and the context, None for a tool that does not take it.
 
-        Gives what ``execute`` gives: a value, an awaitable or an async iterator. Raises `CodeModeToolError` for a tool
-        that is only declared.
+        Returns the result of ``execute``: a value, an awaitable or an async iterator. Raises `CodeModeToolError` for a
+        tool without ``execute``.
         """
         function = self.execute
         if function is None:
@@ -268,7 +268,7 @@ class PreparedTool:
 
 
 def _validate_tagged(schema: CompiledSchema | None, value: Any) -> ValidatedInput:
-    """Validate tagged JSON where a schema reads JSON alone: it gets none of the tags. Without a schema all is taken."""
+    """Validate tagged JSON against a schema for plain JSON, without the tags; without a schema accept all."""
     try:
         plain_value = from_tagged(value) if schema is None else to_plain(value)
     except ValueError as error:
@@ -280,20 +280,20 @@ def _validate_tagged(schema: CompiledSchema | None, value: Any) -> ValidatedInpu
 
 
 def create_tool_failure(name: str, raised: BaseException, **more: Any) -> CodeModeToolError:
-    """Return the error that a program may see in place of what a tool's code raised, which stays its cause."""
+    """Return the error that a program may see for an exception of a tool, which becomes its cause."""
     failed = CodeModeToolError(f"tool {name!r} failed", code=HOST_TOOL_ERROR, details={"tool_name": name, **more})
     failed.__cause__ = raised
     return failed
 
 
 def create_not_executable_error(name: str, **more: Any) -> CodeModeToolError:
-    """Return the error for a call of a tool that is only declared."""
+    """Return the error for a call of a tool without ``execute``."""
     message = f"tool {name!r} is declared but cannot be executed"
     return CodeModeToolError(message, details={"tool_name": name, **more})
 
 
 def create_validation_error(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeToolError:
-    """Return the error for an input or output that does not fit its schema."""
+    """Return the error for an input or output that violates its schema."""
     what = "Invalid input for" if side == "input" else "Invalid output of"
     lines = [f"{problem['path'] or 'value'}: {problem['message']}" for problem in mismatch.problems]
     error = CodeModeToolError(
@@ -305,7 +305,7 @@ def create_validation_error(name: str, side: Mode, mismatch: SchemaMismatch) -> 
 
 
 def describe_mismatch(name: str, problems: Iterable[Problem]) -> str:
-    """Return the warning for an output that is passed on although it misses its schema or is incomplete."""
+    """Return the warning for an output that violates its schema and is passed on."""
     lines = [f"{problem['path'] or 'value'}: {problem['message']}" for problem in problems]
     return f"the output of tool {name!r} misses its schema and is passed on as it came: {'; '.join(lines)}"
 
@@ -320,7 +320,7 @@ def append_call_was_made(error: CodeModeError, tool: PreparedTool) -> CodeModeEr
 
 
 def _caught_errors() -> tuple[type[BaseException], ...]:
-    from ..host.cancellation import FAILURES  # late: a tool is made without asyncio
+    from ..host.cancellation import FAILURES  # late: a tool is created without asyncio
 
     return FAILURES
 
@@ -339,7 +339,7 @@ _logged_names: set[str] = set()
 
 
 def compile_all(tools: Iterable[tuple[str, PreparedTool]]) -> None:
-    """Compile tools by their names, and log which of them have no output that nobody was told of before.
+    """Compile tools by their names, and log once which of them have no declared output.
 
     Raises `ValueError` for a schema that cannot be used.
     """
@@ -361,12 +361,12 @@ def compile_all(tools: Iterable[tuple[str, PreparedTool]]) -> None:
         )
 
 
-# A validator quotes what it is given, a key of an object is data, and the error of a serialiser says what it likes.
-# Kept are places that the schema names, and sentences that are made of the schema alone.
+# Validators quote values, object keys are data, and errors of serializers may contain anything. Only paths that the
+# schema names, and sentences built from the schema alone, are passed on.
 
 _SIZE_DETAILS = frozenset({"bytes", "max_bytes", "max_values"})
 _PATH_STEP = re.compile(r"\.?(?P<name>[^\W\d]\w*)|\[(?P<index>[0-9]+)\]|\[(?P<text>\"(?:[^\"\\]|\\.)*\")\]")
-# Ours first, then pydantic's: what comes behind the comma of "a valid" may quote.
+# Our messages first, then pydantic's: the part after "a valid ..., " may quote.
 _SCHEMA_MESSAGE = re.compile(
     r"expected [a-z]+(?: or [a-z]+)*, got [a-z]+$|missing required |must be one of |must satisfy |is not allowed$"
     r"|nests too deeply|is too large or too intricate|does not fit in [0-9]+ places$"
@@ -376,7 +376,7 @@ _SCHEMA_MESSAGE = re.compile(
 
 
 def redact_values(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
-    """Return what a program and the host may read of a value that was not taken, of input or output."""
+    """Return an error without values, for programs and the host, for an invalid input or output."""
     if isinstance(error, CodeModeSerializationError) and _SIZE_DETAILS & error.details.keys():
         return error
     redacted = _redact_error(error, tool, side)
@@ -395,7 +395,7 @@ def _redact_error(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeE
 
 
 def redact_problems(problems: Iterable[Problem], tool: PreparedTool, side: Mode) -> list[Problem]:
-    """Rephrase problems so that their messages quote nothing of the value."""
+    """Rephrase problems so that their messages quote no values."""
     names = set(_schema_property_names(tool.input_json_schema if side == "input" else tool.output_json_schema))
     return unique_problems(_redact_problem(problem, names) for problem in problems)
 

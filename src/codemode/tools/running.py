@@ -1,4 +1,4 @@
-"""Run one call of a tool's function where it has to run, and read its iterators."""
+"""Call a tool's function on the event loop or in a thread, and read its iterators."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class UnreadIteratorError(Exception):
-    """There is an iterator in an output."""
+    """An output contains an iterator."""
 
 
 def require_no_iterators(output: Any, *, is_declared: bool) -> None:
-    """Raise `UnreadIteratorError` for an iterator anywhere in an output; without a schema only generators are read."""
+    """Raise `UnreadIteratorError` for an iterator in an output; without a schema only generators count."""
     pending, seen = [output], set[int]()
     while pending:
         item = pending.pop()
@@ -47,9 +47,9 @@ def require_no_iterators(output: Any, *, is_declared: bool) -> None:
 
 
 def read_iterators(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:
-    """Return an output with lists in place of its iterators, of at most one value more than the policy allows.
+    """Return an output with its iterators as lists, of at most one value more than the policy allows.
 
-    Raises `CodeModeSerializationError` when there is more text in them than an output may be long.
+    Raises `CodeModeSerializationError` if they contain more text than an output may have.
     """
     return _IteratorReader(policy, what, is_declared=is_declared).replace_iterators(output)
 
@@ -139,9 +139,9 @@ _PLAIN_TYPES = SCALARS | {dict, list, tuple}
 async def run_tool(
     tool: PreparedTool, value: Any, context: ToolCallContext | None, threads: InvocationThreads, call_id: str
 ) -> Any:
-    """Call a tool with a validated value and return its output, of an async iterator the last item.
+    """Call a tool with a validated value and return its output; of an async iterator the last item.
 
-    Other iterators are still to be read.
+    Other iterators are not read yet.
     """
     if tool.execute_kind == "async":
         result = await tool.call(value, context)
@@ -161,7 +161,7 @@ async def run_tool(
 async def read_output(
     tool: PreparedTool, output: Any, policy: ExecutionPolicy, threads: InvocationThreads, call_id: str
 ) -> Any:
-    """Return an output with lists in place of its iterators, read where the tool runs."""
+    """Return an output with its iterators as lists, read where the tool runs."""
     what, is_declared = f"the output of tool {tool.name!r}", tool.output_json_schema is not None
     work = partial(read_iterators, output, policy, what, is_declared=is_declared)
     return await _run_in_thread(tool, call_id, threads, work)
@@ -170,7 +170,7 @@ async def read_output(
 async def run_hook(
     hook: Callable[..., Any], arguments: tuple[Any, ...], threads: InvocationThreads, tool_name: str, call_id: str
 ) -> Any:
-    """Call the host's own function about a call of a tool, and return what it says. A sync one runs as tools do."""
+    """Call a host's hook for a tool call and return its result. A sync hook runs in a thread, as tools do."""
     if classify_execute(hook) == "async":
         return await hook(*arguments)
     answer = await _ThreadCall(tool_name, call_id, partial(hook, *arguments)).result(threads.run_tool)
@@ -195,9 +195,9 @@ async def _last_item(items: AsyncIterable[Any]) -> Any:
 
 
 class _ThreadCall:
-    """Work of a tool to be done in a thread, which cannot be stopped when its invocation has ended.
+    """A tool's work in a thread, which cannot be stopped when its invocation ends.
 
-    What it raises when nobody waits any more goes to the log.
+    Exceptions after that are logged.
     """
 
     def __init__(self, tool_name: str, call_id: str, work: Callable[[], Any]) -> None:
@@ -209,7 +209,7 @@ class _ThreadCall:
         self._late_error: BaseException | None = None
 
     async def result(self, run_tool: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Any:
-        """Return what the work returns, run by ``run_tool``."""
+        """Return the result of the work, run by ``run_tool``."""
         try:
             return await run_tool(self._run)
         except asyncio.CancelledError:
@@ -222,7 +222,7 @@ class _ThreadCall:
         try:
             return self._work()
         except (StopIteration, GeneratorExit) as error:
-            # A future cannot carry the one, and the other is how tasks end: the call would never end.
+            # A future cannot carry StopIteration, and GeneratorExit ends tasks: the call would never end.
             self._keep_error(error)
             raise RuntimeError(f"a tool raised {type(error).__name__}") from error
         except BaseException as error:

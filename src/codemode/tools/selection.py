@@ -1,4 +1,4 @@
-"""Choose which of an agent's tools programs call and which the model calls itself, as ``tools`` and ``keep`` say."""
+"""Choose which of an agent's tools programs call and which the model calls directly."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ACCEPTED_FORMS = "a list of names, a mapping that the metadata of a tool must h
 
 
 class Selection:
-    """Some of an agent's tools, as ``given`` to the option ``path``.
+    """A selection of an agent's tools: the value of the option ``path``.
 
-    ``predicate`` is the function that tells them, which the plugin asks about its framework's tools; None where names
-    or metadata do. With ``may_be_all`` "all" means each of them. Raises `ValueError` for what is none of these.
+    ``predicate`` is a function that the plugin calls for its framework's tools; None if names or metadata select them.
+    With ``may_be_all``, "all" selects every tool. Raises `ValueError` for other values.
     """
 
     def __init__(self, value: Any, path: str, *, may_be_all: bool = False) -> None:
@@ -46,7 +46,7 @@ class Selection:
 
     @property
     def is_by_name(self) -> bool:
-        """True when nothing but its name says whether a tool is one of them."""
+        """True if only names select tools."""
         return self.predicate is None and not self._metadata and not self._is_all
 
     def has(self, name: str, metadata: Mapping[str, Any] | None) -> bool:
@@ -56,68 +56,68 @@ class Selection:
         return bool(self._metadata) and _metadata_matches(metadata or {}, self._metadata)
 
     def require_known(self, tool_names: Collection[str]) -> None:
-        """Raise `ValueError` for a name that fits none of the tools that are there."""
+        """Raise `ValueError` for a name without a tool."""
         for name in sorted(self.names.difference(tool_names)):
             raise ValueError(describe_unknown_name(self._path, name, tool_names))
 
 
 def describe_unknown_name(path: str, name: str, tool_names: Collection[str]) -> str:
-    """Say that a name in an option ``path`` fits none of the tools that are there."""
+    """Return the message for a name in the option ``path`` without a tool."""
     hint = format_suggestion(find_nearest_names(name, tool_names))
     return f"{path} names {name!r}, which is not among the tools.{hint or _list_names(tool_names)}"
 
 
 class CallRoutes(NamedTuple):
-    """Where a tool is called: in programs, by the model itself, or both."""
+    """How a tool is called: by programs, by the model directly, or both."""
 
     in_programs: bool
     directly: bool
 
 
 class ToolSelection:
-    """Which of an agent's tools programs call, and which the model calls itself.
+    """Which of an agent's tools programs call, and which the model calls directly.
 
-    ``tools`` and ``keep`` are names, a mapping that a tool's metadata must hold, or a function that is called with what
-    a plugin gives to `find_routes`; ``tools`` may be "all", or None: then programs call all that are not kept. A tool
-    in both is called both ways, one in neither by the model. ``keep_path`` is what the plugin calls ``keep``. Raises
-    `ValueError` for anything else.
+    ``tools`` and ``keep`` are names, a mapping that a tool's metadata must contain, or a function with the arguments
+    that a plugin passes to `find_routes`; ``tools`` may be "all", or None: then programs call all tools that are not
+    kept. A tool in both is called both ways, one in neither by the model. ``keep_path`` is the plugin's name of
+    ``keep``. Raises `ValueError` for anything else.
     """
 
     ONLY_DIRECTLY: ClassVar[CallRoutes] = CallRoutes(in_programs=False, directly=True)
-    """Where a tool is called that programs cannot call."""
+    """The routes of a tool that programs cannot call."""
 
     def __init__(self, tools: Any, keep: Any, *, keep_path: str = "keep") -> None:
         self.tools = None if tools is None else Selection(tools, "tools", may_be_all=True)
         self.keep = Selection(keep, keep_path)
 
     def find_routes(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> CallRoutes:
-        """Return where a tool is called. Raises `ValueError` for an async function."""
+        """Return the routes of a tool. Raises `ValueError` for an async function."""
         tools = None if self.tools is None else _is_selected(self.tools, name, metadata, arguments)
         return _call_routes(is_kept=_is_selected(self.keep, name, metadata, arguments), is_named=tools)
 
     async def find_routes_async(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> CallRoutes:
-        """Return where a tool is called; functions may be async."""
+        """Return the routes of a tool; functions may be async."""
         is_kept = await _is_selected_async(self.keep, name, metadata, arguments)
         is_named = None if self.tools is None else await _is_selected_async(self.tools, name, metadata, arguments)
         return _call_routes(is_kept=is_kept, is_named=is_named)
 
     def require_known(self, tool_names: Collection[str]) -> None:
-        """Raise `ValueError` for a name that fits none of the tools that are there."""
+        """Raise `ValueError` for a name without a tool."""
         for selection in (self.tools, self.keep):
             if selection is not None:
                 selection.require_known(tool_names)
 
     @staticmethod
     def refuse_framework_tool(value: Any) -> None:
-        """Raise `ValueError` for a tool object of another framework, which is called with anything.
+        """Raise `ValueError` for another framework's tool object that takes any arguments.
 
-        Functions, and callable objects with parameters of their own, are taken.
+        Functions and callable objects with their own parameters are accepted.
         """
         refuse_framework_tool(value)
 
     @staticmethod
     def describe_unknown_name(path: str, name: str, tool_names: Collection[str]) -> str:
-        """Say that a name in another option, ``path``, fits none of the tools that are there."""
+        """Return the message for a name in another option, ``path``, without a tool."""
         return describe_unknown_name(path, name, tool_names)
 
 
@@ -144,9 +144,9 @@ async def _is_selected_async(
 
 
 def _call_routes(*, is_kept: bool, is_named: bool | None) -> CallRoutes:
-    """Return where a tool is called; ``is_named`` None: the agent has no ``tools``.
+    """Return the routes of a tool; ``is_named`` None: the agent has no ``tools``.
 
-    What ``tools`` leaves out stays with the model, for nothing shall vanish.
+    Tools that ``tools`` leaves out stay with the model, so that none disappears.
     """
     in_programs = not is_kept if is_named is None else is_named
     return CallRoutes(in_programs=in_programs, directly=is_kept or not in_programs)

@@ -1,4 +1,4 @@
-"""Read the lists and texts of servers, in bounded size."""
+"""Read the tool lists and texts of MCP servers, with limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..data.narrowing import is_mapping
 from ..schemas.compiled import json_type_name
 from ..trace.visible_text import clip_text, one_line
 
-# A server may be a stranger's: a text of its, however long or odd, costs the other servers of a run nothing.
+# A server may be hostile: its texts must not affect the other servers of a run.
 
 MAX_NAME_CHARACTERS = 256
 MAX_DESCRIPTION_CHARACTERS = 16_000
@@ -24,20 +24,20 @@ _MAX_ANNOTATION_VALUES = 200
 
 
 def to_plain_text(value: Any, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
-    """Return a text in at most so many characters, none of whose methods is its author's; None for what is none."""
+    """Return a plain `str` of at most ``max_characters``; None for other values."""
     if not isinstance(value, str):
         return None
     return clip_text(str.__str__(value), max_characters) or None
 
 
 def to_plain_texts(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return the texts of a list, the first of them."""
+    """Return the first strings of a list."""
     texts = (to_plain_text(text) for text in values)
     return tuple(islice((text for text in texts if text is not None), MAX_CAPABILITIES))
 
 
 def to_plain_annotations(annotations: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the annotations that are small JSON, as such."""
+    """Return the annotations that are small JSON."""
     result: dict[str, Any] = {}
     for name, value in islice(annotations.items(), MAX_ANNOTATIONS):
         plain_name = to_plain_text(name)
@@ -53,7 +53,7 @@ def to_plain_annotations(annotations: Mapping[Any, Any]) -> dict[str, Any]:
     return result
 
 
-# Servers may be hostile: notes about a list are few and short, and every list ends.
+# Notes about a list are few and short, and every list ends.
 
 MAX_PAGES = 1_000
 MAX_NOTE_CHARACTERS = 600
@@ -67,7 +67,7 @@ CONFLICTING_DUPLICATE_REASON = "listed more than once, with different definition
 
 
 class LeftOut:
-    """Entries of a list that programs do not get, grouped by the reason, and what else is wrong with the list."""
+    """Entries of a list that programs do not get, by reason, and other problems of the list."""
 
     def __init__(self) -> None:
         self._labels: dict[str, list[str]] = {}
@@ -75,7 +75,7 @@ class LeftOut:
         self._list_notes: dict[str, None] = {}
 
     def add(self, reason: str, label: str) -> None:
-        """Note an entry, as `entry_label` names it, and why it is left out."""
+        """Note why an entry, named by `entry_label`, is left out."""
         if reason not in self._counts and len(self._counts) >= MAX_NOTES:
             return
         self._counts[reason] = self._counts.get(reason, 0) + 1
@@ -84,12 +84,12 @@ class LeftOut:
             labels.append(label)
 
     def note(self, text: str) -> None:
-        """Note something about the list as a whole."""
+        """Note a problem of the whole list."""
         if len(self._list_notes) < MAX_NOTES:
             self._list_notes[one_line(text, MAX_NOTE_CHARACTERS)] = None
 
     def include(self, other: LeftOut) -> None:
-        """Add what was noted of another part of the same list."""
+        """Add the notes of another part of the same list."""
         for reason, count in other._counts.items():
             for label in other._labels[reason]:
                 self.add(reason, label)
@@ -100,7 +100,7 @@ class LeftOut:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One line for each reason: ``"a", "b" and 3 more: listed more than once; the first is used``."""
+        """One line per reason: ``"a", "b" and 3 more: listed more than once; the first is used``."""
         return (*(self._format_reason(reason) for reason in self._counts), *self._list_notes)[:MAX_NOTES]
 
     def _format_reason(self, reason: str) -> str:
@@ -111,13 +111,13 @@ class LeftOut:
 
 
 def describe_json_type(value: Any) -> str:
-    """Return what a value is, with its article, as a note says it: "null", "an array"."""
+    """Return the JSON type of a value with its article: "null", "an array"."""
     name = json_type_name(value)
     return name if value is None else f"{'an' if name[:1] in 'aeio' else 'a'} {name}"
 
 
 def entry_label(entry: Any, position: int) -> str:
-    """Return how a note names an entry: its name in quotes, or its place in the list, which starts at 1."""
+    """Return an entry's label in notes: its quoted name, or its position in the list, from 1."""
     name = entry.get("name") if is_mapping(entry) else getattr(entry, "name", None)
     if isinstance(name, str) and name.strip():
         return f'"{one_line(str.__str__(name), _MAX_NAME_CHARACTERS)}"'
@@ -125,17 +125,17 @@ def entry_label(entry: Any, position: int) -> str:
 
 
 def log_left_out(log: logging.Logger, server: str, notes: Sequence[str]) -> None:
-    """Warn of what is wrong with the list of a server, where anything is."""
+    """Log a warning about the problems of a server's list."""
     if notes:
         log.warning("the list of tools of server %r cannot be used as a whole: %s", server, "; ".join(notes))
 
 
 class PageCursors:
-    """Which page of a list to ask for next. Bounds the number of pages and stops at cursors that repeat.
+    """Tracks the cursor of the next page. Limits the number of pages and stops at repeated cursors.
 
-    ``cursor`` is None for the first page. An empty cursor is one, by the specification; a server that means the end by
-    it answers with its first page, or refuses it. ``is_repeat`` says that the page was asked for with such a cursor, or
-    with one that was used before: entries that are there again are no mistake of their own.
+    ``cursor`` is None for the first page. An empty cursor is valid by the specification; a server that means the end
+    answers with its first page or an error. ``is_repeat``: the page was requested with an empty or repeated cursor, so
+    repeated entries are no further problem.
     """
 
     def __init__(self, left_out: LeftOut) -> None:
@@ -146,9 +146,9 @@ class PageCursors:
         self._left_out = left_out
 
     def follow(self, cursor: Any, *, has_new: bool) -> bool:
-        """Take the cursor that a page gives; tell whether there is another page to ask for.
+        """Take the cursor of a page; return whether there is another page to request.
 
-        ``has_new``: the page has an entry that was not in the pages before.
+        ``has_new``: the page has an entry that earlier pages did not have.
         """
         if cursor is None:
             return False
@@ -169,7 +169,7 @@ class PageCursors:
         return True
 
     def note_refusal(self, reason: str) -> None:
-        """Note that the server has refused a page after the first: what it listed before is used."""
+        """Note that the server refused a page after the first; earlier pages are used."""
         if self.cursor != "":
             self._left_out.note(
                 f"page {self._page:,} of the list was refused: {one_line(reason, _MAX_REFUSAL_CHARACTERS)};"

@@ -1,4 +1,4 @@
-"""Tools: what their author says of them, and names that a program can call."""
+"""Tools as their authors define them, and valid tool names."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MAX_NAME_CHARACTERS = 128
 
 
 class ImpossibleNameError(ValueError):
-    """No program could call a tool of that name."""
+    """A name that no program could call."""
 
 
 def require_name(name: Any) -> str:
-    """Give ``name`` back. Raises `ImpossibleNameError` for what names nothing, in any face."""
+    """Return a name. Raises `ImpossibleNameError` if it is not a non-empty string."""
     plain = str.__str__(name) if isinstance(name, str) else ""  # of a subclass every method may be a stranger's
     if not plain:
         raise ImpossibleNameError(f"a tool's name must be a non-empty string, got {name!r}")
@@ -36,7 +36,7 @@ def require_name(name: Any) -> str:
 
 
 def require_callable_name(name: Any) -> str:
-    """Give ``name`` back. Raises `ImpossibleNameError` when a program could not call a tool of that name."""
+    """Return a name. Raises `ImpossibleNameError` if no program could call a tool of that name."""
     name = require_name(name)
     if len(name) > MAX_NAME_CHARACTERS:
         raise ImpossibleNameError(f"tool name {name[:32]!r}... is longer than {MAX_NAME_CHARACTERS} characters")
@@ -54,9 +54,9 @@ _NUMBER_FORMAT = re.compile(r",?(\.\d)?f?")
 
 
 def parse_summary(template: str) -> list[tuple[str, str | None, str]]:
-    """Split ``"{order.id}: {amount:.2f} EUR"`` into texts, each with the path of the input's field that follows it.
+    """Split ``"{order.id}: {amount:.2f} EUR"`` into texts, each with the input field that follows it.
 
-    The third part is a number format: ``.2f``, ``,.2f`` or empty. Raises `ValueError` for any other template.
+    The third part is a number format: ``.2f``, ``,.2f`` or empty. Raises `ValueError` for other templates.
     """
     parts: list[tuple[str, str | None, str]] = []
     for text, path, number_format, conversion in string.Formatter().parse(template):
@@ -71,21 +71,21 @@ def parse_summary(template: str) -> list[tuple[str, str | None, str]]:
 _check_output_validation = require_one_of(None, "warn", "strict")
 
 ToolFunction: TypeAlias = Callable[[], Any] | Callable[[Any], Any] | Callable[[Any, ToolCallContext], Any]
-"""Takes the validated input and the context, the input alone, or nothing. Type checkers learn what a lambda takes."""
+"""Takes the validated input and the context, only the input, or nothing. Type checkers infer lambda arguments."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Tool:
     """A Python function that programs may call.
 
-    ``execute(input, context)`` gives a value, an awaitable or an async iterator whose last item counts; it may also
-    take the input alone or nothing; None declares a tool that cannot be executed. Sync functions run in a thread.
-    A schema is a JSON Schema dict or any type a pydantic ``TypeAdapter`` takes; ``execute`` then gets an instance.
-    ``needs_approval`` is a bool or ``(input, context) -> bool``, sync or async. ``metadata`` is what surfaces read,
-    each under a key of its own. ``title`` and ``summary`` tell a person who decides about a call what it will do:
-    "Refund" and ``"{orderId}: {amount:.2f} {currency}"``, with fields of the input. ``output_validation`` says what
-    becomes of an output that misses its schema, "warn" or "strict"; None does as ``execution_policy.output_validation``
-    says. Raises `ValueError` for an impossible name and for values of a wrong type.
+    ``execute(input, context)`` returns a value, an awaitable or an async iterator whose last item counts; it may also
+    take only the input or nothing; None declares a tool that cannot be executed. Sync functions run in a thread. A
+    schema is a JSON Schema dict or any type that a pydantic ``TypeAdapter`` takes; ``execute`` then gets an instance.
+    ``needs_approval`` is a bool or ``(input, context) -> bool``, sync or async. ``metadata`` is for surfaces, each
+    under its own key. ``title`` and ``summary`` tell an approver what a call will do: "Refund" and ``"{orderId}:
+    {amount:.2f} {currency}"``, with fields of the input. ``output_validation`` says what happens to an output that
+    violates its schema, "warn" or "strict"; None uses ``execution_policy.output_validation``. Raises `ValueError` for
+    an impossible name and for values of a wrong type.
     """
 
     name: str
@@ -160,10 +160,10 @@ class Tool:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> Tool:
-        """Make a tool of a plain function: its parameters become the input, its docstring the description.
+        """Create a tool from a function: its parameters become the input, its docstring the description.
 
-        A parameter annotated `ToolCallContext` receives the context. The return annotation becomes the output schema
-        where pydantic can describe it. Raises `ValueError` for a signature that cannot be given by name.
+        A parameter annotated `ToolCallContext` receives the context. The return annotation becomes the output schema if
+        pydantic can describe it. Raises `ValueError` for a signature that cannot be called by name.
         """
         if not callable(function):
             raise WrongTypeError(f"a tool needs a function, got {type(function).__name__}")
@@ -182,7 +182,7 @@ class Tool:
 
     @staticmethod
     def is_callable_name(name: Any) -> bool:
-        """Tell whether programs can call a tool of this name."""
+        """Return whether programs can call a tool of this name."""
         try:
             require_callable_name(name)
         except ImpossibleNameError:
@@ -235,7 +235,7 @@ def tool(
 
 
 def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
-    """Make a `Tool` of a plain function, bare or with settings; see `Tool.from_function`.
+    """Create a `Tool` from a function, as a decorator with or without settings; see `Tool.from_function`.
 
     A ``needs_approval`` function receives the keyword arguments as a dict.
     """

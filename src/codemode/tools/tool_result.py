@@ -1,4 +1,4 @@
-"""The answer of a tool in the words of an MCP server, and the one value that a program gets of it. Knows no call."""
+"""Results of MCP servers' tools, and the value that a program gets of one."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ RequireCapacity = Callable[[MediaContent, int, int], None]
 
 
 class ToolResult:
-    """Content blocks, a structured value, or both, as a tool of an MCP server answers with them.
+    """Content blocks, a structured value, or both, as a tool of an MCP server returns them.
 
-    A program gets, in this order: ``structured_content`` when it is given, be it 0, False or None; the text of a single
-    text block; else ``{"content": [...]}`` with all blocks as they are, but for images, audio and files: in a face that
-    has `MediaContent` it gets handles of these. A block is a mapping with a ``type``, or an object with a
-    ``model_dump`` that gives one. With ``is_error`` the call has failed, and what its text blocks say is the message,
-    else its structured content.
+    A program gets the first that exists of: ``structured_content``, even 0, False or None; the text of a single text
+    block; ``{"content": [...]}`` with all blocks, with images, audio and files as handles on surfaces that have
+    `MediaContent`. A block is a mapping with a ``type``, or an object with a ``model_dump`` that returns one. With
+    ``is_error`` the call has failed, and the message is the text of the blocks, else the structured content.
     """
 
     __slots__ = ("content", "has_structured_content", "is_error", "structured_content")
@@ -77,10 +76,10 @@ class ToolResult:
 
 
 def unwrap_result(result: ToolResult, require_capacity: RequireCapacity | None = None) -> Any:
-    """Return the value that a program gets of a result that is no failure.
+    """Return the value that a program gets of a successful result.
 
-    ``require_room`` raises for a part of content that is more than there may be: itself, or with others of so many
-    bytes, so many parts. Raises `TypeError` for what is no block.
+    ``require_capacity`` raises for content beyond the limits: it gets the content, and the total bytes and number.
+    Raises `TypeError` for an invalid block.
     """
     if result.has_structured_content:
         return result.structured_content
@@ -94,7 +93,7 @@ def unwrap_result(result: ToolResult, require_capacity: RequireCapacity | None =
 
 
 class _MediaDecoder:
-    """The content of one result. What is there many times over is decoded once, and what is too much ends it."""
+    """Decodes the media of one result, equal data once, within limits."""
 
     def __init__(self, require_capacity: RequireCapacity | None) -> None:
         self._require_capacity = require_capacity
@@ -103,7 +102,7 @@ class _MediaDecoder:
         self._by_prefix: dict[tuple[int, str, str], list[tuple[str, MediaContent | None]]] = {}
 
     def get_media(self, block: dict[str, Any]) -> MediaContent | None:
-        """Return the content that a block has the bytes of; None for any other."""
+        """Return the media of a block; None for other blocks."""
         holder = block.get("resource") if block["type"] == "resource" else block
         text = None if not is_mapping(holder) else holder.get("blob" if holder is not block else "data")
         mime_type = None if not is_mapping(holder) else holder.get("mimeType")
@@ -139,7 +138,7 @@ def _decode_media(text: str, mime_type: str) -> MediaContent | None:
 
 
 def _decode_chunk(start: int, text: str) -> bytes:
-    """Return the bytes of a piece of base64. Raises `ValueError` for what is none."""
+    """Decode a chunk of base64. Raises `ValueError`."""
     chunk = text[start : start + _BASE64_CHUNK_CHARACTERS]
     if chunk.endswith("=") and start + len(chunk) < len(text):
         raise ValueError("there is more behind the end")
@@ -147,15 +146,15 @@ def _decode_chunk(start: int, text: str) -> bytes:
 
 
 def get_blocks(result: ToolResult) -> list[dict[str, Any]]:
-    """Return the content of a result as plain mappings. Raises `TypeError` for what is no block."""
+    """Return the blocks of a result as plain mappings. Raises `TypeError` for an invalid block."""
     return [_to_plain_block(block) for block in result.content]
 
 
 def describe_failure(result: ToolResult, tool_name: str) -> str:
-    """Return what a result says of its failure, wherever it says it.
+    """Return the error message of a result.
 
-    That is the text of its blocks and of embedded resources, and the address of a link; where these say nothing, or no
-    more than that it has failed, the structured content.
+    It is the text of its blocks and embedded resources, and the address of links; if these say no more than that the
+    call failed, also the structured content.
     """
     texts: list[str] = []
     remaining = _MAX_FAILURE_CHARACTERS
@@ -183,7 +182,7 @@ def _block_text(block: Mapping[str, Any]) -> str | None:
 
 
 def _to_text(value: Any) -> str:
-    """Return a value as text: a string as it is, all else as JSON; of what is too large its small members."""
+    """Return a string as it is, other values as JSON; of a value that is too large, its small members."""
     if isinstance(value, str):
         return value[:_MAX_FAILURE_CHARACTERS]
     try:
@@ -199,11 +198,11 @@ def _to_text(value: Any) -> str:
 
 
 def parse_server_result(raw: Mapping[str, Any], output_schema: Any = None) -> ToolResult:
-    """Return what a server has answered, in whatever shape it came: nothing of it is lost.
+    """Return a server's answer as a result, whatever its shape, without losing anything.
 
-    ``content`` may be one block, a text or any value, and ``toolResult``, of the first revision of the protocol, the
-    same. A result without either is the object of its own fields. A structured value that is null where
-    ``output_schema`` allows none, or is empty where there is no schema, gives way to what came with it.
+    ``content`` may be one block, a text or any value, and so may ``toolResult``, from the first revision of the
+    protocol. A result without either is the object of its own fields. A structured value that is null where
+    ``output_schema`` disallows it, or empty without a schema, yields to the other content.
     """
     content, structured = raw.get("content"), raw.get("structuredContent", NOT_GIVEN)
     blocks, value = _parse_content(content)
@@ -222,7 +221,7 @@ def parse_server_result(raw: Mapping[str, Any], output_schema: Any = None) -> To
 
 
 def _is_superseded(structured: Any, blocks: Sequence[Any], value: Any, output_schema: Any) -> bool:
-    """Tell whether something else that came is the result in place of a structured value."""
+    """Return whether other content replaces a structured value."""
     if structured is NOT_GIVEN:
         return True
     if structured is None:
@@ -251,7 +250,7 @@ def _has_content(block: Any) -> bool:
 
 
 def _parse_content(content: Any) -> tuple[list[Any], Any]:
-    """Return the blocks of a content, or the value that it is where it has none."""
+    """Return the blocks of a content, or the value if it has none."""
     if content is None:
         return [], NOT_GIVEN
     if isinstance(content, str):
@@ -279,7 +278,7 @@ def _parse_content(content: Any) -> tuple[list[Any], Any]:
 
 
 def is_block(entry: Any) -> bool:
-    """Tell whether an entry of a content is a block: a mapping with a type, or a model of an SDK."""
+    """Return whether an entry is a block: a mapping with a type, or a model of an SDK."""
     return isinstance(entry.get("type"), str) if is_mapping(entry) else hasattr(entry, "model_dump")
 
 

@@ -1,4 +1,4 @@
-"""The schemas of a tool as validators, and repairs of schemas of unknown origin."""
+"""Compile the schemas of a tool, and repair schemas of unknown origin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Mode = Literal["input", "output"]
 Compile: TypeAlias = Callable[[Any], CompiledSchema | None]
 _Refuse: TypeAlias = Callable[[PatternRefusedError], None]
 
-# Of what stands for a type and is no class: unions, type variables, aliases.
+# Modules of type expressions that are not classes: unions, type variables, aliases.
 _TYPING_MODULES = frozenset({"typing", "types", "typing_extensions", "annotationlib"})
 
 _log = logging.getLogger("codemode.tools")
@@ -33,47 +33,47 @@ _log = logging.getLogger("codemode.tools")
 
 @record
 class InferredOutput:
-    """What a function is annotated to return."""
+    """The return annotation of a function."""
 
     annotation: Any
 
     @property
     def excludes_fields(self) -> bool:
-        """True where the type has fields that are no part of its JSON. Raises as pydantic for what is no type."""
+        """True if the type has fields that are not part of its JSON. Raises as pydantic for an invalid type."""
         from ..schemas.python_types import TypeSchema
 
         return TypeSchema(self.annotation, "output").excludes_fields
 
 
 class FrameworkSchema(ABC):
-    """A schema of a framework's tool, which says itself what it comes to. For plugins.
+    """A schema of a framework's tool that compiles itself. For plugins.
 
-    With ``is_late`` it is never compiled before it is needed: it cannot be broken, and there may be thousands.
+    With ``is_late`` it is compiled only when needed: it cannot be broken, and there may be thousands.
     """
 
     is_late: ClassVar[bool] = False
 
     @abstractmethod
     def compile(self, compile_schema: Compile) -> CompiledSchema | None:
-        """Return the validator; None takes anything. ``compile_schema`` makes one of a type or a JSON Schema.
+        """Return the validator; None accepts anything. ``compile_schema`` compiles a type or a JSON Schema.
 
-        Called for each tool that has it when its schema is first asked for; twice where two threads ask at once, and
-        the tool keeps one of both. Raises `ValueError`.
+        Called for each tool when its schema is first needed; twice if two threads need it at once, and one result is
+        used. Raises `ValueError`.
         """
 
     @property
     def outline(self) -> Mapping[str, Any] | None:
-        """A JSON Schema with the names of the properties, for a search, where that is had without compiling."""
+        """A JSON Schema with the property names, for a search, if available without compiling."""
         return None
 
     @property
     def definition(self) -> str:
-        """What a late schema is made of, or a digest of it: a changed schema has another one. Compiles nothing."""
+        """The source of a late schema or a digest of it, which changes with the schema. Compiles nothing."""
         raise NotImplementedError
 
 
 class ToolSchemas:
-    """The two schemas of a tool as validators, each compiled when it is first asked for."""
+    """The two schemas of a tool as validators, each compiled on first use."""
 
     def __init__(self, tool_name: str, input_schema: Any, output_schema: Any, *, is_foreign: bool) -> None:
         self._schemas: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
@@ -82,47 +82,49 @@ class ToolSchemas:
 
     @cached_property
     def input(self) -> CompiledSchema | None:
-        """What checks an input; None takes anything. Raises `ValueError` naming the tool for a broken schema."""
+        """The validator of inputs; None accepts anything. Raises `ValueError` naming the tool of a broken schema."""
         return self._compile("input")
 
     @cached_property
     def output(self) -> CompiledSchema | None:
-        """What checks an output, likewise."""
+        """The validator of outputs, likewise."""
         return self._compile("output")
 
     @property
     def kinds(self) -> set[str]:
-        """What they are, "type" or "dict", for `load_schema_kind`; plain types need nothing loaded."""
+        """Their kinds, "type" or "dict", for `load_schema_kind`; plain types need nothing loaded."""
         return {kind for mode, schema in self._schemas.items() for kind in _schema_kinds(schema, mode)}
 
     @property
     def is_late(self) -> bool:
-        """Whether they are compiled by their first use alone."""
+        """Whether they are compiled on first use only."""
         return any(isinstance(schema, FrameworkSchema) and schema.is_late for schema in self._schemas.values())
 
     @property
     def outline(self) -> Mapping[str, Any] | None:
-        """What is searched of the input where that needs no compiling; None: its JSON Schema."""
+        """The outline of the input, if available without compiling; None: its JSON Schema."""
         schema = self._schemas["input"]
         return schema.outline if isinstance(schema, FrameworkSchema) else None
 
     def text(self, mode: Mode) -> str:
-        """Return what tells a schema from a changed one: its JSON Schema as text, of a late one its definition."""
+        """Return a text that changes with the schema: its JSON Schema, or the definition of a late one."""
         schema = self._schemas[mode]
         if isinstance(schema, FrameworkSchema) and schema.is_late:
             return schema.definition
         compiled_schema: CompiledSchema | None = getattr(self, mode)
         try:
             return encode_json(None if compiled_schema is None else compiled_schema.json_schema, what="a schema")
-        except (CodeModeError, ValueError):  # it has a default that is no JSON
+        except (CodeModeError, ValueError):  # it has a default that is not JSON
             return ""
 
     def refuse_patterns(self) -> None:
-        """Compile what may hold patterns already; other mistakes are told of later, but for a type by its name."""
+        """Compile schemas that may contain patterns now; other errors are reported later, except for a type's name."""
         for mode, schema in self._schemas.items():
             if schema is None or isinstance(schema, Mapping | bool | InferredOutput | FrameworkSchema):
                 continue
-            if "pydantic" not in sys.modules and not isinstance(schema, str):  # then nobody has written such a type
+            if "pydantic" not in sys.modules and not isinstance(
+                schema, str
+            ):  # without pydantic there are no such types
                 continue
             try:
                 getattr(self, mode)
@@ -135,9 +137,9 @@ class ToolSchemas:
 
 
 def admit_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
-    """Return a schema as a tool may have it, of a foreign tool None in place of what is none.
+    """Return a schema for a tool, for a foreign tool None instead of an invalid one.
 
-    Raises `ValueError` for a JSON Schema whose pattern cannot be run, and for what is no schema.
+    Raises `ValueError` for a JSON Schema with an unusable pattern, and for a value that is not a schema.
     """
     if not is_foreign:
         return _check_own_schema(schema, mode, tool_name)
@@ -181,7 +183,7 @@ def _require_type(schema: Any, mode: Mode, tool_name: str) -> Any:
 
 
 def _may_be_type(schema: Any) -> bool:
-    """Return False for a value that is no type in any case. Imports nothing: what pydantic says of it comes later."""
+    """Return False for a value that is certainly not a type. Imports nothing."""
     kinds = type(None) | bool | str | type | Parameters | InferredOutput | FrameworkSchema
     if isinstance(schema, kinds) or callable(schema) or type(schema).__module__ in _TYPING_MODULES:
         return True
@@ -189,7 +191,7 @@ def _may_be_type(schema: Any) -> bool:
 
 
 def compile_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> CompiledSchema | None:
-    """Return the validator of a schema; None takes anything. Raises `ValueError` naming the tool for a broken one."""
+    """Return the validator of a schema; None accepts anything. Raises `ValueError` naming the tool of a broken one."""
     if isinstance(schema, FrameworkSchema):
         return schema.compile(partial(compile_schema, mode=mode, tool_name=tool_name, is_foreign=is_foreign))
     if plain := _compile_plain(schema, mode):
@@ -204,7 +206,7 @@ def compile_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool)
         try:
             return _compile_type(schema.annotation, mode, refuse)
         except ValueError:
-            # The author annotated for readers, not for us: a type that is not JSON is no mistake.
+            # The annotation may be for readers only: a type that is not JSON is no error.
             return None
 
     try:
@@ -233,7 +235,7 @@ def _schema_kinds(schema: Any, mode: Mode) -> set[str]:
 
 
 def _compile_plain(schema: Any, mode: Mode) -> CompiledSchema | None:
-    """Return the validator of a schema that is a type, where it can be had without pydantic."""
+    """Return the validator of a type that needs no pydantic."""
     if isinstance(schema, Parameters):
         return create_plain_validator(schema, partial(_compile_parameters, schema))
     annotation = schema.annotation if isinstance(schema, InferredOutput) else schema
@@ -265,11 +267,11 @@ def _compile_type(annotation: Any, mode: Mode, refuse: _Refuse | None = None) ->
 
 
 def load_schema_kind(kind: str) -> None:
-    """Import what compiles schemas of a kind, and checks values, which takes a while and reads files."""
+    """Import what compiles and validates schemas of a kind, which takes time and reads files."""
     if kind == "type":
         from ..schemas.python_types import TypeSchema
 
-        TypeSchema(int, "input")  # which looks for pydantic's plugins too
+        TypeSchema(int, "input")  # also loads pydantic's plugins
     else:
         from ..schemas.json_schemas import DictSchema
 
@@ -281,14 +283,14 @@ def _warn(mode: Mode, tool_name: str, reason: str) -> None:
 
 
 def compile_foreign_schemas(name: str, input_schema: Any, output_schema: Any) -> ToolSchemas:
-    """Return validators, compiled unless they are late; a side whose schema nobody can read takes anything.
+    """Return validators, compiled unless late; a side with an invalid schema accepts anything.
 
     Never raises.
     """
     remaining: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
     while True:
         schemas = ToolSchemas(name, remaining["input"], remaining["output"], is_foreign=True)
-        if schemas.is_late:  # such cannot be broken
+        if schemas.is_late:  # late schemas cannot be broken
             return schemas
         broken: list[Mode] = [side for side in remaining if not _can_compile(schemas, side, name)]
         if not broken:

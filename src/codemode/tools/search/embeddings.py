@@ -1,4 +1,4 @@
-"""Embed texts with a function of the host, in batches, and find near vectors."""
+"""Embed texts in batches with a function of the host, and find similar vectors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ...host.threads import BackgroundThreads
 
 MAX_DIMENSION = 1 << 14
-_MAX_COMPARED = 512  # so many of the nearest by sign alone are compared in full
+_MAX_COMPARED = 512  # this many of the nearest by sign bits are compared exactly
 
 
 class Vector(NamedTuple):
-    """A direction: numbers of length 1 together, or of length 0, and which of them are above 0, as bits."""
+    """A vector of length 1 (or 0), and the signs of its numbers as bits."""
 
     numbers: array[float]
     signs: int
 
 
 def parse_vectors(value: Any, count: int, dimension: int | None) -> list[Vector]:
-    """Return what was given as vectors. Raises `ValueError` unless they are ``count`` rows of ``dimension`` numbers."""
+    """Return vectors. Raises `ValueError` unless there are ``count`` rows of ``dimension`` numbers."""
     rows = _to_list(value)
     if len(rows) != count:
         raise ValueError(f"it gave {len(rows)} vectors for {count} texts")
@@ -46,7 +46,7 @@ def parse_vectors(value: Any, count: int, dimension: int | None) -> list[Vector]
 
 
 def _to_list(value: Any) -> list[Any]:
-    to_list = getattr(value, "tolist", None)  # of numpy, which need not be here
+    to_list = getattr(value, "tolist", None)  # numpy's, which may be missing
     items = to_list() if callable(to_list) else value
     if not isinstance(items, Sequence | array) or isinstance(items, str | bytes | bytearray):
         raise ValueError(f"it gave a {type(value).__name__}, not a list of vectors of numbers")  # noqa: TRY004
@@ -64,7 +64,7 @@ def _normalize(numbers: list[Any]) -> Vector:
     largest = max(map(abs, floats))
     if not math.isfinite(sum(map(abs, floats))) and not all(map(math.isfinite, floats)):
         raise ValueError("it gave a vector with a number that is not finite")
-    # By the largest first: squares of what is very large or very small are not numbers any more.
+    # Scaled by the largest first: squares of very large or very small numbers overflow.
     scaled = [number / largest for number in floats] if largest else floats
     length = math.sqrt(sum(map(mul, scaled, scaled))) or 1.0
     signs = "".join("1" if number > 0 else "0" for number in scaled)
@@ -74,7 +74,7 @@ def _normalize(numbers: list[Any]) -> Vector:
 def find_nearest(
     target: Vector, vectors: Sequence[Vector], candidates: Iterable[int], limit: int
 ) -> list[tuple[int, float]]:
-    """Return places in ``vectors`` and their cosines, the nearest first; where there are very many, almost surely."""
+    """Return positions in ``vectors`` with their cosines, nearest first; approximate for very many."""
     positions = list(candidates)
     if len(positions) > _MAX_COMPARED:
         signs = target.signs
@@ -84,7 +84,7 @@ def find_nearest(
     return [(-position, cosine) for cosine, position in nlargest(limit, cosines)]
 
 
-# Whatever that function does, raise, hang, or give something else than vectors, costs a warning.
+# Any failure of that function (exception, hang, wrong result) becomes a warning.
 
 Embed = Callable[[list[str]], Any]
 
@@ -92,17 +92,17 @@ EMBED_TIMEOUT_SECONDS = 2.0
 _BACKOFF_SECONDS = 30.0  # after it was slow, no search waits for it
 _BATCH_SIZE = 64
 _MAX_CACHED_QUERIES = 256
-_MAX_UNUSED_VECTORS = 10_000  # beside those in use: conversations with other tools may come back to theirs
+_MAX_UNUSED_VECTORS = 10_000  # beyond those in use: other conversations may use their tools again
 
 
 class EmbeddingError(Exception):
-    """What was asked of the host's function cannot be had. Says why, and nothing of what the function said itself."""
+    """The host's function failed. The message contains nothing from its exception."""
 
 
 class Embeddings:
-    """The vectors of texts. Shared by the versions of an index; safe to use from several threads and loops.
+    """The vectors of texts, shared by versions of an index. Safe for several threads and loops.
 
-    A sync function is called in a thread, one call at a time, and an async one on the loop of the search.
+    A sync function runs in a thread, one call at a time; an async one on the search's loop.
     """
 
     def __init__(self, embed: Embed) -> None:
@@ -121,12 +121,12 @@ class Embeddings:
         reset_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: neither the thread nor the loop that asks is in it."""
+        """In a forked child: neither the thread nor the loop exists."""
         abandon_to_parent(self._job)
         self._job, self._is_embedding = None, False
 
     def get_vectors(self, digests: list[bytes]) -> list[Vector] | None:
-        """Return the vectors of all these texts, once each of them has one."""
+        """Return the vectors of these texts, if all of them have one."""
         vectors = self._vectors
         try:
             return [vectors[digest] for digest in digests]
@@ -134,7 +134,7 @@ class Embeddings:
             return None
 
     async def embed_query(self, query: str) -> Vector:
-        """Return the vector of a query. Raises `EmbeddingError`, after two seconds at most."""
+        """Return the vector of a query. Raises `EmbeddingError`, at the latest after two seconds."""
         cached = self._queries.get(query)
         if cached is not None:
             return cached
@@ -152,7 +152,7 @@ class Embeddings:
         return vector
 
     def prepare(self, texts: Mapping[bytes, str]) -> str | None:
-        """Have vectors made, beside whatever goes on, of those texts that have none. Returns what went wrong before."""
+        """Start to embed the texts that have no vector, in the background. Returns the previous problem."""
         with self._lock:
             problem = self._problem
             if len(self._vectors) > 2 * len(texts) + _MAX_UNUSED_VECTORS:
@@ -180,7 +180,7 @@ class Embeddings:
         try:
             result = self._embed(list(batch.values()))
             if inspect.isawaitable(result):
-                self._is_async = True  # the next search goes on with it, on its loop
+                self._is_async = True  # the next search continues on its loop
                 close_coroutine(result)
                 return
             self._store_vectors(batch, self._check_vectors(result, len(batch)))
@@ -190,7 +190,7 @@ class Embeddings:
             with self._lock:
                 self._is_embedding = False
         if self._waiting:
-            self._start_batch()  # a new errand, so that a query comes between two batches
+            self._start_batch()  # as a new job, so that a query can run between two batches
 
     async def _embed_all_async(self) -> None:
         while batch := self._next_batch():
@@ -214,7 +214,7 @@ class Embeddings:
                 self._waiting.pop(digest, None)
 
     def _stop(self, problem: str) -> None:
-        # Begun again by the next search: what was wrong may have been mended.
+        # The next search starts it again: the cause may be fixed.
         with self._lock:
             self._waiting = {}
             self._problem = problem
@@ -240,27 +240,27 @@ class Embeddings:
 def close_coroutine(awaitable: Any) -> None:
     close = getattr(awaitable, "close", None)
     if callable(close):
-        close()  # a coroutine that nobody awaits would be warned of
+        close()  # an unawaited coroutine causes a warning
 
 
 class EmbeddingTimeoutError(EmbeddingError):
-    """The host's function did not answer in time."""
+    """The host's function timed out."""
 
 
 def is_async(function: Any) -> bool:
-    """Tell whether calling it gives a coroutine."""
+    """Return whether calling a function returns a coroutine."""
     called: Any = getattr(function, "__call__", None)  # noqa: B004 - looked at, not called
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 async def call_with_timeout(work: Awaitable[Any], what: str, seconds: float | None) -> Any:
-    """Await the result of a host function. Raises `EmbeddingError` when it fails, `EmbeddingTimeoutError` when late."""
+    """Await the result of a host function. Raises `EmbeddingError` if it fails or takes too long."""
     task = asyncio.ensure_future(_catch_failure(work))
     try:
         await asyncio.wait([task], timeout=seconds)
     finally:
         if not task.done():
-            task.cancel()  # nobody waits for one that does not listen
+            task.cancel()  # a task that ignores cancellation is not awaited
     if not task.done():
         raise EmbeddingTimeoutError(f"{what} took longer than {seconds:g} seconds")
     value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
@@ -270,7 +270,7 @@ async def call_with_timeout(work: Awaitable[Any], what: str, seconds: float | No
 
 
 async def _catch_failure(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    # A `SystemExit` that leaves a task ends the loop.
+    # A `SystemExit` that leaves a task would end the loop.
     try:
         return await work, None
     except FAILURES as error:
@@ -278,7 +278,7 @@ async def _catch_failure(work: Awaitable[Any]) -> tuple[Any, BaseException | Non
 
 
 def describe_failure(error: BaseException, what: str) -> str:
-    """Return what may be told of an error of the host's function: nothing that it says."""
+    """Return a description of a host function's error without its text."""
     if isinstance(error, EmbeddingError):
         return str(error)
     return f"{what} raised {type(error).__name__}"

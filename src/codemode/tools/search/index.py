@@ -1,4 +1,4 @@
-"""Search over a set of tools: made once, by whoever asks first, off the event loop. Never runs a tool."""
+"""Search a set of tools. The index is built on first use, off the event loop."""
 
 from __future__ import annotations
 
@@ -16,47 +16,46 @@ _MIN_SCORE_DIFFERENCE = 1e-6
 
 
 class ScoredTool(NamedTuple):
-    """A tool that was found: its place in the order of registration, and how well it fits, 0 to 1."""
+    """A found tool: its position in the order of registration, and its score from 0 to 1."""
 
     position: int
     score: float
 
 
 class SearchAnswer(NamedTuple):
-    """What a search found, best first, and what whoever asked should know about it."""
+    """The results of a search, best first, and warnings about them."""
 
     found: list[ScoredTool]
     warnings: tuple[str, ...]
 
 
 class ToolIndex:
-    """Finds tools by words in their names, descriptions, parameters and examples. Made by the first search, and once.
+    """Finds tools by words in names, descriptions, parameters and examples. Built on first use.
 
-    Making it for thousands of tools takes a second: search in a thread. Unchanging, and safe to use from several
-    threads.
+    Building it for thousands of tools takes a second: search in a thread. Immutable and thread-safe.
     """
 
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]], base: Postings | None = None) -> None:
         self._tools = to_named_tools(tools)
-        self._base = base  # what an earlier index has done already
+        self._base = base  # postings of an earlier index
         self._lock = forkable_lock()
         self._index: TextIndex | None = None
 
     def with_tools(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolIndex:
-        """Return an index of these tools, in this order; this one goes on answering for its own.
+        """Return an index of these tools, in this order; this one stays usable.
 
-        It indexes only those that are not in this one with the same name and texts. The very tool object of this one is
-        taken to say what it said. Made by its first search, as any index.
+        Only tools with a new name or texts are indexed. An identical tool object is assumed to be unchanged. Built on
+        first use.
         """
         base, index = self._base, self._index
         return ToolIndex(tools, index.postings if index else base)
 
     def prepare(self) -> None:
-        """Make the index now, unless it is made: work for a thread."""
+        """Build the index now, in the caller's thread."""
         self._get_index()
 
     def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchAnswer:
-        """Return what `search` finds, and warnings: why it is nothing, or why it may not be what was meant."""
+        """Search, with warnings: why nothing was found, or why the results may be wrong."""
         parsed = parse_query(query)
         if not (parsed.words or parsed.forms):
             return SearchAnswer([], (NO_WORD,))
@@ -68,16 +67,16 @@ class ToolIndex:
         return SearchAnswer(found, (warning,) if warning and limit > 0 else ())
 
     def _first_tools(self, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
-        # No word leads from one script to another: whoever asks is shown what there is.
+        # Words do not match across scripts: show the first tools instead.
         positions = (
             range(len(self._tools)) if among is None else sorted(index for index in among if index < len(self._tools))
         )
         return [ScoredTool(position, 0.0) for position in positions[: max(limit, 0)]]
 
     def search(self, query: str, limit: int, among: Collection[int] | None = None) -> list[ScoredTool]:
-        """Return at most ``limit`` tools that fit any word of ``query``, best first, equal ones in their order.
+        """Return at most ``limit`` tools that match any word of ``query``, best first, ties in their order.
 
-        ``among`` are the positions to choose from: a set, where there are many.
+        ``among`` are the candidate positions: a set, if there are many.
         """
         return self._search(parse_query(query), limit, among)
 

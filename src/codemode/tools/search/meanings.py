@@ -1,4 +1,4 @@
-"""Words of about the same meaning, spellings, and words that say nothing."""
+"""Synonyms, abbreviations and stop words of tool searches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ needed needs particular particularly possible possibly provide provided provides
 specifically various wanted wonder wondering
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words that say nothing of what a tool does. A query of nothing else keeps them."""
+"""Words without meaning for a search. A query of these only keeps them."""
 
 GENERIC_VERBS = frozenset(
     """
@@ -29,7 +29,7 @@ GENERIC_VERBS = frozenset(
     use view write
     """.split()  # noqa: SIM905 - a text is easier to read
 )
-"""What is done with a thing, and says nothing of the thing."""
+"""Verbs that say little about a tool."""
 
 _SYNONYMS = """
 create add make new insert generate write register build
@@ -208,12 +208,12 @@ subfolders=directory webpage=page webpages=page website=site websites=site
 ABBREVIATIONS = {
     word: meant.replace("+", " ") for word, _, meant in (one.partition("=") for one in _ABBREVIATIONS.split())
 }
-"""What is often written for a word, or for two, and is not merely how it begins."""
+"""Words for common abbreviations that are not prefixes."""
 
 
 @cache
 def synonyms() -> dict[str, tuple[str, ...]]:
-    """Return words by a word that means about the same."""
+    """Return synonyms by word."""
     found: dict[str, dict[str, None]] = {}
     for line in _SYNONYMS.split("\n"):
         group = line.split()

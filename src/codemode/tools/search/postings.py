@@ -1,4 +1,4 @@
-"""Which tools have which stems, in which of their texts; indexed words and misspellings."""
+"""Index of word stems by tool, and corrections of misspelled words."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from .words import get_stem, indexed_words, split_words
 
 
 class NamedTools:
-    """An unchanging list of names and tools.
+    """An immutable list of names and tools.
 
-    Kept apart: a pair for each of thousands of tools is what the garbage collector goes through, with the loop held. A
-    tuple of texts it lets go.
+    Two lists rather than pairs: the garbage collector scans every pair, while a tuple of strings is untracked.
     """
 
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]]) -> None:
@@ -40,7 +39,7 @@ class NamedTools:
 
 
 def to_named_tools(tools: Iterable[tuple[str, DescribedTool]]) -> NamedTools:
-    """Return these tools as they are kept: themselves, where they are already."""
+    """Return these tools as `NamedTools`."""
     return tools if isinstance(tools, NamedTools) else NamedTools(tools)
 
 
@@ -52,12 +51,12 @@ _MAX_COMPARED = 4000
 _MAX_PREFIX_MATCHES = 64
 _MAX_LETTER_DIFFERENCES = 4
 _MAX_CACHED_CORRECTIONS = 1000
-_LAST_CHARACTER = "\U0010ffff"  # comes after any that a word has
+_LAST_CHARACTER = "\U0010ffff"  # sorts after any character of a word
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class KnownWords:
-    """Words, and in how many tools each of them is. Unchanging once anything was asked of it."""
+    """Words with the number of tools that have them. Immutable after the first query."""
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self._counts = dict(counts or {})
@@ -67,16 +66,16 @@ class KnownWords:
         return word in self._counts
 
     def copy(self) -> KnownWords:
-        """Return the same words, to be changed."""
+        """Return a mutable copy."""
         return KnownWords(self._counts)
 
     def add(self, words: Iterable[str]) -> None:
-        """Take in the words of one more tool, each given once."""
+        """Add the distinct words of a tool."""
         for word in words:
             self._counts[word] = self._counts.get(word, 0) + 1
 
     def remove(self, words: Iterable[str]) -> None:
-        """Let go of the words of a tool that was added."""
+        """Remove the words of a tool."""
         for word in words:
             if self._counts[word] == 1:
                 del self._counts[word]
@@ -84,14 +83,14 @@ class KnownWords:
                 self._counts[word] -= 1
 
     def find_by_prefix(self, prefix: str) -> list[str]:
-        """Return the first of the longer words that begin like this, in alphabetical order."""
+        """Return the first longer words with this prefix, in alphabetical order."""
         ordered = self._sorted_words
         start = bisect_right(ordered, prefix)
         end = bisect_left(ordered, prefix + _LAST_CHARACTER, start, min(start + _MAX_PREFIX_MATCHES, len(ordered)))
         return ordered[start:end]
 
     def suggest_corrections(self, word: str) -> list[str]:
-        """Return at most two known words, or pairs of them, that ``word`` may have meant, best first."""
+        """Return at most two known words, or pairs of them, similar to ``word``, best first."""
         if not _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS or not word.isalpha():
             return []
         if (cached := self._corrections.get(word)) is not None:
@@ -120,14 +119,14 @@ class KnownWords:
                 yield f"{word[:index]} {word[index:]}"
 
     def _words_two_edits_away(self, word: str) -> Iterator[str]:
-        """Yield what begins with the same letter, of which people are sure, and is two mistakes away."""
+        """Yield words with the same first letter, which is rarely wrong, that are two edits away."""
         ordered, remaining = self._sorted_words, _MAX_COMPARED
         letters = _letter_bits(word)
         for index in range(bisect_left(ordered, word[0]), len(ordered)):
             other = ordered[index]
             if other[0] != word[0] or not remaining:
                 return
-            # A mistake takes one letter and brings another: what differs in more letters is not worth a comparison.
+            # An edit changes at most two letters: words with more different letters need no comparison.
             if (
                 -2 <= len(other) - len(word) <= 2
                 and (letters ^ _letter_bits(other)).bit_count() <= _MAX_LETTER_DIFFERENCES
@@ -155,7 +154,7 @@ def _edits(word: str) -> Iterator[str]:
 
 
 def _is_within_two_edits(word: str, other: str) -> bool:
-    """Whether at most two letters were inserted, left out, replaced, or exchanged with their neighbours."""
+    """Return whether at most two letters were inserted, removed, replaced or swapped with a neighbor."""
     last_row: list[int] = []
     row = list(range(len(other) + 1))
     for index, letter in enumerate(word, 1):
@@ -173,31 +172,31 @@ def _is_within_two_edits(word: str, other: str) -> bool:
 _MAX_TEXT_CHARACTERS = 10_000  # of a column
 _MAX_VALUES = 1000
 _MAX_VALUE_CHARACTERS = 500
-_MAX_NAME_CHARACTERS = 100  # of a parameter whose form is looked at
+_MAX_NAME_CHARACTERS = 100  # of a parameter whose form is derived
 _MAX_DEPTH = 7
-_MAX_INDEXED_NUMBER = 1e15  # beyond which nobody looks for one
+_MAX_INDEXED_NUMBER = 1e15  # larger numbers are not searched for
 # Measured with benchmarks/search.py.
 _NAME_WEIGHT, _SENTENCE_WEIGHT, _REST_WEIGHT, _PARAMETERS_WEIGHT, _EXAMPLES_WEIGHT = 8.0, 3.0, 1.0, 0.5, 2.0
 
 
 class SearchedTexts(NamedTuple):
-    """The texts of one tool by where they stand. They alone decide how it is indexed."""
+    """The texts of a tool by their source. The index depends on nothing else."""
 
     name: str
     sentence: str
-    summary: str  # the whole of which the sentence is the beginning
+    summary: str  # starts with the sentence
     labels: list[str]
     parameters: list[str]
     examples: list[str]
     forms: list[str]
 
     def fingerprint(self) -> bytes:
-        """Return what tells these texts from all others."""
+        """Return a digest of the texts."""
         return hashlib.blake2b(repr(tuple(self)).encode(), digest_size=16).digest()
 
 
 class IndexEntry(NamedTuple):
-    """What is indexed of one tool: its name in one word, how much each stem counts, all its words, their number."""
+    """An indexed tool: its name as one word, the weight of each stem, its words and their number."""
 
     plain: str
     counts: dict[str, float]
@@ -206,7 +205,7 @@ class IndexEntry(NamedTuple):
 
 
 def collect_texts(name: str, tool: DescribedTool) -> SearchedTexts:
-    """Return what is searched of a tool that is registered under ``name``."""
+    """Return the searched texts of a tool registered as ``name``."""
     from ...signatures.declarations import first_sentence, summarize_tool
 
     summary = summarize_tool(tool)[:_MAX_TEXT_CHARACTERS]
@@ -240,7 +239,7 @@ def collect_texts(name: str, tool: DescribedTool) -> SearchedTexts:
 
 
 def create_entry(columns: SearchedTexts) -> IndexEntry:
-    """Return what is indexed of these texts."""
+    """Return the index entry of these texts."""
     summary_words = indexed_words(columns.summary)
     sentence_length = (
         len(summary_words) if columns.sentence == columns.summary else len(indexed_words(columns.sentence))
@@ -285,7 +284,7 @@ def _limit_texts(texts: Iterable[str]) -> list[str]:
 
 
 def _iter_texts(values: tuple[Any, ...]) -> Iterator[str]:
-    """Yield the texts and numbers in values, the first ones of each: an example may be without end."""
+    """Yield the first texts and numbers in values: an example may be endless."""
     stack: list[tuple[Any, int]] = [(values, 0)]
     for _ in range(_MAX_VALUES):
         if not stack:
@@ -301,33 +300,32 @@ def _iter_texts(values: tuple[Any, ...]) -> Iterator[str]:
             stack.extend((child, depth + 1) for child in reversed(taken))
 
 
-# BM25's. It is usually saturated by less, but here a word in a name counts for eight.
+# BM25's k1. Usually smaller, but here a word in a name counts eight times.
 _SATURATION = 3.9
 _LENGTH_WEIGHT = 0.2  # how much a long text counts against a tool
 
-# What is kept of an indexed tool, so that it is known again and can be taken out: its name, the fingerprint of its
-# texts, its name in one word, its stems, its words, both with spaces between them, and their number. A plain tuple of
-# texts and numbers is let go by the garbage collector, which holds the loop while it goes through any other container.
+# What is stored of an indexed tool to find it again and remove it: name, fingerprint, name as one word, stems, words
+# (both joined by spaces) and their number. The garbage collector does not track a tuple of strings and numbers.
 _StoredEntry = tuple[str, bytes, str, str, str, int]
 
 
 class Postings:
-    """The stems of an ordered set of tools; unchanging once made. A tool has a slot, wherever it stands in the order.
+    """The stems of an ordered set of tools; immutable. A tool keeps its slot when the order changes.
 
-    ``positions`` are those of slots, ``slots`` those at positions. ``norms`` say by slot how much a stem must count in
-    a tool to give half of what it can.
+    ``positions`` are indexed by slot, ``slots`` by position. ``norms`` are by slot the stem weight that gives half of
+    the maximum score.
     """
 
     def __init__(self, tools: NamedTools, base: Postings | None = None) -> None:
         self.entries: list[_StoredEntry | None] = list(base.entries) if base else []
-        self.tools: list[DescribedTool | None] = list(base.tools) if base else []  # by slot, as is what is kept
+        self.tools: list[DescribedTool | None] = list(base.tools) if base else []  # by slot, as the entries
         self.counts_by_stem: dict[str, dict[int, float]] = dict(base.counts_by_stem) if base else {}
-        self._shared = set(self.counts_by_stem)  # the stems whose counts are those of the earlier postings too
+        self._shared = set(self.counts_by_stem)  # stems whose counts are shared with the earlier postings
         self.slots_by_plain_name: dict[str, tuple[int, ...]] = dict(base.slots_by_plain_name) if base else {}
         self.known_words: KnownWords = base.known_words.copy() if base else KnownWords()
         self.slots = array("l", self._assign_slots(tools))
         self._shared.clear()
-        # Arrays: through a list the garbage collector goes number by number.
+        # Arrays, which the garbage collector does not scan.
         self.positions = array("l", [-1]) * len(self.entries)
         for position, slot in enumerate(self.slots):
             self.positions[slot] = position
@@ -340,7 +338,7 @@ class Postings:
         return len(self.slots)
 
     def counts(self, stem: str) -> dict[int, float]:
-        """Return how much a stem counts in each tool that has it, by slot; not to be changed."""
+        """Return the weight of a stem by slot; read-only."""
         return self.counts_by_stem.get(stem, {})
 
     def names(self) -> Iterator[str]:
@@ -350,11 +348,11 @@ class Postings:
                 yield entry[0][:_MAX_NAME_CHARACTERS]
 
     def find_by_plain_name(self, plain: str) -> tuple[int, ...]:
-        """Return the slots of the tools whose name, written in one word, is this."""
+        """Return the slots of the tools with this name as one word."""
         return self.slots_by_plain_name.get(plain, ())
 
     def _assign_slots(self, tools: NamedTools) -> list[int]:
-        """Give each tool a slot: the one that it had, where nothing has changed that is indexed."""
+        """Return a slot for each tool, the earlier one if its texts are unchanged."""
         slots, missing = self._match_existing(tools)
         free_slots = [slot for slot, entry in enumerate(self.entries) if entry is None]
         for position, columns, fingerprint in missing:
@@ -368,7 +366,7 @@ class Postings:
         return slots
 
     def _match_existing(self, tools: NamedTools) -> tuple[list[int], list[tuple[int, SearchedTexts, bytes]]]:
-        """Find tools again, by what they are and by what they say, and take out what is left."""
+        """Match tools to slots by identity and by texts, and remove the others."""
         slots_by_tool_id = {id(tool): slot for slot, tool in enumerate(self.tools) if tool is not None}
         slots = [slots_by_tool_id.pop(id(tool), -1) for tool in tools.tools]
         slots = [
@@ -432,7 +430,7 @@ class Postings:
                 del self.counts_by_stem[stem]
 
     def _writable_counts(self, stem: str) -> dict[int, float]:
-        """Return the counts of a stem, to be changed: those that the earlier postings have too are copied first."""
+        """Return the counts of a stem for writing, copied first if they are shared."""
         counts = self.counts_by_stem.get(stem)
         if counts is None or stem in self._shared:
             self._shared.discard(stem)

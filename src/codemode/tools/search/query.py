@@ -1,4 +1,4 @@
-"""A query as it is searched for: words and forms of values."""
+"""Parse a query into words and the forms of its values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .words import MAX_QUERY_CHARACTERS, query_words, split_words
 
-_FORM_PREFIX = "="  # no word has one: what is indexed of a form is never found by a word
+_FORM_PREFIX = "="  # no word contains it, so words never match forms
 _SCHEMA_FORMATS = {
     "uri": "url",
     "url": "url",
@@ -49,11 +49,11 @@ _VALUE_PATTERNS = (
     ("date", re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b")),
     ("time", re.compile(r"\b\d{1,2}:\d{2}\b")),
 )  # fmt: skip
-_VALUE_CHARACTERS = re.compile(r"[\d./\\@-]")  # no value is without one
+_VALUE_CHARACTERS = re.compile(r"[\d./\\@-]")  # every value contains one of these
 
 
 def forms_of_parameter(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
-    """Return the marks of the forms of values that a parameter takes."""
+    """Return the forms of values that a parameter takes, as stems."""
     form = schema.get("format")
     marks = _forms_of_name(name)
     return (
@@ -67,7 +67,7 @@ def _forms_of_name(name: str) -> tuple[str, ...]:
 
 
 def split_values(query: str) -> tuple[str, list[str], str]:
-    """Return what a query says beside its values, the marks of their forms, and the values."""
+    """Return a query without its values, the forms of the values, and the values."""
     marks: dict[str, None] = {}
     values: list[str] = []
     if not _VALUE_CHARACTERS.search(query):
@@ -84,7 +84,7 @@ _URL_WORDS = frozenset({"http", "https", "www", "com", "org", "net", "html", "ex
 
 
 class Query(NamedTuple):
-    """What is looked for: words, marks of the forms of values, the words in those values, the whole in one word."""
+    """Words, forms of values, words in values, and the whole query as one word."""
 
     words: list[str]
     forms: list[str]
@@ -93,7 +93,7 @@ class Query(NamedTuple):
 
 
 def parse_query(query: str) -> Query:
-    """Return what is looked for when somebody asks this."""
+    """Parse a query."""
     query = query[:MAX_QUERY_CHARACTERS]
     rest, forms, values = split_values(query)
     value_words = [word for word in query_words(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []

@@ -1,4 +1,4 @@
-"""How well tools fit the words of a query, and doubts about the result."""
+"""Score tools for the words of a query, and warn about weak matches."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ SPELLING_WEIGHT = 0.7
 PREFIX_WEIGHT = 0.4
 FORM_WEIGHT = 0.6
 SYNONYM_WEIGHT = 0.35
-ONLY_SYNONYM_WEIGHT = 0.6  # a synonym of what no tool has: nothing else says what was asked for
-_MIN_PREFIX_CHARACTERS = 3  # of less than that nearly everything is found
+ONLY_SYNONYM_WEIGHT = 0.6  # a synonym of a word that no tool has is all there is
+_MIN_PREFIX_CHARACTERS = 3  # shorter prefixes match nearly everything
 
 
 class Reading(NamedTuple):
-    """Stems of which a tool has any, each of them several where it must have all; and how much that weighs."""
+    """Alternative stems (each several, all required), and the weight of a match."""
 
     any_of: list[tuple[str, ...]]
     weight: float
 
 
 def find_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Iterator[Reading]:
-    """Yield how a word of a query can be read where these words are known, itself first and its synonyms last.
+    """Yield the possible readings of a query word among known words, exact first and synonyms last.
 
-    ``joined`` are known words that it makes with one beside it: "screen shot".
+    ``compounds`` are known words that it forms with a neighbor: "screen shot".
     """
     yield Reading([_stems(word)], EXACT_WEIGHT)
     expansion = ABBREVIATIONS.get(word)
@@ -56,7 +56,7 @@ def find_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Ite
 
 
 def find_synonyms(word: str) -> tuple[str, ...]:
-    """Return the words that mean about the same, whatever form of it this is."""
+    """Return the synonyms of a word in any of its forms."""
     known = synonyms()
     return known.get(word) or known.get(word.removesuffix("s")) or _synonyms_by_stem().get(get_stem(word), ())
 
@@ -67,7 +67,7 @@ def _synonyms_by_stem() -> dict[str, tuple[str, ...]]:
 
 
 def find_corrected_readings(word: str, known: KnownWords) -> list[Reading]:
-    """Return how a word can be read that no tool has; none when it means something as it stands."""
+    """Return readings of a word that no tool has, by correction; none for a word with a meaning."""
     if find_synonyms(word) or word in ABBREVIATIONS:
         return []
     return [
@@ -82,20 +82,19 @@ def _stems(words: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(get_stem, parts)))
 
 
-# A tool's score is the sum over the words, each counted by how rare it is among the tools, times the part of the words
-# that the tool has: of two tools the one with more of them comes first, unless the words say next to nothing. What one
-# word gives is BM25's: the more often and the more prominently a tool has it, the more, and never over 1.
+# A tool's score is the sum over the words, weighted by rarity, times the share of the words that the tool has: tools
+# with more of them come first, unless the words are generic. The score of one word is BM25's, at most 1.
 
-_ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
-_MIN_CERTAINTY = 0.3  # that a word of which a tool has but a synonym is meant by it
-_MIN_SCORE_DIFFERENCE = 1e-6  # of scores: what differs less is equal
-_MAX_CACHED_COUNTS = 200_000  # numbers, some megabytes: words are asked for again
+_ALMOST_ONE = 0.999  # 1 is for an exact name
+_MIN_CERTAINTY = 0.3  # certainty of a word that matches only a synonym
+_MIN_SCORE_DIFFERENCE = 1e-6  # scores that differ less are equal
+_MAX_CACHED_COUNTS = 200_000  # numbers, some megabytes: queries repeat words
 _MAX_COMMON_WORDS = 60
-_MIN_TOOLS_TO_PRUNE = 8  # so many tools, to find out whether they are
+_MIN_TOOLS_TO_PRUNE = 8  # pruning pays from this number of tools on
 
 
 class _Tier(NamedTuple):
-    """The tools that one reading of a word finds: by slot, how much it counts in each."""
+    """The weights by slot of the tools that one reading finds."""
 
     weight: float
     counts: dict[int, float]
@@ -103,7 +102,7 @@ class _Tier(NamedTuple):
 
 
 class _QueryWord(NamedTuple):
-    """What a word of a query finds, the surest reading first, and how rare that is."""
+    """The tiers of a query word, the most certain first, and its rarity."""
 
     tiers: list[_Tier]
     rarity: float
@@ -118,8 +117,8 @@ class TextIndex:
         self._cache_room = _MAX_CACHED_COUNTS
 
     def scores(self, query: Query, limit: int, among: Collection[int] | None) -> dict[int, float]:
-        """Return how well tools fit, above 0 and up to 1, by slot: at least the ``limit`` best of those ``among``."""
-        # What no tool has of a value is its own, and nothing that was asked for.
+        """Return scores above 0 up to 1 by slot: at least the ``limit`` best of those ``among``."""
+        # Words of values that no tool has are data, not search terms.
         value_words = [word for word in query.value_words if word in self.postings.known_words]
         query_words = [*self._look_up_words(query.words + value_words), *map(self._get_form, query.forms)]
         scores = self._best_scores(query_words, limit, among)
@@ -127,7 +126,7 @@ class TextIndex:
         return scores | dict.fromkeys(named_slots, 1.0)
 
     def covered_share(self, words: list[str], slot: int) -> float:
-        """Return the part of these words that a tool has, each counted by how rare it is, a synonym as a half."""
+        """Return the share of these words that a tool has, weighted by rarity, a synonym as a half."""
         query_words = self._look_up_words(words)
         shares = (
             query_word.rarity
@@ -137,12 +136,12 @@ class TextIndex:
         return sum(shares) / (sum(query_word.rarity for query_word in query_words) or 1.0)
 
     def find_missing(self, words: list[str]) -> list[str]:
-        """Return those of these words that no tool has in any spelling."""
+        """Return the words that no tool has in any form."""
         pairs = zip(words, self._look_up_words(words), strict=True)
         return [word for word, query_word in pairs if all(tier.is_synonym for tier in query_word.tiers)]
 
     def commonest_words(self) -> list[str]:
-        """Return the words that most names of tools have, the most common first."""
+        """Return the words of most tool names, the most common first."""
         return self._commonest
 
     @cached_property
@@ -152,17 +151,17 @@ class TextIndex:
 
     def _look_up_words(self, words: list[str]) -> list[_QueryWord]:
         known_words = self.postings.known_words
-        # Two words beside each other may be one to the author of a tool: "screen shot".
+        # Two adjacent words may be one for the author of a tool: "screen shot".
         compounds = [
             compound if (compound := previous + word) in known_words else None for previous, word in pairwise(words)
         ]
-        neighbors = zip(words, [None, *compounds], [*compounds, None], strict=False)  # of no words there is one None
+        neighbors = zip(words, [None, *compounds], [*compounds, None], strict=False)  # one None without words
         return [self._get_word(word, [compound for compound in adjacent if compound]) for word, *adjacent in neighbors]
 
     def _best_scores(
         self, query_words: list[_QueryWord], limit: int, among: Collection[int] | None
     ) -> dict[int, float]:
-        """Look at what the rarest words find first, until nothing that is left can be among the best."""
+        """Score the tools of the rarest words first, until no other tool can be among the best."""
         scores: dict[int, float] = {}
         possible = sum(word.rarity for word in query_words)
         remaining_weights = [[tier.weight for tier in word.tiers] for word in query_words]
@@ -232,7 +231,7 @@ class TextIndex:
         tiers = [tier for tier in tiers if tier.counts]
         tiers.sort(key=_weight_of, reverse=True)
         word = _QueryWord(tiers, self._compute_rarity(max([len(tier.counts) for tier in tiers], default=1)))
-        # That of a stem is kept anyway.
+        # Counts of single stems exist anyway.
         self._cache_room -= 1 + sum([len(tier.counts) for tier in tiers if tier.weight < EXACT_WEIGHT])
         if self._cache_room < 0:
             self._words = {}
@@ -253,7 +252,7 @@ class TextIndex:
         if len(found) <= 1:
             return found[0] if found else {}
         merged: dict[int, float] = {}
-        for counts in reversed(found):  # of a tool with several of them the first counts
+        for counts in reversed(found):  # the first counts for a tool with several
             merged |= counts
         return merged
 
@@ -264,7 +263,7 @@ class TextIndex:
         return first
 
     def _compute_rarity(self, tools: int) -> float:
-        """Tell words apart by how many tools have them; above 0 even when all do."""
+        """Return the rarity of a word by its number of tools; above 0 even for all tools."""
         return math.log(1 + (len(self.postings) - tools + 0.5) / (tools + 0.5))
 
 
@@ -284,7 +283,7 @@ _MAX_CHARACTERS = 40
 
 
 def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str | None:
-    """Return a warning where the best tool has too little of the query, or there is none; ``best`` is its slot."""
+    """Return a warning if the best tool covers too little of the query, or none was found; ``best`` is its slot."""
     content_words = [word for word in query.words if word not in GENERIC_VERBS] or query.words
     if best is not None and (
         not content_words
@@ -308,12 +307,12 @@ def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str
 
 
 def is_foreign(query: Query) -> bool:
-    """Tell whether a query is in a script that needs not be that of the tools."""
+    """Return whether a query is in a script other than the tools' probable one."""
     return any(not word.isascii() and "LATIN" not in unicodedata.name(word[0], "") for word in query.words)
 
 
 def _suggest_words(missing_words: list[str], index: TextIndex) -> str:
-    """Return words that tools here do have: those that mean about the same, or else the commonest of their names."""
+    """Return words of the tools: synonyms, or else the most common ones of their names."""
     related = (other for word in missing_words for other in (word, *find_synonyms(word)))
     known = [
         word for word in dict.fromkeys(related) if word in index.postings.known_words and word not in missing_words

@@ -1,4 +1,4 @@
-"""Search a set of tools by words, by meaning, or by a function of the host."""
+"""Search tools by words, by embeddings, or with a strategy of the host."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .query import parse_query
 from .words import MAX_QUERY_CHARACTERS, split_words
 
 _EMBEDDING_WEIGHT = 0.7
-_RANK_WEIGHT = 0.5  # what being early in both lists counts beside the scores
+_RANK_WEIGHT = 0.5  # the weight of early positions in both lists
 _RANK_HALVES_AT = 10
 _SCORE_DIGITS = 6
-_ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
+_ALMOST_ONE = 0.999  # 1 is for an exact name
 
 
 def fuse_results(
     by_words: Sequence[ScoredTool], by_embedding: Sequence[tuple[int, float]], limit: int
 ) -> list[ScoredTool]:
-    """Return at most ``limit`` tools of both lists, each in order: positions with scores up to 1.
+    """Merge two result lists, each in order: at most ``limit`` positions with scores up to 1.
 
-    Scores of words and cosines are of different scales: each counts as a part of the best of its list.
+    Word scores and cosines have different scales: each counts relative to the best of its list.
     """
     best_word_score = max((tool.score for tool in by_words if tool.score < 1), default=0.0) or 1.0
     best_cosine = max((cosine for _, cosine in by_embedding), default=0.0)
@@ -62,26 +62,26 @@ def _rank_score(rank: int) -> float:
 
 STRATEGY_SECONDS = 10.0
 _TEXT_CHARACTERS = 500
-_CANDIDATES_PER_LIST = 50  # of each list, before they are made one
+_CANDIDATES_PER_LIST = 50  # of each list, before they are merged
 _log = logging.getLogger("codemode.search")
 
 ResultT = TypeVar("ResultT")
 
 
 class SearchStrategy(Protocol):
-    """A search of the host's own, which replaces ours.
+    """A search of the host that replaces ours.
 
-    ``search(query, tools, limit)`` gets what may be found as mappings with name, description and, where there are any,
-    app_id, source and tags; it gives names, or pairs of a name and a score from 0 to 1, best first. Sync or async.
+    ``search(query, tools, limit)`` gets the searchable tools as mappings with name, description and, if present,
+    app_id, source and tags; it returns names, or pairs of name and score from 0 to 1, best first. Sync or async.
     """
 
     def search(self, query: str, tools: list[dict[str, Any]], limit: int, /) -> Any: ...
 
 
 class ToolSearch:
-    """Searches an unchanging set of tools. Words are always searched; what the host gives beside them never fails it.
+    """Searches an immutable set of tools by words, and with the host's additions, whose failures never fail it.
 
-    ``embed`` takes a list of texts and gives a vector of numbers for each; sync, in a thread, or async.
+    ``embed`` takes a list of texts and returns a vector of numbers for each; sync, in a thread, or async.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ToolSearch:
         self._vectors: list[Vector] | None = None
 
     def with_tools(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolSearch:
-        """Return a search of these tools; this one goes on for its own. What has not changed is not done again."""
+        """Return a search of these tools; this one stays usable. Unchanged parts are shared."""
         new = ToolSearch(tools, strategy=self._strategy)
         new.index = self.index.with_tools(new._tools)
         new._embeddings = self._embeddings
@@ -110,15 +110,15 @@ class ToolSearch:
 
     @property
     def is_ready(self) -> bool:
-        """True once a search has used the vectors of all tools, or where there are none to wait for."""
+        """True once a search has used the vectors of all tools, or if there are no embeddings."""
         return self._embeddings is None or self._vectors is not None
 
     async def prepare(self) -> None:
-        """Make the index now, in a thread, unless it is made. The first search would."""
+        """Build the index now, in a thread, instead of at the first search."""
         await _run_in_thread(self.index.prepare)
 
     async def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchAnswer:
-        """Return at most ``limit`` tools that fit, best first, of the positions ``among``; and warnings."""
+        """Return at most ``limit`` matching tools of the positions ``among``, best first, with warnings."""
         if self._strategy is not None:
             try:
                 return SearchAnswer(await self._search_with_strategy(self._strategy, query, limit, among), ())
@@ -224,7 +224,7 @@ def _describe_tool(name: str, tool: DescribedTool) -> dict[str, Any]:
 
 
 def _parse_strategy_result(result: Any, positions: Mapping[str, int], limit: int) -> list[ScoredTool]:
-    """Return the tools that a strategy named. Raises `EmbeddingError` for what is neither names nor pairs."""
+    """Return the tools that a strategy named. Raises `EmbeddingError` for other results."""
     if not isinstance(result, list | tuple):
         raise EmbeddingError(f"the search strategy gave a {type(result).__name__}, not a list")
     items = cast("Sequence[Any]", result)

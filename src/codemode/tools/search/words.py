@@ -1,4 +1,4 @@
-"""Words of names, texts and queries, and their stems."""
+"""Split names, texts and queries into words, and find word stems."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _CACHED_WORDS = 1 << 15
 
 
 def get_stem(word: str) -> str:
-    """Return what a word in small letters has in common with its other forms; what is not English stays as it is."""
-    # Nothing is kept for longer ones: a stranger writes them.
+    """Return the stem of a lower-case English word; other words unchanged."""
+    # Longer words are not cached: they come from strangers.
     return _stem(word) if _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS else word
 
 
@@ -29,14 +29,14 @@ def _stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Any:
-    # Late: only a search needs it. PyStemmer has no types. Nothing is cached twice.
+    # Late: only a search needs it. PyStemmer has no types. Its own cache is off.
     return import_module("Stemmer").Stemmer("porter", 0)
 
 
 MAX_QUERY_CHARACTERS = 500
 MAX_QUERY_WORDS = 16
 
-# In the scripts of India and South East Asia vowels are marks, and no word ends at one.
+# In scripts of India and South East Asia vowels are marks, which do not end a word.
 _WORD = re.compile("(?:[^\\W_]|[\u0900-\u0963\u0970-\u0e3a\u0e40-\u0e4e\u0e81-\u0eff\u1000-\u103f\u1780-\u17d3])+")
 _LOWER_WORD = re.compile("[a-z0-9]+")
 _ASCII_WORD = re.compile(
@@ -44,15 +44,14 @@ _ASCII_WORD = re.compile(
 )  # which takes apart what `_CAMEL` does, twice as fast
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _LATIN_MARKS = re.compile("[\u0300-\u036f]")
-# Chinese, Japanese, Thai, Lao, Burmese and Khmer are written without spaces: two neighbouring characters are what a
-# word is elsewhere.
+# Chinese, Japanese, Thai, Lao, Burmese and Khmer are written without spaces: pairs of characters serve as words.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 
 
 def split_words(text: str) -> list[str]:
-    """Return words without case and accents, with ``readFile``, ``read_file`` and ``HTTPServer`` taken apart."""
+    """Return words without case and accents; ``readFile``, ``read_file`` and ``HTTPServer`` are split."""
     if not text.isascii():
         return _WORD.findall(_fold(_CAMEL.sub(" ", text)))
     if text.islower():
@@ -62,7 +61,7 @@ def split_words(text: str) -> list[str]:
 
 
 def indexed_words(text: str) -> list[str]:
-    """Return the words of a text, what is written without spaces in pairs of characters."""
+    """Return the words of a text, unspaced scripts as pairs of characters."""
     words = split_words(text) if text else []
     return (
         words
@@ -72,7 +71,7 @@ def indexed_words(text: str) -> list[str]:
 
 
 def query_words(query: str) -> list[str]:
-    """Return the words of a query that say something, each once; all of them when none does."""
+    """Return the distinct words of a query without stop words; all of them if there are no others."""
     parts = (
         part
         for word in split_words(query[:MAX_QUERY_CHARACTERS])
@@ -84,7 +83,7 @@ def query_words(query: str) -> list[str]:
 
 
 def split_runs(word: str) -> Iterator[str]:
-    """Yield the parts of a word that are written with spaces and those that are not, each alone."""
+    """Yield the parts of a word in spaced and unspaced scripts."""
     if word.isascii():
         yield word
         return
@@ -99,12 +98,12 @@ def split_runs(word: str) -> Iterator[str]:
 
 
 def is_unspaced(run: str) -> bool:
-    """Whether this part of a word, given by `split_runs`, is of a script without spaces."""
+    """Return whether a part from `split_runs` is in a script without spaces."""
     return _UNSPACED.match(run) is not None
 
 
 def character_pairs(run: str) -> list[str]:
-    """Return the run itself, or the pairs of neighbours in one that is written without spaces."""
+    """Return the part itself, or its character pairs if it is unspaced."""
     if len(run) < 3 or not is_unspaced(run):
         return [run]
     return [run[index : index + 2] for index in range(len(run) - 1)]
