@@ -182,5 +182,5 @@ def test_a_filter_is_no_coroutine():
     async def include(info: Any) -> bool:
         return True
 
-    with pytest.raises(ValueError, match="plain function"):
+    with pytest.raises(ValueError, match="sync function"):
         create_code_call_tools([SHOWN], {"include_tools": include})

@@ -209,11 +209,13 @@ class ToolSet:
     ``catalog`` holds the indexed tools; other tools cannot be found, described or called.
     """
 
-    def __init__(self, registered: Mapping[str, RegisteredTool], search: Search, before: ToolSet | None) -> None:
-        self.version = 1 if before is None else before.version + 1
+    def __init__(self, registered: Mapping[str, RegisteredTool], search: Search, previous: ToolSet | None) -> None:
+        self.version = 1 if previous is None else previous.version + 1
         tools = ((name, tool.tool) for name, tool in registered.items() if tool.is_indexed)
         # Unchanged tools are not indexed or embedded again.
-        self.search: ToolSearch = _create_search(tools, search) if before is None else before.search.with_tools(tools)
+        self.search: ToolSearch = (
+            _create_search(tools, search) if previous is None else previous.search.with_tools(tools)
+        )
         self.registered = dict(registered)
         self.indexed = {name: tool for name, tool in self.registered.items() if tool.is_indexed}
         index = Catalog({name: tool.tool for name, tool in self.indexed.items()})
@@ -221,18 +223,18 @@ class ToolSet:
 
     @classmethod
     def of(
-        cls, tools: Mapping[str, Any] | Iterable[Any], options: CodeCallOptions, before: ToolSet | None = None
+        cls, tools: Mapping[str, Any] | Iterable[Any], options: CodeCallOptions, old_set: ToolSet | None = None
     ) -> ToolSet:
         """Collect tools. Raises `ValueError` for an invalid tool and for a filter that raises."""
         collected = collect_plain_tools(tools)
         reject_confusable_names(collected)
         compile_all((name, prepare_tool(tool)) for name, tool in collected.items())
-        previous = {} if before is None else before.registered
+        previous = {} if old_set is None else old_set.registered
         registered = {
             name: _set_visibility(_reuse_or_register(tool, previous.get(name)), options)
             for name, tool in collected.items()
         }
-        return cls(registered, options.search, before)
+        return cls(registered, options.search, old_set)
 
     def _definition(self, name: str) -> dict[str, Any]:
         return self.indexed[name].definition
@@ -345,11 +347,11 @@ def _notify(listener: Listener, change: dict[str, Any]) -> None:
         _log.exception("a listener for tool changes failed")
 
 
-def diff_tool_sets(before: ToolSet, after: ToolSet) -> dict[str, Any] | None:
+def diff_tool_sets(previous: ToolSet, current: ToolSet) -> dict[str, Any] | None:
     """Return the visible names that were added, removed or changed, or None without a difference."""
-    old, new = _visible_tools(before), _visible_tools(after)
+    old, new = _visible_tools(previous), _visible_tools(current)
     change: dict[str, Any] = {
-        "version": after.version,
+        "version": current.version,
         "added": [name for name in new if name not in old],
         "removed": [name for name in old if name not in new],
         "changed": [name for name in new if name in old and _is_changed(old[name], new[name])],

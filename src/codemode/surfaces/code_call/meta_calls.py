@@ -324,13 +324,13 @@ class MetaCalls(SyncForms):
 
     def without_journal(self) -> Self:
         """Return a copy of these tools without a journal, for plugins whose engine records every call itself."""
-        other = copy(self)
-        own = {
+        copied = copy(self)
+        overrides = {
             "_settings": self._settings.without_journal(),
             "_new_run_settings": self._new_run_settings.without_journal(),
         }
-        other.__dict__.update(own)
-        return other
+        copied.__dict__.update(overrides)
+        return copied
 
     async def search(
         self,

@@ -31,20 +31,24 @@ def read_bounded(value: Any, read: Callable[[], ValueT]) -> Awaitable[ValueT]:
 class InputReader:
     """Reads the fields of one input. Null counts as absent, because models write it for unused fields."""
 
-    def __init__(self, meta_tool: str, value: Any, known: tuple[str, ...]) -> None:
+    def __init__(self, meta_tool: str, value: Any, allowed_fields: tuple[str, ...]) -> None:
         self._meta_tool = meta_tool
         self._problems: list[Problem] = []
         self._path: tuple[str, ...] = ()
         self._is_object = is_mapping(value)
-        self._fields = self._mapping(value, known)
+        self._fields = self._mapping(value, allowed_fields)
 
-    def nested(self, key: str, known: tuple[str, ...]) -> InputReader:
+    def nested(self, key: str, allowed_fields: tuple[str, ...]) -> InputReader:
         """Return a reader of an object in this one. Its problems are reported with those of this reader."""
-        inner = object.__new__(InputReader)
-        inner._meta_tool, inner._problems, inner._path = self._meta_tool, self._problems, (*self._path, key)
+        nested_reader = object.__new__(InputReader)
+        nested_reader._meta_tool, nested_reader._problems, nested_reader._path = (
+            self._meta_tool,
+            self._problems,
+            (*self._path, key),
+        )
         value = self._fields.get(key)
-        inner._fields = inner._mapping({} if value is None else value, known)
-        return inner
+        nested_reader._fields = nested_reader._mapping({} if value is None else value, allowed_fields)
+        return nested_reader
 
     def string(self, key: str) -> str | None:
         """Return a string."""
@@ -108,21 +112,21 @@ class InputReader:
             error.reason = "validation"
             raise error
 
-    def _mapping(self, value: Any, known: tuple[str, ...]) -> Mapping[str, Any]:
+    def _mapping(self, value: Any, allowed_fields: tuple[str, ...]) -> Mapping[str, Any]:
         if not is_mapping(value):
             self.add_problem("", f"must be an object, got {json_type_name(value)}")
             return {}
-        unknown = (key for key in value if key not in known)
+        unknown = (key for key in value if key not in allowed_fields)
         for key in islice(unknown, _MAX_REPORTED_PROBLEMS):
-            self.add_problem(str(key)[:100], f"is unknown; known: {', '.join(known)}")
+            self.add_problem(str(key)[:100], f"is unknown; known: {', '.join(allowed_fields)}")
         return value
 
-    def _read(self, key: str, fits: Callable[[Any], bool], what: str) -> Any:
+    def _read(self, key: str, is_valid: Callable[[Any], bool], type_name: str) -> Any:
         value = self._fields.get(key)
         if value is None:
             return None
-        if not fits(value):
-            self.add_problem(key, f"must be {what}, got {json_type_name(value)}")
+        if not is_valid(value):
+            self.add_problem(key, f"must be {type_name}, got {json_type_name(value)}")
             return None
         return value
 

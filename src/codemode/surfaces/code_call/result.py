@@ -264,8 +264,8 @@ def _describe_error(error: CodeModeError) -> tuple[str, dict[str, Any]]:
 
 def _is_limit(error: CodeModeError, call: Mapping[str, Any]) -> bool:
     """Return True if a call was refused because of earlier calls; an error raised by a tool never has both marks."""
-    is_ours = isinstance(error, CodeModeBridgeLimitError) and error.code == error.default_code
-    return is_ours and call.get("code") == TOOL_ERROR_CODES["limit"]
+    is_package_limit = isinstance(error, CodeModeBridgeLimitError) and error.code == error.default_code
+    return is_package_limit and call.get("code") == TOOL_ERROR_CODES["limit"]
 
 
 def _tool_error(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -247,11 +247,11 @@ class CodeCallToolset(MetaCalls):
 
     def _replace_tools(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
         with self._update_lock:
-            before = self._tools
-            after = ToolSet.of(tools, self.options, before)
-            self._tools = after
-            attach_library(self.library, after.catalog, after.catalog.names())
-            change = diff_tool_sets(before, after)
+            previous = self._tools
+            current = ToolSet.of(tools, self.options, previous)
+            self._tools = current
+            attach_library(self.library, current.catalog, current.catalog.names())
+            change = diff_tool_sets(previous, current)
             if change is not None:
                 self._listeners.enqueue(change)
 
@@ -260,12 +260,15 @@ class CodeCallToolset(MetaCalls):
 
         For hosts whose conversations see different tools. Raises `ValueError` as `create_code_call_tools` does.
         """
-        own: dict[str, Any] = {"_tools": ToolSet.of(tools, self.options, self._tools), "_listeners": ChangeListeners()}
-        other = copy(self)
-        other.__dict__.pop("_cached_tools", None)
-        other.__dict__.update(own, _updating=forkable_lock())
-        attach_library(other.library, own["_tools"].catalog, ())
-        return other
+        overrides: dict[str, Any] = {
+            "_tools": ToolSet.of(tools, self.options, self._tools),
+            "_listeners": ChangeListeners(),
+        }
+        copied = copy(self)
+        copied.__dict__.pop("_cached_tools", None)
+        copied.__dict__.update(overrides, _updating=forkable_lock())
+        attach_library(copied.library, overrides["_tools"].catalog, ())
+        return copied
 
     def on_tools_changed(self, listener: Listener) -> Callable[[], None]:
         """Call a function with ``{"version", "added", "removed", "changed"}`` after updates; return its remover."""

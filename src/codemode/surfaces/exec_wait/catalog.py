@@ -145,11 +145,11 @@ class CatalogView:
     def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
         """Return the error for a program that uses modules or undefined names, which therefore does not run."""
         program_facts = mapping_or_empty(facts)
-        uses = [use for use in list_or_empty(program_facts.get("modules")) if _has_position(use)]
-        if not uses:
+        module_uses = [fact for fact in list_or_empty(program_facts.get("modules")) if _has_position(fact)]
+        if not module_uses:
             return self._check_free_names(facts) if program_facts.get("free") else None
-        kinds = ", ".join(dict.fromkeys(f"`{str(use.get('kind'))[:20]}`" for use in uses[:8]))
-        position = {"line": uses[0]["line"], "column": uses[0]["column"]}
+        kinds = ", ".join(dict.fromkeys(f"`{str(fact.get('kind'))[:20]}`" for fact in module_uses[:8]))
+        position = {"line": module_uses[0]["line"], "column": module_uses[0]["column"]}
         message = f"{kinds} is not available: programs have no modules. Call tools of the catalog: `tools`"
         return CodeModeIllegalAccessError(
             f"line {position['line']}, column {position['column']}: {message}", details=position
@@ -173,8 +173,10 @@ class CatalogView:
 
     def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:  # noqa: ARG002
         """Return a coroutine that lists servers that the program may use, if any are unlisted."""
-        uses = self._included & INCLUDE_SERVERS or (invocation_data is not None and "servers" in invocation_data)
-        if not uses or all(server.is_listed for server in self._catalog.servers):
+        uses_servers = self._included & INCLUDE_SERVERS or (
+            invocation_data is not None and "servers" in invocation_data
+        )
+        if not uses_servers or all(server.is_listed for server in self._catalog.servers):
             return None
         return self._catalog.list_servers(invocation_data)
 
@@ -182,8 +184,8 @@ class CatalogView:
         """Accept any tools: the host is responsible for them."""
 
 
-def _has_position(use: Any) -> bool:
-    position = mapping_or_empty(use)
+def _has_position(fact: Any) -> bool:
+    position = mapping_or_empty(fact)
     return all(type(position.get(key)) is int and 0 < position[key] < _MAX_POSITION for key in ("line", "column"))
 
 
@@ -319,7 +321,10 @@ class ExecCatalog:
             raise CodeModeToolError("tools.search(query, {limit}): the limit must be a positive integer")
         max_results = int(min(limit, self._options.max_search_limit))
         entries = self.entries
-        found = [entries[at].summary for at, _score in self._index.search(query[:_MAX_QUERY_CHARACTERS], max_results)]
+        found = [
+            entries[position].summary
+            for position, _score in self._index.search(query[:_MAX_QUERY_CHARACTERS], max_results)
+        ]
         self._counts.add("search")  # last: a slow search starts again in a thread
         return found
 
@@ -469,7 +474,7 @@ class PairContext:
     profile: SurfaceSettings
     pool: WorkerPool | None
     counts: UsageCounts
-    stored: StoredRuns | None = None
+    stored_runs: StoredRuns | None = None
     namespaces: NamespaceRegistry | None = None
     library: ProgramLibrary | None = None
 
@@ -488,7 +493,7 @@ class PairContext:
     def create_outer_call(self, call: CallContext, run: ProgramRun) -> OuterCall:
         """Return the outer call of a run, and store where its program shares values."""
         scope = call.conversation_id
-        binding = make_scope_binding(scope or "") if scope or self.stored is not None else None
+        binding = make_scope_binding(scope or "") if scope or self.stored_runs is not None else None
         scoped_call = call if call.conversation_id == binding else replace(call, conversation_id=binding)
         location = run.state_location = make_state_backend(self.settings, scoped_call if scope else call)
         return OuterCall(

@@ -253,8 +253,8 @@ class ExecWaitTools:
         names = [entry.name for entry in self.catalog.entries] + [entry.name for entry in self.catalog.servers]
         self.library = attach_library(library, self.catalog.view(""), names)
         shared = self.catalog, self.options, self.settings, profile, pool, self._counts, stored_runs, namespaces
-        setup = PairContext(*shared, self.library)
-        self._runner = ProgramRunner(setup)
+        context = PairContext(*shared, self.library)
+        self._runner = ProgramRunner(context)
         self._background_loop = BackgroundLoop()
         entries, programs = self.catalog.entries, self._runner
         servers = [entry.name for entry in self.catalog.servers]

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 class StoredPrograms:
     """Resume stored programs and manage their runs and leases."""
 
-    def __init__(self, setup: PairContext, runs: RunRegistry) -> None:
-        self._setup = setup
+    def __init__(self, context: PairContext, runs: RunRegistry) -> None:
+        self._context = context
         self._runs = runs
 
     def attach_lease(self, stored: StoredRuns, run: ProgramRun, lease: Lease) -> None:
@@ -90,16 +90,16 @@ class StoredPrograms:
         self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
     ) -> RunOutcome:
         """Resume a program with answers. Raises `CodeModeProtocolError` before anything runs if they are invalid."""
-        setup = self._setup
-        pool = await prepare_pool(setup.pool, setup.settings)
-        continuations = await pool.run_in_thread(load_resume)
+        context = self._context
+        pool = await prepare_pool(context.pool, context.settings)
+        resume_module = await pool.run_in_thread(load_resume)
         answers_to = partial(
-            continuations.read_answers_by_id, **{"resolution": continuations.NOT_GIVEN, "resolutions": None, **answers}
+            resume_module.read_answers_by_id, **{"resolution": resume_module.NOT_GIVEN, "resolutions": None, **answers}
         )
         needs_answers = bool(answers.get("resolutions")) or "resolution" in answers
-        view = setup.catalog.view("", await setup.create_scopes(outer.call.context))
-        arguments = with_library(view, setup.library, None, outer.call, pool), setup.settings, outer, pool
-        return await continuations.resume(setup.profile, paused, answers_to, *arguments, needs_answers=needs_answers)
+        view = context.catalog.view("", await context.create_scopes(outer.call.context))
+        arguments = with_library(view, context.library, None, outer.call, pool), context.settings, outer, pool
+        return await resume_module.resume(context.profile, paused, answers_to, *arguments, needs_answers=needs_answers)
 
 
 def list_open_requests(record: Record) -> list[StoredRequest]:
@@ -115,16 +115,16 @@ class ProgramResumer:
     """Resume programs after a decision, from the host's answers or from the store."""
 
     def __init__(
-        self, setup: PairContext, runs: RunRegistry, endings: RunSettler, result_factory: ResultFactory
+        self, context: PairContext, runs: RunRegistry, settler: RunSettler, result_factory: ResultFactory
     ) -> None:
-        self._setup = setup
-        self._options = setup.options
-        self._stored = setup.stored
+        self._context = context
+        self._options = context.options
+        self._stored = context.stored_runs
         self._runs = runs
-        self._settler = endings
+        self._settler = settler
         self._result_factory = result_factory
-        self._stored_programs = StoredPrograms(setup, runs)
-        self._recorded_results = RecordedResults(setup.options.snapshot_ttl_seconds)
+        self._stored_programs = StoredPrograms(context, runs)
+        self._recorded_results = RecordedResults(context.options.snapshot_ttl_seconds)
 
     async def resume(
         self,
@@ -166,7 +166,7 @@ class ProgramResumer:
             return self._result_factory.build_host_failure(error)
         try:
             with run.track_starting_task():
-                outer = self._setup.create_outer_call(replace(call, tool_call_id=None), run)
+                outer = self._context.create_outer_call(replace(call, tool_call_id=None), run)
                 outcome = await self._stored_programs.resume_paused(paused, answers, outer)
                 if self._stored is not None and lease is not None and has_no_worker(outcome):
                     await self._stored_programs.give_back(self._stored, run, lease)
@@ -189,8 +189,8 @@ class ProgramResumer:
         """
         try:
             interrupt = Interrupt.of(paused)
-            continuations = load_resume()
-            resolutions = continuations.read_answers_by_id(interrupt, answers["resolution"], answers["resolutions"])
+            resume_module = load_resume()
+            resolutions = resume_module.read_answers_by_id(interrupt, answers["resolution"], answers["resolutions"])
             lease = await stored.claim_answered(interrupt, resolutions, run.scope)
         except (AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError):
             self._runs.abandon(run)
@@ -229,7 +229,7 @@ class ProgramResumer:
             raise CodeModeConcurrencyError("the limit of waiting runs is reached") from error
         self._runs.rename(run, to_run_id(record.id))
         call = replace(call, tool_call_id=None, conversation_id=scope or None)
-        outer = replace(self._setup.create_outer_call(call, run), takes_output=False, keeps_output=True)
+        outer = replace(self._context.create_outer_call(call, run), takes_output=False, keeps_output=True)
         try:
             with run.track_starting_task():
                 outcome = await self._stored_programs.resume_latest(paused, answers, outer)
@@ -282,15 +282,15 @@ class RemoteRuns:
     """Waits for runs that are not in this process."""
 
     def __init__(
-        self, setup: PairContext, runs: RunRegistry, endings: RunSettler, result_factory: ResultFactory
+        self, context: PairContext, runs: RunRegistry, settler: RunSettler, result_factory: ResultFactory
     ) -> None:
-        self._setup = setup
-        self._options = setup.options
-        self._counts = setup.counts
+        self._context = context
+        self._options = context.options
+        self._counts = context.counts
         self._runs = runs
-        self._settler = endings
+        self._settler = settler
         self._result_factory = result_factory
-        self._stored_programs = StoredPrograms(setup, runs)
+        self._stored_programs = StoredPrograms(context, runs)
 
     async def wait(self, stored: StoredRuns, run_id: str, call: CallContext) -> Any:
         """Return the result of a run that another process started or that waits for a person."""
@@ -343,7 +343,7 @@ class RemoteRuns:
                 run.cancel_lease_renewal()
 
     async def _continue_claimed(self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext) -> Any:
-        outer = self._setup.create_outer_call(replace(call, tool_call_id=None), run)
+        outer = self._context.create_outer_call(replace(call, tool_call_id=None), run)
         outcome = await self._stored_programs.resume_latest(
             lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer
         )

@@ -57,25 +57,25 @@ _log = logging.getLogger("codemode.tools")
 class ProgramRunner:
     """Implements exec and wait. Errors become results; only `asyncio.CancelledError` is raised."""
 
-    def __init__(self, setup: PairContext) -> None:
-        self._setup = setup
-        self.runs = RunRegistry(setup.options, setup.counts, self._on_expired)
-        self._catalog = setup.catalog
-        self._options = setup.options
-        self._settings = setup.settings
-        self._profile = setup.profile
-        self._new_run_settings = setup.settings.with_default_limits(
-            setup.profile.limits
+    def __init__(self, context: PairContext) -> None:
+        self._context = context
+        self.runs = RunRegistry(context.options, context.counts, self._on_expired)
+        self._catalog = context.catalog
+        self._options = context.options
+        self._settings = context.settings
+        self._profile = context.profile
+        self._new_run_settings = context.settings.with_default_limits(
+            context.profile.limits
         )  # a paused run keeps its own limits
-        self._pool = setup.pool
-        self._counts = setup.counts
-        self._stored = setup.stored
-        if setup.stored is not None:
-            setup.stored.on_lost = self.runs.forget
-        self._recorded_results = RecordedResults(setup.options.snapshot_ttl_seconds)
-        self._result_factory = ResultFactory(setup)
-        self._settler = RunSettler(setup, self.runs, self._result_factory)
-        shared = setup, self.runs, self._settler, self._result_factory
+        self._pool = context.pool
+        self._counts = context.counts
+        self._stored = context.stored_runs
+        if context.stored_runs is not None:
+            context.stored_runs.on_lost = self.runs.forget
+        self._recorded_results = RecordedResults(context.options.snapshot_ttl_seconds)
+        self._result_factory = ResultFactory(context)
+        self._settler = RunSettler(context, self.runs, self._result_factory)
+        shared = context, self.runs, self._settler, self._result_factory
         self._remote_runs = RemoteRuns(*shared)
         self.resume = ProgramResumer(*shared).resume
 
@@ -130,14 +130,14 @@ class ProgramRunner:
         pool = await prepare_pool(self._pool, self._settings)
         if not load_suspendable.cache_info().currsize:
             await pool.run_in_thread(load_suspendable)
-        scopes = None if self._setup.namespaces is None else await self._setup.create_scopes(call.context)
+        scopes = None if self._context.namespaces is None else await self._context.create_scopes(call.context)
         if scopes is not None:
             run.tool_ids_by_path = {path: tool.id for path, tool in scopes.tools.items()}
-        view = self._setup.view(run.code, scopes, call, pool)
+        view = self._context.view(run.code, scopes, call, pool)
         # A journal identifies a call by its id, which is unique only within a conversation.
         if not run.scope and self._stored is not None:
             call = replace(call, tool_call_id=None)
-        outer = self._setup.create_outer_call(call, run)
+        outer = self._context.create_outer_call(call, run)
         execution_parts = self._profile, view, self._new_run_settings, outer, pool
         run.execution = execution = load_suspendable().SuspendableExecution(
             *execution_parts, invocation_data=self._catalog.invocation_data

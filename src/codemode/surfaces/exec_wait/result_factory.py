@@ -46,12 +46,12 @@ _log = logging.getLogger("codemode.tools")
 class ResultFactory:
     """Builds the results of runs and counts the limits and calls in them."""
 
-    def __init__(self, setup: PairContext) -> None:
-        self._catalog = setup.catalog
-        self._setup = setup
-        self._options = setup.options
-        self._max_model_characters = setup.settings.model_output.max_model_characters
-        self._counts = setup.counts
+    def __init__(self, context: PairContext) -> None:
+        self._catalog = context.catalog
+        self._context = context
+        self._options = context.options
+        self._max_model_characters = context.settings.model_output.max_model_characters
+        self._counts = context.counts
 
     async def build_end_result(
         self, run: ProgramRun, outcome: RunOutcome, written: Sequence[OutputItem], notes: Sequence[str] = ()
@@ -81,7 +81,7 @@ class ResultFactory:
 
     def needs_state_write(self, outcome: RunOutcome) -> bool:
         """Return True if building the result stores values in the program state."""
-        return self.is_large(outcome) or (outcome.error is not None and self._setup.settings.has_state)
+        return self.is_large(outcome) or (outcome.error is not None and self._context.settings.has_state)
 
     def add_approval_note(self, result: dict[str, Any]) -> dict[str, Any]:
         """Add the note that a person was asked."""

@@ -53,10 +53,10 @@ ALREADY_RESUMED = "the program was already resumed and waits: call wait with the
 class RunSettler:
     """Turns the outcome of a run into the result of the call."""
 
-    def __init__(self, setup: PairContext, runs: RunRegistry, result_factory: ResultFactory) -> None:
-        self._options = setup.options
-        self._max_model_characters = setup.settings.model_output.max_model_characters
-        self._stored = setup.stored
+    def __init__(self, context: PairContext, runs: RunRegistry, result_factory: ResultFactory) -> None:
+        self._options = context.options
+        self._max_model_characters = context.settings.model_output.max_model_characters
+        self._stored = context.stored_runs
         self._runs = runs
         self._result_factory = result_factory
 
@@ -174,7 +174,7 @@ class RunSettler:
         self, stored: StoredRuns, run: ProgramRun, rest: Suspension, outcome: RunOutcome
     ) -> bool:
         """Store a suspended run if possible. Returns False if another process has it."""
-        was_new = run.lease is None
+        is_new = run.lease is None
         try:
             if run.execution is not None and not await stored.suspend(
                 run, run.execution, rest.reason, count_yields(outcome)
@@ -182,7 +182,7 @@ class RunSettler:
                 return False
         except Exception as error:  # noqa: BLE001 - a store may be host code; the run stays suspended
             log_failure(_log, "a suspended run could not be stored", (), error)
-        if was_new and run.lease is not None:
+        if is_new and run.lease is not None:
             if run.suspension_count == 0:  # the id is fixed once it was returned
                 from .stored_runs import to_run_id
 

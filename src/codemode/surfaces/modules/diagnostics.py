@@ -126,8 +126,8 @@ def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
         return error_class, code, hint
     if error.code in HIDDEN_CODES:
         return error_class, code, HIDDEN_CALL_HINT
-    is_own = is_raised and error.code != type(error).default_code
-    if not is_own:
+    has_own_code = is_raised and error.code != type(error).default_code
+    if not has_own_code:
         return error_class, code, hint
     return error_class, clip_text(error.code, _MAX_CODE_CHARACTERS), RAISED_HINTS.get(error.code, hint)
 
@@ -183,8 +183,8 @@ def _question_fields(details: Mapping[str, Any], error_class: str) -> dict[str, 
 
 
 def _format_hint(hint: str, fields: Mapping[str, Any]) -> str:
-    where = f"the value at {fields['path']}" if fields.get("path") else "the input"
-    values = {"where": where, "expected": fields.get("expected"), "server": fields.get("serverId", "the server")}
+    position = f"the value at {fields['path']}" if fields.get("path") else "the input"
+    values = {"where": position, "expected": fields.get("expected"), "server": fields.get("serverId", "the server")}
     return hint.format_map(values)
 
 

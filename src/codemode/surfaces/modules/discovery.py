@@ -131,10 +131,10 @@ _Candidate = tuple[ListedServer, ModuleTool]
 _Candidates = Sequence[_Candidate]
 
 
-def build_search_index(servers: _Servers, before: ToolIndex | None = None) -> ToolIndex:
-    """Return the search index of these servers, reusing unchanged parts of ``before``."""
-    named = ((tool.tool.name, tool.tool) for server in servers for tool in server.tools)
-    return ToolIndex(named) if before is None else before.with_tools(named)
+def build_search_index(servers: _Servers, previous: ToolIndex | None = None) -> ToolIndex:
+    """Return the search index of these servers, reusing unchanged parts of ``previous``."""
+    named_tools = ((tool.tool.name, tool.tool) for server in servers for tool in server.tools)
+    return ToolIndex(named_tools) if previous is None else previous.with_tools(named_tools)
 
 
 def call_discovery(servers: _Servers, index: ToolIndex, name: str, argument: Any) -> Any:
@@ -194,9 +194,9 @@ def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
 
 def unknown_tool_error(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
     """Return the error for an unknown tool name, with similar names or another server that has it."""
-    shown = name[:_MAX_NAME_CHARACTERS]
+    quoted_name = name[:_MAX_NAME_CHARACTERS]
     similar = find_nearest_names(
-        shown, dict.fromkeys(known for other in server.tools for known in (other.tool_name, other.export_name))
+        quoted_name, dict.fromkeys(known for other in server.tools for known in (other.tool_name, other.export_name))
     )
     other_server_path = next(
         (other.path for other in servers if other is not server and _find_by_name(other, name)), None
@@ -208,8 +208,10 @@ def unknown_tool_error(servers: _Servers, server: ListedServer, name: str) -> Co
             f' Server "{other_server_path}" has a tool of that name.',
             f'Use the server "{other_server_path}".',
         )
-    message = f'Server "{server.path}" has no tool "{shown}"{server.explain_left_out(shown)}.{suggestion}'
-    return _not_found_error("unknown_tool", message, server_id=server.path, tool_name=shown, nearest=similar, hint=hint)
+    message = f'Server "{server.path}" has no tool "{quoted_name}"{server.explain_left_out(quoted_name)}.{suggestion}'
+    return _not_found_error(
+        "unknown_tool", message, server_id=server.path, tool_name=quoted_name, nearest=similar, hint=hint
+    )
 
 
 def _find_by_name(server: ListedServer, name: str) -> ModuleTool | None:
@@ -217,7 +219,7 @@ def _find_by_name(server: ListedServer, name: str) -> ModuleTool | None:
     return next(by_name, None) or next((tool for tool in server.tools if tool.export_name == name), None)
 
 
-def _list_servers(servers: _Servers, _index: ToolIndex, _given: Arguments) -> Any:
+def _list_servers(servers: _Servers, _index: ToolIndex, _arguments: Arguments) -> Any:
     return [_server_info(server) for server in servers]
 
 
@@ -255,14 +257,18 @@ def _search_tools(servers: _Servers, index: ToolIndex, arguments: Arguments) -> 
     chosen_server = None if server_id is None else find_server(servers, server_id)
     candidates = [(server, tool) for server in servers for tool in server.tools]
     allowed_positions = (
-        None if chosen_server is None else {at for at, (server, _) in enumerate(candidates) if server is chosen_server}
+        None
+        if chosen_server is None
+        else {position for position, (server, _) in enumerate(candidates) if server is chosen_server}
     )
     # An exact name comes before matches of its words.
     exact_matches = [
-        at for at in _find_exact_positions(servers, query) if allowed_positions is None or at in allowed_positions
+        position
+        for position in _find_exact_positions(servers, query)
+        if allowed_positions is None or position in allowed_positions
     ]
     matches = _search_distinct(
-        candidates, exact_matches, lambda most: index.search(query, most, allowed_positions), limit
+        candidates, exact_matches, lambda max_results: index.search(query, max_results, allowed_positions), limit
     )
     matches = matches if chosen_server else _prefer_first_server(servers, matches, query)
     other_servers = {} if chosen_server else _find_other_servers(servers, matches)
@@ -297,7 +303,7 @@ def _search_distinct(
     while True:
         found = search(search_limit)
         order = dict.fromkeys((*exact_matches, *_rank_by_server_fit(candidates, found)))
-        matches = list(islice(_skip_same_tools(candidates[at] for at in order), limit))
+        matches = list(islice(_skip_same_tools(candidates[position] for position in order), limit))
         if len(matches) == limit or len(found) < search_limit:
             return matches
         search_limit *= _SEARCH_FACTOR
@@ -319,7 +325,7 @@ def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query
     """
     query_words = set(_WORD.findall(query.lower()))
     result = list(matches)
-    for at, (server_of_tool, tool) in enumerate(matches):
+    for position, (server_of_tool, tool) in enumerate(matches):
         for server in servers:
             if server is server_of_tool or query_words.issuperset(_WORD.findall(server_of_tool.path)):
                 break
@@ -328,7 +334,7 @@ def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query
                 and (other := _find_by_name(server, tool.tool_name))
                 and _is_same_tool(other, tool)
             ):
-                result[at] = server, other
+                result[position] = server, other
                 break
     return result
 
@@ -336,16 +342,17 @@ def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query
 def _rank_by_server_fit(candidates: _Candidates, found: Sequence[ScoredTool]) -> list[int]:
     """Return search results, best first; a tool scores higher if other tools of its server match too."""
     squares: dict[str, float] = {}
-    for at, score in found:
-        path = candidates[at][0].path
+    for position, score in found:
+        path = candidates[position][0].path
         squares[path] = squares.get(path, 0.0) + score * score
-    sizes = {server.path: len(server.tools) for at, _ in found for server in (candidates[at][0],)}
-    fits = {path: math.sqrt(total / sizes[path]) for path, total in squares.items()}
-    most = max(fits.values(), default=0.0) or 1.0
+    sizes = {server.path: len(server.tools) for position, _ in found for server in (candidates[position][0],)}
+    fit_by_path = {path: math.sqrt(total / sizes[path]) for path, total in squares.items()}
+    best_fit = max(fit_by_path.values(), default=0.0) or 1.0
     scores = [
-        (score < 1, -score * (1 + _SERVER_WEIGHT * fits[candidates[at][0].path] / most), at) for at, score in found
+        (score < 1, -score * (1 + _SERVER_WEIGHT * fit_by_path[candidates[position][0].path] / best_fit), position)
+        for position, score in found
     ]
-    return [at for _, _, at in sorted(scores)]
+    return [position for _, _, position in sorted(scores)]
 
 
 def _find_other_servers(servers: _Servers, matches: Sequence[_Candidate]) -> dict[str, dict[str, list[str]]]:

@@ -347,9 +347,9 @@ def _server_note(path: str, text: str) -> Diagnostic:
     return diagnostic("warning", "TOOLS_CHANGED", f'the server "{path}": {text}', hint="Tell the user.")
 
 
-def _tools_changed_note(path: str, how: str) -> Diagnostic:
+def _tools_changed_note(path: str, change: str) -> Diagnostic:
     hint = "Look its tools up again before the next program."
-    return diagnostic("info", "TOOLS_CHANGED", f'the tools of the server "{path}" have changed {how}', hint=hint)
+    return diagnostic("info", "TOOLS_CHANGED", f'the tools of the server "{path}" have changed {change}', hint=hint)
 
 
 _log = logging.getLogger("codemode.tools")
@@ -364,7 +364,7 @@ class ModuleExecutor:
     def __init__(
         self,
         servers: ServerSet,
-        descriptions: DescriptionCache,
+        description_cache: DescriptionCache,
         homes: ServerIdentities,
         options: RunOptions,
         settings: CodeModeOptions,
@@ -373,7 +373,7 @@ class ModuleExecutor:
     ) -> None:
         self._library = library
         self._servers = servers
-        self._descriptions = descriptions
+        self._description_cache = description_cache
         self._identities = homes
         self._options = options
         self._pool = pool
@@ -434,20 +434,20 @@ class ModuleExecutor:
         call: CallContext | None,
     ) -> Any:
         """Resume a program; return what `execute` returns. Raises `CodeModeProtocolError`."""
-        view, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call(call)
-        tools = with_library(view, self._library, None, outer.call, self._pool)
+        catalog, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call(call)
+        tools = with_library(catalog, self._library, None, outer.call, self._pool)
         outcome = await resume_with_answers(
             self._profile, interrupt, resolution, resolutions, tools, self._settings, outer, self._pool
         )
         return await self._build_answer(
-            outcome, view, view.limits or self._options.limits, view.notes, view.capabilities
+            outcome, catalog, catalog.limits or self._options.limits, catalog.notes, catalog.capabilities
         )
 
     async def _connect(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
         """List the requested servers; return notes about them, and the paths of those available."""
         notes = list(request.notes)
-        if not self._descriptions.is_read:
-            await run_check(LARGE_CHARACTERS, self._descriptions.ensure_read)
+        if not self._description_cache.is_read:
+            await run_check(LARGE_CHARACTERS, self._description_cache.ensure_read)
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [server_source for server_source in dict.fromkeys(found.values()) if server_source is not None]
         await self._servers.list(server_source for server_source in sources if not server_source.is_current)
@@ -497,7 +497,7 @@ class ModuleExecutor:
         servers = [server for path in capabilities if (server := catalog.server(path)) is not None]
 
         def declare_unread() -> str:
-            known = self._descriptions.read_declarations
+            known = self._description_cache.read_declarations
             # Its tools may have changed since the description was read.
             unread = [
                 server

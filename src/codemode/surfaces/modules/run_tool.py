@@ -70,7 +70,7 @@ class RunTool(SyncForms):
         self._pool = pool
         self._servers = ServerSet(servers)
         has_rich_values = self.settings.execution_policy.values == "rich"
-        self._descriptions = DescriptionCache(self._servers, self.options, has_rich_values=has_rich_values)
+        self._description_cache = DescriptionCache(self._servers, self.options, has_rich_values=has_rich_values)
         self._identities = ServerIdentities(self._servers.sources, self.settings.continuation)
         self.library = library
         if library is not None:
@@ -92,9 +92,9 @@ class RunTool(SyncForms):
         """Return the description in at most ``max_characters`` characters; None for the option."""
         library_text = "" if self.library is None else self.library.describe("@codemode/saved")
         if not library_text:
-            return self._descriptions.read(max_characters).text
+            return self._description_cache.read(max_characters).text
         max_text_characters = None if max_characters is None else max(max_characters - len(library_text) - 2, 0)
-        return f"{self._descriptions.read(max_text_characters).text}\n\n{library_text}"
+        return f"{self._description_cache.read(max_text_characters).text}\n\n{library_text}"
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -144,8 +144,8 @@ class RunTool(SyncForms):
             similar = self._servers.nearest(server_id)
             hint = f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
             raise ValueError(f"there is no server {server_id!r}{hint}")
-        listed = self._servers.catalog().server(found.path)
-        return "" if listed is None else declare_server(listed)
+        listed_server = self._servers.catalog().server(found.path)
+        return "" if listed_server is None else declare_server(listed_server)
 
     async def refresh(self) -> None:
         """List all servers with changeable tools again, concurrently. Running programs keep their tools."""
@@ -214,7 +214,7 @@ class RunTool(SyncForms):
         with importing:
             from .executor import ModuleExecutor
 
-            parts = self._servers, self._descriptions, self._identities
+            parts = self._servers, self._description_cache, self._identities
             self._executor = self._executor or ModuleExecutor(
                 *parts, self.options, self.settings, self._pool, self.library
             )
