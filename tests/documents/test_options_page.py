@@ -61,7 +61,9 @@ def test_the_page_names_every_option(part: type[Any]):
 
 
 def test_the_page_says_what_exec_and_wait_do_not_read():
-    said = re.search(r"Of them `execution_policy\.(.*?); `execution_policy\.clock`", OPTIONS, re.DOTALL)
+    said = re.search(
+        r"Of them `execution_policy\.(.*?); `execution_policy\.timeout_includes_tools`", OPTIONS, re.DOTALL
+    )
     described = {"listing": "names", "max_description_characters": 300}
     assert said
     assert {*re.findall(r"(\w+)`(?=[ ,])", said[1])} == {*PAIR_LIMITS, *described}

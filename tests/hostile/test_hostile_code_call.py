@@ -26,7 +26,7 @@ CANARY = "return [Object.isFrozen(Array.prototype), Object.keys({}).length, awai
 async def run_script(program: HostileProgram, pool: WorkerPool) -> list[str]:
     """Run one program, and an innocent script after it. Return what is not as it must be."""
     calls: list[Any] = []
-    policy = {"memory_limit_bytes": 64 << 20, "clock": "wall"}
+    policy = {"memory_limit_bytes": 64 << 20, "timeout_includes_tools": True}
     vm = {"preset": "experimental", "timeout_ms": TIMEOUT_MS}
     options = {"vm": vm, "settings": {"execution_policy": policy}, "sidecar": {"max_script_length_when_disabled": None}}
     tools = create_code_call_tools(make_tools(calls), options, pool=pool)

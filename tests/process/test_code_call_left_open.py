@@ -81,6 +81,6 @@ def test_a_call_that_took_too_long_says_so_itself_and_another_is_told_of(passing
         passing_time.skip(61)
         await hang(value)
 
-    clock = {"settings": {"execution_policy": {"clock": "wall"}}, "vm": {"timeoutMs": 60_000}}
+    clock = {"settings": {"execution_policy": {"timeout_includes_tools": True}}, "vm": {"timeoutMs": 60_000}}
     tools = create_code_call_tools([Tool("late", execute=late)], clock)
     assert tools.execute_sync({"script": "await callTool('late')"})["warnings"] == [OPEN + "late"]

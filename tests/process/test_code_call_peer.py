@@ -80,7 +80,7 @@ def peer_tools(options: dict[str, Any], passing_time: Any) -> CodeCallToolset:
     }
     sidecar = {"enabled": bool(options.get("sidecar"))}
     vm = {key: value * TIMES for key, value in options.items() if key == "timeoutMs"}
-    settings = {"execution_policy": {"clock": options.get("clock", "program")}}
+    settings = {"execution_policy": {"timeout_includes_tools": options.get("clock") == "wall"}}
     given = [Tool(name, execute=run, input_schema=takes) for name, run in tools.items()]
     return create_code_call_tools(given, {"vm": vm, "sidecar": sidecar, "settings": settings})
 
@@ -104,7 +104,7 @@ def test_the_rows_are_those_that_were_answered():
 
 def test_a_slow_tool_outlives_the_time_limit_only_while_the_clock_is_the_programs(passing_time: Any):
     slow = next(row for row in ROWS if "jobs:slow" in row["script"])
-    tools = peer_tools({**slow["options"], "clock": "wall"}, passing_time)
+    tools = peer_tools({**slow["options"], "timeout_includes_tools": True}, passing_time)
     answer = tools.execute_sync({"script": slow["script"]})
     assert answer["status"] == "timeout"
     assert str(300 * TIMES) in answer["error"]["message"]

@@ -85,7 +85,7 @@ ENDINGS = {
 def test_a_repeated_resume_answers_the_same(ending: str, passing_time: Any):
     allowed = None if ending != "denied" else ["asks"]
     late = {
-        "execution_policy": {"clock": "wall"},
+        "execution_policy": {"timeout_includes_tools": True},
         "lifecycle": {
             "on_nested_tool_result": lambda event: passing_time.skip(61 if event.status == "fulfilled" else 0)
         },
@@ -187,7 +187,10 @@ def test_a_call_of_unknown_outcome_is_decided_once(how: str, answer: Any, expect
         passing_time.skip(61)
         await asyncio.Event().wait()
 
-    clock = {"settings": {**KEYED, "execution_policy": {"clock": "wall"}}, "direct_calls": {"enabled": True}}
+    clock = {
+        "settings": {**KEYED, "execution_policy": {"timeout_includes_tools": True}},
+        "direct_calls": {"enabled": True},
+    }
     slow = create_code_call_tools([Tool("calls", execute=hangs)], {**clock, "vm": {"timeoutMs": 60_000}})
     if how == "script":
         late = slow.execute_sync({"script": "return await callTool('calls', { a: 1 })"})

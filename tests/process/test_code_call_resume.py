@@ -155,7 +155,7 @@ def test_what_timed_out_goes_on(spy: Spy, passing_time: Any):
         passing_time.skip(61)
         return asyncio.Event().wait()
 
-    clock = {**KEYED, "execution_policy": {"clock": "wall"}}
+    clock = {**KEYED, "execution_policy": {"timeout_includes_tools": True}}
     tools = create_code_call_tools([spy.tool("slow", wait), ECHO], {"settings": clock, "vm": {"timeoutMs": 60_000}})
     answer = tools.execute_sync({"script": "return [await callTool('echo', 1), await callTool('slow', 2)]"})
     assert answer["status"] == "timeout"

@@ -300,7 +300,7 @@ def test_timeout(end: str, passing_time: Any):
         # A script that a busy machine has not begun by then leaves nothing to go on from.
         asyncio.get_running_loop().call_later(0.05, passing_time.skip, 61)
 
-    clock = {"settings": {"execution_policy": {"clock": "wall"}}, "vm": {"timeoutMs": 60_000}}
+    clock = {"settings": {"execution_policy": {"timeout_includes_tools": True}}, "vm": {"timeoutMs": 60_000}}
     tools = create_code_call_tools([*TOOLS, Tool("begun", execute=begun)], clock)
     answer = tools.execute_sync({"script": f"await callTool('begun'); {end}"})
     assert answer["status"] == "timeout"

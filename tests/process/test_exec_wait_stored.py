@@ -289,5 +289,5 @@ def test_what_would_not_hold_is_refused(store):
         create_exec_wait_tools([], {"approvals": "park"})
     with pytest.raises(InvalidConfigError, match="keys"):
         create_exec_wait_tools([], store=store)
-    with pytest.raises(InvalidConfigError, match="clock"):
-        create_exec_wait_tools([], settings={"execution_policy": {"clock": "wall"}})
+    with pytest.raises(InvalidConfigError, match="timeout_includes_tools"):
+        create_exec_wait_tools([], settings={"execution_policy": {"timeout_includes_tools": True}})

@@ -35,13 +35,16 @@ def asked(passing_time: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("clock", "is_approved", "value", "times"),
-    [("wall", True, "took long", 2), ("wall", False, "APPROVAL_DENIED", 1), ("program", True, "took long", 1)],
+    ("includes_tools", "is_approved", "value", "times"),
+    [(True, True, "took long", 2), (True, False, "APPROVAL_DENIED", 1), (False, True, "took long", 1)],
 )
 def test_what_a_person_takes_is_not_the_programs_time(
-    computing_pool: WorkerPool, asked: Any, clock: str, is_approved: bool, value: Any, times: int
+    computing_pool: WorkerPool, asked: Any, includes_tools: bool, is_approved: bool, value: Any, times: int
 ):
-    settings = {"approval": {"on_approval_required": asked(is_approved)}, "execution_policy": {"clock": clock}}
+    settings = {
+        "approval": {"on_approval_required": asked(is_approved)},
+        "execution_policy": {"timeout_includes_tools": includes_tools},
+    }
     call = f"const last = await hub.gated({LONG}).catch((error) => error.code);\n{RESULT}last;"
     response = answered(computing_pool, f"for (let i = 0; i < {times}; i++) {{ {call} }}", settings)
     assert (response["result"], response["diagnostics"]) == (value, [])

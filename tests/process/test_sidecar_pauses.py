@@ -207,7 +207,7 @@ def test_a_call_cut_off_waits_with_the_text_and_its_outcome_may_be_large(passing
         await asyncio.Event().wait()
 
     tools = [*LargeTexts().tools(), Tool("hang", execute=hang)]
-    settings = {"execution_policy": {"clock": "wall"}}
+    settings = {"execution_policy": {"timeout_includes_tools": True}}
     options = {"sidecar": {"enabled": True}, "vm": {"timeout_ms": 60_000}, "settings": settings}
     code_call = create_code_call_tools(tools, options)
     js = f"{READ} const got = await callTool('hang', {{ text }}); return [got, text, typeof (got.text ?? got)]"
@@ -234,7 +234,7 @@ def test_a_call_that_runs_again_gets_the_text_again(passing_time: Any):
     options = {
         "sidecar": {"enabled": True},
         "vm": {"timeout_ms": 60_000},
-        "settings": {"execution_policy": {"clock": "wall"}},
+        "settings": {"execution_policy": {"timeout_includes_tools": True}},
     }
     code_call = create_code_call_tools(tools, options)
     answered = code_call.execute_sync({"script": f"{READ} return [await callTool('slow', {{ text }}), text]"})

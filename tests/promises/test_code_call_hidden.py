@@ -189,7 +189,10 @@ def test_what_hooks_have_kept_back_stays_back_through_a_recovery(passing_time: A
         ran.append(value)
         return {"secret": PASSWORD, "got": value}
 
-    settings = {"pipeline": {"before": scrubbed, "after": kept_back}, "execution_policy": {"clock": "wall"}}
+    settings = {
+        "pipeline": {"before": scrubbed, "after": kept_back},
+        "execution_policy": {"timeout_includes_tools": True},
+    }
     late, quick = (
         Watch(Tool("pay", execute=run), settings=settings, vm={"timeoutMs": 60_000}) for run in (hangs, gives)
     )

@@ -1,4 +1,4 @@
-"""With ``clock="program"`` the time limit is the program's own; ``tool_timeout_ms`` bounds each of its calls."""
+"""With ``timeout_includes_tools=False`` the time limit is the program's own; ``tool_timeout_ms`` bounds each call."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def caught(call: str) -> str:
     "js", ["return await tools.slow()", "return (await Promise.all([tools.slow(), tools.slow()]))[1]"]
 )
 def test_waiting_for_a_tool_takes_none_of_the_programs_time(taking: Any, js: str):
-    assert run(js, [taking(350)], clock="program", timeout_ms=LIMIT_MS) == "awake"
-    assert type(failure(js, [taking(350)], clock="wall", timeout_ms=LIMIT_MS)) is CodeModeTimeoutError
+    assert run(js, [taking(350)], timeout_includes_tools=False, timeout_ms=LIMIT_MS) == "awake"
+    assert type(failure(js, [taking(350)], timeout_includes_tools=True, timeout_ms=LIMIT_MS)) is CodeModeTimeoutError
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_waiting_for_a_tool_takes_none_of_the_programs_time(taking: Any, js: str
     ],
 )
 def test_a_program_that_does_not_end_is_ended(taking: Any, js: str):
-    error = failure(js, [taking(0)], clock="program", timeout_ms=300)
+    error = failure(js, [taking(0)], timeout_includes_tools=False, timeout_ms=300)
     assert type(error) is CodeModeTimeoutError
     message = re.sub(STOOD_STILL, "", error.message)
     assert message == "the program ran, not counting its calls, for more than 300 ms"
@@ -96,7 +96,7 @@ def test_the_programs_time_adds_up_over_its_turns(passing_time: Any):
     tools = [Tool("tick", execute=lambda: calls.append(1))]
     options = {"lifecycle": {"on_console": lambda _: passing_time.skip(5)}}  # it has written that in its turn
     js = "for (let turn = 0; turn < 200; turn++) { console.log(turn); await tools.tick() }"
-    error = failure(js, tools, options=options, clock="program", timeout_ms=LIMIT_MS)
+    error = failure(js, tools, options=options, timeout_includes_tools=False, timeout_ms=LIMIT_MS)
     assert type(error) is CodeModeTimeoutError
     assert 0 < len(calls) < 200
 
@@ -119,7 +119,7 @@ def test_a_worker_that_never_answers_is_killed(passing_time: Any):
     js = "tools.timePasses(); await tools.stop(); return 1"
     with WorkerPool(PoolOptions(spare_workers=0)) as pool:
         tools = [Tool("stop", execute=lambda: stop(pool)), Tool("timePasses", execute=time_passes)]
-        error = failure(js, tools, pool=pool, clock="program", timeout_ms=LIMIT_MS)
+        error = failure(js, tools, pool=pool, timeout_includes_tools=False, timeout_ms=LIMIT_MS)
     assert type(error) is CodeModeTimeoutError
     assert stopped
     assert not any(Path(f"/proc/{pid}").exists() and "T (stopped)" in status(pid) for pid in stopped)
@@ -138,11 +138,11 @@ def status(pid: int) -> str:
 
 
 def test_the_clock_is_kept_in_the_continuation():
-    kept = Continuation.of("return 1", "engine", limited(SETTINGS, clock="program"), Ledger())
+    kept = Continuation.of("return 1", "engine", limited(SETTINGS, timeout_includes_tools=False), Ledger())
     plain = kept.to_dict()
-    assert Continuation.from_dict(plain).restore_settings(SETTINGS).limits.clock == "program"
+    assert not Continuation.from_dict(plain).restore_settings(SETTINGS).limits.timeout_includes_tools
     for wrong in ("sundial", None, 1, ["program"]):
-        changed = {**plain, "settings": {**plain["settings"], "clock": wrong}}
+        changed = {**plain, "settings": {**plain["settings"], "timeout_includes_tools": wrong}}
         with pytest.raises(Exception, match="the continuation holds"):
             Continuation.from_dict(changed)
 
@@ -151,18 +151,18 @@ def test_a_resumed_program_has_the_clock_that_it_began_with(taking: Any):
     js = "await tools.pay(); return await tools.slow()"
     tools = [Tool("pay", execute=lambda: "paid", needs_approval=True), taking(350)]
 
-    def code_mode(clock: str) -> Any:
-        policy = {"clock": clock, "timeout_ms": LIMIT_MS}
+    def code_mode(*, includes_tools: bool) -> Any:
+        policy = {"timeout_includes_tools": includes_tools, "timeout_ms": LIMIT_MS}
         return create_code_mode_tool(tools, {"approval": {"mode": "interrupt"}, "execution_policy": policy})
 
-    async def scenario(first: str, then: str) -> Any:
-        paused = await code_mode(first).execute({"js": js})
+    async def scenario(first: bool, then: bool) -> Any:
+        paused = await code_mode(includes_tools=first).execute({"js": js})
         assert isinstance(paused, Interrupt)
-        return await code_mode(then).resume(paused, {"approved": True})
+        return await code_mode(includes_tools=then).resume(paused, {"approved": True})
 
-    assert within(scenario("program", "wall")) == "awake"
+    assert within(scenario(False, True)) == "awake"
     with pytest.raises(CodeModeTimeoutError):
-        within(scenario("wall", "program"))
+        within(scenario(True, False))
 
 
 # --- one call's time ---
@@ -214,9 +214,14 @@ async def _swallowing(late: Callable[[], None]) -> str:
 
 
 @pytest.mark.parametrize("kind", [_stubborn, _items, _swallowing])
-@pytest.mark.parametrize("clock", ["wall", "program"])
-def test_no_kind_of_tool_outlasts_its_time(late: Any, kind: Any, clock: str):
-    told = run(caught("tools.hang()"), [Tool("hang", execute=partial(kind, late))], clock=clock, **EACH_CALL)
+@pytest.mark.parametrize("includes_tools", [True, False])
+def test_no_kind_of_tool_outlasts_its_time(late: Any, kind: Any, includes_tools: bool):
+    told = run(
+        caught("tools.hang()"),
+        [Tool("hang", execute=partial(kind, late))],
+        timeout_includes_tools=includes_tools,
+        **EACH_CALL,
+    )
     assert told[1] == "CODE_MODE_CALL_TIMEOUT"
 
 
@@ -326,7 +331,7 @@ def test_a_timed_out_call_is_recorded_and_not_made_again(late: Any):
     assert began == [1]
 
 
-@pytest.mark.parametrize("policy", [EACH_CALL, {"clock": "program", "timeout_ms": LIMIT_MS}])
+@pytest.mark.parametrize("policy", [EACH_CALL, {"timeout_includes_tools": False, "timeout_ms": LIMIT_MS}])
 def test_a_server_that_does_not_answer_does_not_hold_a_program(late: Any, policy: dict[str, Any]):
     async def late_and_silent(*connection: Any) -> None:
         late()
@@ -345,4 +350,7 @@ def test_a_server_that_does_not_answer_does_not_hold_a_program(late: Any, policy
 
 def test_a_call_within_its_time_is_unchanged():
     js, slow = "return await Promise.all([tools.slow(), tools.slow()])", lambda: asyncio.sleep(0.01, "awake")
-    assert run(js, [Tool("slow", execute=slow)], tool_timeout_ms=20_000, clock="program") == ["awake", "awake"]
+    assert run(js, [Tool("slow", execute=slow)], tool_timeout_ms=20_000, timeout_includes_tools=False) == [
+        "awake",
+        "awake",
+    ]

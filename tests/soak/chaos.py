@@ -68,7 +68,7 @@ class CodeCall:
     """The same programs as scripts of CodeCall, whose statuses are raised again."""
 
     def __init__(self, tools: list[Any], pool: WorkerPool) -> None:
-        options = {"vm": {"timeout_ms": TIMEOUT_MS}, "settings": {"execution_policy": {"clock": "wall"}}}
+        options = {"vm": {"timeout_ms": TIMEOUT_MS}, "settings": {"execution_policy": {"timeout_includes_tools": True}}}
         self._tools = create_code_call_tools(tools, options, pool=pool)
 
     async def start(self, number: int) -> Any:

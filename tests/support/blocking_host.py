@@ -85,7 +85,7 @@ async def timeouts(pool: codemode.WorkerPool | None = None) -> None:
         PASSING_TIME.skip(61)
         await asyncio.Event().wait()
 
-    again = {"execution_policy": {"tool_timeout_ms": 60_000, "clock": "program"}}
+    again = {"execution_policy": {"tool_timeout_ms": 60_000, "timeout_includes_tools": False}}
     js = "try { await tools.late() } catch (e) { return e.code }"
     made = [codemode.Tool("late", execute=late)]
     assert await codemode.run_code_mode(js, made, options=again, pool=pool) == "CODE_MODE_CALL_TIMEOUT"

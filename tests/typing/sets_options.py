@@ -59,7 +59,9 @@ def decide(request: Any) -> bool:
 
 
 parts = CodeModeOptions(
-    execution_policy=ExecutionPolicy(timeout_ms=5000, clock="program", tool_timeout_ms=1000, on_saturation="wait"),
+    execution_policy=ExecutionPolicy(
+        timeout_ms=5000, timeout_includes_tools=False, tool_timeout_ms=1000, on_saturation="wait"
+    ),
     fetch_policy=FetchPolicy(allowed_origins=("https://example.com",), allowed_methods=("GET", "POST")),
     approval=ApprovalPolicy(mode="callback", on_approval_required=decide),
     lifecycle=Lifecycle(
@@ -90,7 +92,7 @@ run_code_mode_sync("return 1", {}, options={"execution_policy": {"max_result_byt
 
 ExecutionPolicy(timeout_ms="5 s")  # pyright: ignore[reportArgumentType]
 ExecutionPolicy(timeout=5)  # pyright: ignore[reportCallIssue]
-ExecutionPolicy(clock="guest")  # pyright: ignore[reportArgumentType]
+ExecutionPolicy(timeout_includes_tools="guest")  # pyright: ignore[reportArgumentType]
 ExecutionPolicy(5000)  # pyright: ignore[reportCallIssue]
 ApprovalPolicy(mode="ask")  # pyright: ignore[reportArgumentType]
 Lifecycle(on_trace=5)  # pyright: ignore[reportArgumentType]

@@ -138,7 +138,10 @@ def test_the_host_has_what_is_not_for_the_model(tools: list[BaseTool], passing_t
         """Take too long: the deadline rings before its loop hears the answer."""
         passing_time.skip(61)
 
-    options = {"vm": {"timeoutMs": 60_000, "preset": "balanced"}, "settings": {"executionPolicy": {"clock": "wall"}}}
+    options = {
+        "vm": {"timeoutMs": 60_000, "preset": "balanced"},
+        "settings": {"executionPolicy": {"timeout_includes_tools": True}},
+    }
     execute = named(create_code_call_tools([*tools, late], options))["codecall_execute"]
     script = "await callTool('stock', { product: 'nut' }); await callTool('late', {})"
     result = call(execute, {"script": script}, is_async)

@@ -114,7 +114,7 @@ def test_a_tools_time_is_not_the_programs(slow: Any, is_async: bool):
 
 @pytest.mark.parametrize("given", [dict, ExecutionPolicy])
 def test_the_wall_counts_for_who_asks_for_it(slow: Any, given: Any, is_async: bool):
-    options = {"execution_policy": given(timeout_ms=60_000, clock="wall")}
+    options = {"execution_policy": given(timeout_ms=60_000, timeout_includes_tools=True)}
     js = "return await tools.slow({ answer: 'here' })"
     output = Session(agent([js], [slow], CodeModeMiddleware(options=options)), is_async).start()
     assert results(output)[0].status == "error"

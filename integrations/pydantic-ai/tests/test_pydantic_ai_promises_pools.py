@@ -89,8 +89,8 @@ def test_a_program_that_does_not_end_is_ended(how: str) -> None:
 
 
 def test_who_wants_the_wall_clock_gets_it(slow: Any) -> None:
-    options = {"execution_policy": {"timeout_ms": 60_000, "clock": "wall"}}
-    assert CodeMode(options).options.execution_policy.clock == "wall"
+    options = {"execution_policy": {"timeout_ms": 60_000, "timeout_includes_tools": True}}
+    assert CodeMode(options).options.execution_policy.timeout_includes_tools
     script = Script(program("return await tools.slow({ n: 1 })"), "done")
     within(Agent(script.model, **made("capability", [slow], options)).run("go"))
     assert "60000 ms" in str(script.returned())

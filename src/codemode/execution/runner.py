@@ -35,7 +35,11 @@ def get_call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: Executio
     """Return how long a request may take, in milliseconds; None: no limit of its own."""
     if entry.kind == "catalog":
         return None
-    if entry.kind in ("fetch", "state") and policy.tool_timeout_ms is None and settings.limits.clock == "program":
+    if (
+        entry.kind in ("fetch", "state")
+        and policy.tool_timeout_ms is None
+        and not settings.limits.timeout_includes_tools
+    ):
         # The program's limit is the only one here: without it, a server or state backend could block the invocation
         # forever.
         return settings.limits.timeout_ms
@@ -272,7 +276,7 @@ class Runner:
         self._is_performing = self._is_preparing = False
         self._errors: deque[BaseException] = deque()  # the last few
         self._timers: TimerQueue | None = None
-        stops_itself = machine.settings.profile.guest.stops_itself and machine.settings.limits.clock == "wall"
+        stops_itself = machine.settings.profile.guest.stops_itself and machine.settings.limits.timeout_includes_tools
         self._reported_paused_seconds = 0.0 if stops_itself else None  # as far as the worker knows
         self._tasks: dict[int, asyncio.Future[Any]] = {}  # by request id
         self._loop = asyncio.get_running_loop()

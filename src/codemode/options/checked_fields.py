@@ -81,8 +81,8 @@ def checked_field(default: Any, check: Check, *, is_sent_to_worker: bool = False
     )
 
 
-def flag_field(*, default: bool) -> bool:
-    return checked_field(default, _require_bool)
+def flag_field(*, default: bool, is_signed: bool = False) -> bool:
+    return checked_field(default, _require_bool, is_signed=is_signed)
 
 
 def _require_positive_or_none(value: Any, path: str) -> int | None:

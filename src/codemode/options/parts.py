@@ -62,9 +62,9 @@ def _model_characters(value: Any, path: str) -> int | None:
 class ExecutionPolicy(OptionPart):
     """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text.
 
-    ``max_values`` limits the containers and scalars of each input, output, answer and result. ``clock`` is the time
-    that ``timeout_ms`` measures: "wall" all time except waits for a person's decision only; "program" only the
-    program's own time, without waits for the host. ``tool_timeout_ms`` limits each tool call. ``in_flight_limit`` says
+    ``max_values`` limits the containers and scalars of each input, output, answer and result.
+    ``timeout_includes_tools`` False stops ``timeout_ms`` while the program waits for its calls; time in which only a
+    person's decision is missing never counts. ``tool_timeout_ms`` limits each tool call. ``in_flight_limit`` says
     what happens to a call beyond ``max_in_flight_bridge_requests``: "fail" throws in the program, "queue" starts it
     when another call has ended. ``on_saturation`` None does what the pool does when no worker is free; "wait" waits up
     to the pool's ``wait_timeout_ms``. ``listing`` is what the description of codeMode contains of the tools: all
@@ -100,7 +100,7 @@ class ExecutionPolicy(OptionPart):
     max_description_characters: int = limit(40_000)
     listing: Literal["full", "names", "search"] = checked_field("full", require_one_of("full", "names", "search"))
     check_program: bool = flag_field(default=True)
-    clock: Literal["wall", "program"] = checked_field("wall", require_one_of("wall", "program"), is_signed=True)
+    timeout_includes_tools: bool = flag_field(default=True, is_signed=True)
     tool_timeout_ms: int | None = optional_limit_field()
     on_saturation: Literal["fail", "wait"] | None = checked_field(None, require_one_of(None, "fail", "wait"))
     output_validation: OutputValidation = checked_field("warn", require_one_of("warn", "strict"))  # noqa: RUF009 - a field

@@ -300,7 +300,7 @@ def _check_timers(ledger: Ledger) -> None:
 # The text comes back signed by this host, yet every field is checked: a key may leak, and a bug must not become a
 # replay of something that never happened.
 
-REPLAY_VERSION = 14
+REPLAY_VERSION = 15
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
 
 6: ledgers hold requests about state, and continuations carry content. 8: ledgers hold how long calls took.

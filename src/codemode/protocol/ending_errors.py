@@ -142,8 +142,10 @@ def format_request(request: LedgerEntry | CallRequested) -> str:
 
 def timeout_error(settings: Settings, late_ms: int = 0) -> CodeModeError:
     """Return the error for a program whose clock has run out, and that was told of so much later."""
-    timeout_ms, clock = settings.limits.timeout_ms, settings.limits.clock
-    phrase = "did not end within" if clock == "wall" else "ran, not counting its calls, for more than"
+    timeout_ms = settings.limits.timeout_ms
+    phrase = (
+        "did not end within" if settings.limits.timeout_includes_tools else "ran, not counting its calls, for more than"
+    )
     text = f"the program {phrase} {timeout_ms} ms"
     if settings.profile.at_deadline == "rest":
         name = _get_displayed_limit_name("timeout_ms", settings)

@@ -559,7 +559,7 @@ class Invocation:
         is_paused = (
             is_idle
             and not requests.running_timers
-            and (self.settings.limits.clock == "program" or requests.running == requests.awaiting_person)
+            and (not self.settings.limits.timeout_includes_tools or requests.running == requests.awaiting_person)
         )
         if is_paused != self._is_clock_paused:
             self._is_clock_paused = is_paused

@@ -90,7 +90,7 @@ class Settings:
         if guest.limit_names:
             fields["limit_names"] = dict(guest.limit_names)
         if guest.stops_itself:
-            fields["stops"] = [limits.timeout_ms, limits.clock == "wall"]
+            fields["stops"] = [limits.timeout_ms, limits.timeout_includes_tools]
         if self.profile.unawaited == "drain":
             fields["drains"] = True
         if self.profile.output is not None:

@@ -42,7 +42,7 @@ def configure_agent_options(
         continuation = replace(continuation, max_age_ms=max_age_ms)
     if approval.on_approval_required is None:
         approval = replace(approval, mode="interrupt")
-    defaults: dict[str, Any] = {"clock": "program", "in_flight_limit": "queue"} if has_clock else {}
+    defaults: dict[str, Any] = {"timeout_includes_tools": False, "in_flight_limit": "queue"} if has_clock else {}
     policy = code_mode_options.execution_policy.with_defaults(
         **defaults, **({"on_saturation": "wait"} if pool is None else {})
     )

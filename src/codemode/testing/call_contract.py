@@ -94,7 +94,7 @@ async def does_not_count_slow_tools(plugin: PluginUnderTest) -> None:
     tools, js = [ContractTool(name="slow", function=slow)], "return await tools.slow({});"
     outcome = await run(plugin, tools, js)
     assert outcome == Finished(value="here"), outcome
-    outcome = await run(plugin.having(options={"execution_policy": {"clock": "wall"}}), tools, js)
+    outcome = await run(plugin.having(options={"execution_policy": {"timeout_includes_tools": True}}), tools, js)
     assert isinstance(outcome, Failed), outcome
 
 

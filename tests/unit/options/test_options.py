@@ -17,7 +17,14 @@ from codemode.options.parts import (
     Telemetry,
 )
 
-NO_LIMITS = {"in_flight_limit", "listing", "check_program", "clock", "tool_timeout_ms", "on_saturation"}
+NO_LIMITS = {
+    "in_flight_limit",
+    "listing",
+    "check_program",
+    "timeout_includes_tools",
+    "tool_timeout_ms",
+    "on_saturation",
+}
 NO_LIMITS |= {"output_validation", "values"}
 LIMITS = [option.name for option in dataclasses.fields(ExecutionPolicy) if option.name not in NO_LIMITS]
 
@@ -45,7 +52,7 @@ def test_defaults_are_the_documented_ones():
         "max_description_characters": 40_000,
         "listing": "full",
         "check_program": True,
-        "clock": "wall",
+        "timeout_includes_tools": True,
         "tool_timeout_ms": None,
         "on_saturation": None,
         "output_validation": "warn",
@@ -240,4 +247,4 @@ def test_a_listing_is_one_of_three_and_a_plugins_own_stands_above_the_options() 
     policy = given.with_listing("search").execution_policy
     assert (policy.listing, policy.timeout_ms) == ("search", 5)
     assert given.with_listing(None) is given
-    assert not policy.is_set("clock")
+    assert not policy.is_set("timeout_includes_tools")

@@ -187,7 +187,7 @@ class Run:
         if self.ending is None:
             guest_is_idle = self._turns_read == 1 + len(self.sent)
             running = set(self._running)
-            stands = running == self._asked or self.machine.settings.limits.clock == "program"
+            stands = running == self._asked or not self.machine.settings.limits.timeout_includes_tools
             assert self.clock_paused == (guest_is_idle and bool(running) and stands and not self._timers)
 
 

@@ -113,9 +113,9 @@ def test_parameters_are_an_object(wrong):
 def test_a_limit_says_itself_whether_it_is_told_and_kept(monkeypatch):
     @dataclass(frozen=True, kw_only=True)
     class Wider(ExecutionPolicy):
-        max_files: int = limit(3, 10, is_told=True, is_kept=True)
+        max_files: int = limit(3, 10, is_sent_to_worker=True, is_signed=True)
         max_rows: int = limit(3)
-        max_words: int = limit(3, is_kept=True)
+        max_words: int = limit(3, is_signed=True)
 
     monkeypatch.setattr(continuation, "LargeHeapPolicy", Wider)
     settings = replace(SETTINGS, limits=Wider(max_files=5, max_rows=5, max_words=5))
@@ -134,7 +134,17 @@ def test_what_is_told_and_kept_is_what_it_was():
     told |= {"max_catalog_requests", "max_console_bytes", "memory_limit_bytes", "max_stack_size_bytes"}
     told |= {"max_content_parts", "in_flight_limit"}
     assert SETTINGS.to_worker_fields().keys() == told | {"seed", "now_ms", "wrapper", "globals", "content"}
-    kept = {"outer_tool_call_id", "salt", "seed", "started_ms", "profile", "fetch", "state", "language_names", "clock"}
+    kept = {
+        "outer_tool_call_id",
+        "salt",
+        "seed",
+        "started_ms",
+        "profile",
+        "fetch",
+        "state",
+        "language_names",
+        "timeout_includes_tools",
+    }
     kept |= {"parameters", "values"}
     assert plain()["settings"].keys() == kept | {"max_ledger_bytes"} | (told - {"max_result_bytes"})
 

@@ -85,7 +85,7 @@ def test_every_order_of_events_ends_within_the_rules(program: Program, settings:
 
 @given(any_programs, limits, seeds)
 def test_the_programs_clock_runs_exactly_while_the_guest_owes_a_turn(program: Program, settings: Settings, seed: int):
-    settings = limited(settings, clock="program")
+    settings = limited(settings, timeout_includes_tools=False)
     Run(program, settings=settings, answer=outcomes_of(seed), steps=Random(seed), asks=bool(seed % 2)).finish()
 
 

@@ -101,7 +101,7 @@ def test_the_clock_stands_still_only_for_people(received: list[Any], expected: s
     ],
 )
 def test_the_programs_clock_stands_still_for_every_call(received: list[Any], expected: str):
-    assert " ".join(clock(*received, settings=limited(SETTINGS, clock="program"))) == expected
+    assert " ".join(clock(*received, settings=limited(SETTINGS, timeout_includes_tools=False))) == expected
 
 
 def test_a_replay_sends_every_recorded_outcome_behind_the_program_in_the_recorded_order():

@@ -55,7 +55,7 @@ def test_the_worker_is_told_how_long():
     settings = SETTINGS
     face = GuestSettings(wrapper="module", globals=(), stops_itself=True)
     told = replace(settings, profile=replace(settings.profile, guest=face)).to_worker_fields()
-    assert told["stops"] == [settings.limits.timeout_ms, settings.limits.clock == "wall"]
+    assert told["stops"] == [settings.limits.timeout_ms, settings.limits.timeout_includes_tools]
     assert "stops" not in settings.to_worker_fields()
 
 

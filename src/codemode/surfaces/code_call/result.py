@@ -135,7 +135,7 @@ def _build_profile(rules: Mapping[str, Any], names: str) -> SurfaceSettings:
             timeout_ms=rules["timeout_ms"],
             max_bridge_requests=rules["max_steps"],
             max_source_bytes=min(rules["max_source_bytes"], MAX_SOURCE_BYTES),
-            clock="program",
+            timeout_includes_tools=False,
             in_flight_limit="queue",
             max_tool_output_bytes=_max_output_bytes(rules["sidecar"]),
         ),

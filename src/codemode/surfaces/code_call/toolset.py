@@ -83,7 +83,9 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
         in_flight=policy.max_in_flight_bridge_requests,
         beyond="; one more throws" if policy.is_set("in_flight_limit") and policy.in_flight_limit == "fail" else "",
         timeout_ms=vm.timeout_ms,
-        waiting="counted" if policy.is_set("clock") and policy.clock == "wall" else "not counted",
+        waiting="counted"
+        if policy.is_set("timeout_includes_tools") and policy.timeout_includes_tools
+        else "not counted",
         loops=_LOOPS if vm.allow_loops else _NO_LOOPS,
         console=_CONSOLE if has_console else _NO_CONSOLE,
         banned=_join_names([name for name in banned if name != "console"]),

@@ -428,8 +428,10 @@ def _check_settings(options: Any) -> CodeModeOptions:
     except ValueError as error:
         raise InvalidConfigError(f"settings.{error}") from error
     policy = settings.execution_policy
-    if policy.is_set("clock"):
-        raise InvalidConfigError("settings.execution_policy.clock is not supported by exec and wait: use timeoutMs")
+    if policy.is_set("timeout_includes_tools"):
+        raise InvalidConfigError(
+            "settings.execution_policy.timeout_includes_tools is not supported by exec and wait: use timeoutMs"
+        )
     if settings.fetch_policy is not None:
         raise InvalidConfigError("settings.fetch_policy is not supported by exec and wait: programs have no fetch")
     return settings.with_parts(execution_policy=policy.without(*PAIR_LIMITS))

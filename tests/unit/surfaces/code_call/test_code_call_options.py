@@ -177,9 +177,14 @@ def test_settings_are_those_of_the_other_faces_but_for_what_vm_decides():
     settings = CodeModeOptions(execution_policy=ExecutionPolicy(timeout_ms=9, max_bridge_requests=9, max_values=77))
     tools = create_code_call_tools([ECHO], {"settings": settings, "vm": {"timeoutMs": 50, "maxSteps": 4}})
     policy = tools._settings.with_default_limits(tools._profile.limits).execution_policy
-    assert (policy.timeout_ms, policy.max_bridge_requests, policy.max_values, policy.clock) == (50, 4, 77, "program")
-    wall = create_code_call_tools([ECHO], {"settings": {"execution_policy": {"clock": "wall"}}})
-    assert wall._settings.with_default_limits(wall._profile.limits).execution_policy.clock == "wall"
+    assert (policy.timeout_ms, policy.max_bridge_requests, policy.max_values, policy.timeout_includes_tools) == (
+        50,
+        4,
+        77,
+        False,
+    )
+    wall = create_code_call_tools([ECHO], {"settings": {"execution_policy": {"timeout_includes_tools": True}}})
+    assert wall._settings.with_default_limits(wall._profile.limits).execution_policy.timeout_includes_tools
 
 
 @each_row(

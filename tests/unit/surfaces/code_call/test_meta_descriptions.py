@@ -45,7 +45,7 @@ def test_everything_that_can_be_said_fits():
 
 
 def test_the_clock_is_the_one_in_force():
-    wall = {"settings": {"execution_policy": {"clock": "wall"}}}
+    wall = {"settings": {"execution_policy": {"timeout_includes_tools": True}}}
     told = [create_code_call_tools([], options).tools[2].description for options in ({}, wall)]
     assert ["time in tools not counted" in one for one in told] == [True, False]
 

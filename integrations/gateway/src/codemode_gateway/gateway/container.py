@@ -184,7 +184,7 @@ class GatewayContainer:
             continuation["journal"] = self._store.journal(principal.id)
         return {
             # A slow server is bounded by its own time, and a full pool by the caller's patience.
-            "execution_policy": {"clock": "program", "on_saturation": "wait"},
+            "execution_policy": {"timeout_includes_tools": False, "on_saturation": "wait"},
             "approval": {"mode": "interrupt", "show_denial_reason": True},
             "continuation": continuation,
             "telemetry": {"is_enabled": is_telemetry_recorded()},
