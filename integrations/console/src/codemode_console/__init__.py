@@ -1,4 +1,4 @@
-"""Approval console: a web page on which people decide the calls that programs of codemode wait for."""
+"""Web console on which people approve or deny the calls of paused programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: the help of the command needs no framework."""
+    """Import a public name on first use, so that the command's help loads no web framework."""
     for module, names in _LATE.items():
         if name in names.split():
             return getattr(import_module(f".{module}", __name__), name)

@@ -1,4 +1,4 @@
-"""What stands in front of the console: who calls, whether a page of ours sent it, and the headers of each answer."""
+"""Authenticate requests, check their origin and add security headers."""
 
 from __future__ import annotations
 
@@ -57,14 +57,22 @@ _HEALTH_PATH = "/healthz"
 
 
 class AccessMiddleware:
-    """An ASGI application that lets only those in who are known, and puts them into ``scope["user"]``.
+    """ASGI middleware that lets in known users and sets ``scope["user"]``.
 
-    ``secret`` signs cookies and forms: the same for all consoles before one database, else one of this process.
-    ``embed_in`` are origins of the same site whose pages may frame the console. ``base_url`` is where it is for
-    browsers; where ``hosts`` are given, it answers to these names and that one alone. ``trusted_proxies`` may tell
-    whom they speak for. ``private_path`` is a random part of a path: browsers get their cookie for the pages below it
-    alone, so that no server on another port of this host, which cookies do not tell apart, is sent it. Raises
-    `ValueError`, also without ``auth``.
+    Args:
+        app: The console's application.
+        auth: `TokenAuth`, `ProxyHeaderAuth` or an async function of the request that returns a `User` or None.
+        store: Receives audit lines; also stores sign-outs.
+        secret: Signs cookies and forms; the same for all consoles on one database. Default: random.
+        embed_in: Origins of the same site whose pages may frame the console.
+        base_url: URL of the console for browsers.
+        trusted_proxies: Addresses and networks whose forwarding headers are believed.
+        hosts: Accepted host names besides that of ``base_url``; without them all are accepted.
+        private_path: Random path below which browsers use the console. Cookies do not distinguish ports, so their
+            cookie is limited to this path and no server on another port receives it.
+        clock: Returns Unix time in seconds.
+
+    Raises `ValueError`, also without ``auth``.
     """
 
     def __init__(
@@ -99,7 +107,7 @@ class AccessMiddleware:
             self._sign_in = SignIn(self._auth, self._sessions, store, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the application answer."""
+        """Answer the request or pass it to the application."""
         if scope["type"] == "http":
             await self._handle_http(scope, receive, _with_headers(send, self._headers))
         elif scope["type"] == "websocket":
@@ -126,7 +134,7 @@ class AccessMiddleware:
         await (self._app if response is None else response)(scope, receive, send)
 
     def _with_root_path(self, scope: Scope) -> Scope:
-        """Return a copy of a scope, for what is put into it is no business of those in front, with its roots."""
+        """Return a copy of the scope with the public and the private root path."""
         public = str(scope.get("root_path", ""))
         if self._private_path is None:
             return {**scope}
@@ -135,7 +143,7 @@ class AccessMiddleware:
         return {**scope, "root_path": private if is_private else public, ROOTS_KEY: (public, private)}
 
     async def _authorize(self, request: Request) -> tuple[Response | None, str | None]:
-        """Return the answer, None where the application gives it, and a cookie that goes along."""
+        """Return the response, None to pass the request on, and the session cookie to set."""
         path, scope = route_path(request.scope), request.scope
         if not self._hosts.accepts(request.headers.getlist("host")):
             raise Problem(421, "The console has another name", "This is a name that is not its own.")
@@ -159,7 +167,7 @@ class AccessMiddleware:
         return None, cookie
 
     async def _authenticate(self, request: Request, client: Address | None) -> tuple[Principal | None, str | None]:
-        """Return who calls, and the cookie that they are to be given where they have none yet."""
+        """Return the principal, and the cookie to set where the request has none."""
         session, cookie = await self._sessions.load(request.cookies.get(COOKIE_NAME)), None
         if isinstance(self._auth, TokenAuth):
             user = None if session is None else self._auth.find_by_session_key(session.key)

@@ -1,4 +1,4 @@
-"""The console as one ASGI application on a store: its routes, and serving it by itself."""
+"""The console as an ASGI application: routes, options and a server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
 
 def exception_handlers() -> dict[Any, Callable[[Request, Any], Awaitable[Response]]]:
-    """Return what is answered when something cannot be done, by the class of the error."""
+    """Return the handlers that turn errors into responses."""
     return {Problem: _handle_problem, CodeModeError: _handle_store_error, HTTPException: _handle_http_error}
 
 
@@ -118,7 +118,7 @@ class ConsoleOptions:
 
 
 class Console:
-    """An ASGI application, to be run by itself or mounted under any prefix. See `approval_console`."""
+    """An ASGI application that runs by itself or mounted under a prefix. See `approval_console`."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Console:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """While the block runs: mark what expires, send notices, let decided programs go on if `resume` was given."""
+        """While the block runs, mark expired records, send notices and resume decided programs."""
         self._warns_when_not_running = False
         async with AsyncExitStack() as stack:
             for app, resume in self._resumers:
@@ -171,12 +171,18 @@ def approval_console(
     options: ConsoleOptions | Mapping[str, Any] | None = None,
     base_url: str | None = None,
 ) -> Console:
-    """Return a console over a store.
+    """Return a console on a store.
 
-    ``auth`` is `TokenAuth`, `ProxyHeaderAuth` or an async function of the request that returns a `User` or None.
-    ``resume`` are functions as `CodeModeTool.resume` by the names of apps, or one for all apps; without it the console
-    only records decisions. ``notify`` are told of each pause that waits, while `Console.running` does. ``base_url`` is
-    where the console is for browsers, with its prefix; links of notices need it. Raises `ValueError`.
+    Args:
+        store: The store of the paused programs.
+        auth: `TokenAuth`, `ProxyHeaderAuth` or an async function of the request that returns a `User` or None.
+        resume: `CodeModeTool.resume` by app name, or one function for all apps. Without it the console only records
+            decisions.
+        notify: Webhooks that are notified of each pause while `Console.running` is entered.
+        options: `ConsoleOptions`, or a mapping of its fields.
+        base_url: URL of the console for browsers, with its prefix; required by ``notify``.
+
+    Raises `ValueError` for invalid arguments.
     """
     _require_store(store)
     settings = read_options(options)
@@ -209,7 +215,7 @@ def approval_console(
 
 
 def _require_store(store: Any) -> None:
-    """Raise `ValueError` for what is no store, such as the path of one, or its class."""
+    """Raise `ValueError` unless ``store`` has the methods of an `InterruptStore`."""
     if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in _REQUIRED_STORE_METHODS):
         raise WrongTypeError(
             f"store must be an InterruptStore, as SqliteInterruptStore(path) makes one, got {store!r:.100}"
@@ -232,13 +238,13 @@ def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, Resu
 
 
 def _app_continuation(resumer: tuple[str | None, ResumeFunction]) -> tuple[str | None, Any]:
-    """Return an app and the options that have its keys, where its `resume` is a method of a tool."""
+    """Return an app with the continuation options of the tool whose method resumes it."""
     app, resume = resumer
     return app, continuation_options(getattr(resume, "__self__", None))
 
 
 def read_options(options: Any) -> ConsoleOptions:
-    """Return options, given as such or as a mapping. Raises `ValueError`."""
+    """Return options from `ConsoleOptions` or a mapping. Raises `ValueError`."""
     if options is None or isinstance(options, ConsoleOptions):
         return options or ConsoleOptions()
     names = [field.name for field in fields(ConsoleOptions)]
@@ -268,11 +274,12 @@ def serve(
     port: int = 8822,
     echo: Callable[[str], None] = print,
 ) -> None:
-    """Serve a console until the process is told to end (SIGINT, SIGTERM). What runs then comes to its end.
+    """Serve a console until SIGINT or SIGTERM, and finish running requests.
 
-    Without ``auth`` one token is made for one user, who sees all tenants, and ``say`` is given the URL that holds it,
-    once; ``host`` must then be an address of this machine alone. Port 0 takes a free one. Raises `ValueError` for what
-    cannot be meant, `OSError` for an address that cannot be had.
+    Arguments as for `approval_console`, except: without ``auth``, one token is created for one user who sees all
+    tenants, and ``host`` must be a loopback address. Port 0 takes a free port. ``echo`` receives the URL to sign in at,
+    with the token if there is one. Raises `ValueError` for invalid arguments, `OSError` for an address that is not
+    available.
     """
     address = "127.0.0.1" if host == "localhost" else host
     token = None
@@ -293,7 +300,7 @@ def serve(
 
 
 def require_loopback(host: str) -> None:
-    """Raise `ValueError` for an address that others can reach: one token printed on a terminal is for that machine."""
+    """Raise `ValueError` unless ``host`` is a loopback address; a printed token is for this machine only."""
     address = parse_address(host)
     if address is None or not address.is_loopback:
         raise ValueError(f"without a file of tokens the console is for this machine alone, not for {host!r}")

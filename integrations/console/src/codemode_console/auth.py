@@ -1,4 +1,4 @@
-"""Who somebody is: users, and the three ways to know one. Knows neither cookies nor pages."""
+"""Users, and authentication by token, proxy header or function."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ Tenants: TypeAlias = Collection[str] | Tenant
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who has signed in. ``name`` is what the audit has of them, at most 1,000 characters.
+    """An authenticated user.
 
-    ``tenants`` is a collection of those that they see, at most 200, or `ALL_TENANTS`: nobody sees all for want of a
-    word.
-    ``may_decide`` False: they look and decide nothing. Raises `ValueError` for what is none of these.
+    Args:
+        name: Name in the audit, at most 1,000 characters.
+        tenants: At most 200 tenants whose records the user sees, or `ALL_TENANTS`.
+        may_decide: False for users who may only look.
+
+    Raises `ValueError` for other values.
     """
 
     name: str
@@ -51,7 +54,7 @@ class User:
         object.__setattr__(self, "tenants", _check_tenants(self.tenants))
 
     def can_see(self, tenant: str) -> bool:
-        """Say whether records of this tenant are theirs to see."""
+        """Return whether the user may see records of this tenant."""
         return self.tenants is ALL_TENANTS or tenant in self.tenants
 
 
@@ -69,24 +72,24 @@ def _check_tenants(tenants: Any) -> Tenants:
 
 
 def new_token() -> str:
-    """Make a token of 256 random bits."""
+    """Return a new token of 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
 def new_private_path() -> str:
-    """Make a path that nobody guesses, for `ConsoleOptions.private_path`."""
+    """Return a new random path for `ConsoleOptions.private_path`."""
     return f"~{secrets.token_urlsafe(24)}"
 
 
 def token_hash(token: str) -> str:
-    """Return what is kept of a token: "sha256:" and the SHA-256 of it, which is enough for one of random bits."""
+    """Return the stored form of a token: "sha256:" and its SHA-256, without a salt since tokens are random."""
     return _HASH_PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class TokenAuth:
-    """Users by the hashes of their tokens, as `token_hash` makes them. Who has a token signs in on a page.
+    """Users by the hashes of their tokens (see `token_hash`). They sign in on a page.
 
-    Raises `ValueError` for what is no hash, such as a token itself, and for what is no `User`.
+    Raises `ValueError` for keys that are no hashes, such as tokens, and for values that are no `User`.
     """
 
     def __init__(self, users: Mapping[str, User]) -> None:
@@ -94,7 +97,7 @@ class TokenAuth:
         self.replace(users)
 
     def replace(self, users: Mapping[str, User]) -> None:
-        """Have other users from now on: whoever is not among them is nobody at once. Raises `ValueError`."""
+        """Replace the users; sessions of removed users end at once. Raises `ValueError`."""
         users_by_hash = {_require_hash(key): _require_user(user) for key, user in users.items()}
         if not users_by_hash:
             raise ValueError("TokenAuth needs at least one user")
@@ -104,7 +107,7 @@ class TokenAuth:
     def from_json(cls, text: str) -> TokenAuth:
         """Read ``{hash: {"name": ..., "tenants": [...] or "*", "may_decide": false}}``.
 
-        Who has no ``may_decide`` may decide. Raises `ValueError`.
+        ``may_decide`` is true by default. Raises `ValueError`.
         """
         users: Any = json.loads(text, object_pairs_hook=_reject_duplicate_keys)
         if not isinstance(users, dict):
@@ -112,39 +115,44 @@ class TokenAuth:
         return cls({key: _parse_user(value) for key, value in cast("dict[str, Any]", users).items()})
 
     def find_by_token(self, token: str) -> User | None:
-        """Return whose token this is."""
+        """Return the user of a token."""
         # Nobody learns the hash of an unknown token from the time that it takes to look up the hash of a known one.
         return None if len(token) > _MAX_TOKEN_CHARACTERS else self._users.get(token_hash(token))
 
     async def authenticate(self, token: str, request: Request) -> tuple[User, str] | None:  # noqa: ARG002
-        """Return whose token this is, for whoever signs in, and what their session remembers of it: see `user_named`.
+        """Return the user of a token and their session key (see `find_by_session_key`); None if unknown.
 
-        One of another kind may ask elsewhere. Raises `Problem` where nobody can say.
+        Subclasses may accept other tokens. Raises `Problem` where a token cannot be checked now.
         """
         user = self.find_by_token(token)
         return None if user is None else (user, self.session_key(token))
 
     @property
     def has_one_user(self) -> bool:
-        """Whether nobody can be signed in as somebody else, for there is one user alone."""
+        """Whether there is only one user, so that nobody can be signed in as another one."""
         return len(self._users) == 1
 
     def find_by_session_key(self, key: str) -> User | None:
-        """Return the user whose token has this hash, as `key_of` gives it: who was taken off the list is nobody."""
+        """Return the user of a session key; None after the user was removed."""
         return self._users.get(key)
 
     def session_key(self, token: str) -> str:
-        """Return what a session remembers of a token."""
+        """Return the part of a token that its session stores."""
         return token_hash(token)
 
 
 class ProxyHeaderAuth:
-    """Users by a header that a proxy in front sets, once it has signed them in.
+    """Users by a header that an authenticating proxy sets.
 
-    Only from ``trusted_proxies``, addresses and networks, is the header believed; elsewhere it is ignored and logged.
-    Names are compared without case: proxies and directories do not agree on it. ``users`` are names or `User` objects,
-    ``domains`` what may stand behind the ``@`` of a name; one of the two must be
-    given. ``tenants`` and ``may_decide`` are of those who are not given as a `User`. Raises `ValueError`.
+    Args:
+        header: Name of the header.
+        trusted_proxies: Addresses and networks from which the header is believed; others are ignored and logged.
+        users: Names or `User` objects, compared without case.
+        domains: Accepted domains of names such as ana@example.com. ``users`` or ``domains`` is required.
+        tenants: Tenants of users that are not given as `User`.
+        may_decide: Whether those users may decide.
+
+    Raises `ValueError` for invalid arguments.
     """
 
     def __init__(
@@ -176,7 +184,7 @@ class ProxyHeaderAuth:
         return name_or_user if isinstance(name_or_user, User) else User(name_or_user, tenants, may_decide)
 
     async def __call__(self, request: Request) -> User | None:
-        """Return whom the proxy has signed in."""
+        """Return the user whom the proxy names."""
         values = request.headers.getlist(self._header)
         if not values:
             return None
@@ -194,7 +202,7 @@ class ProxyHeaderAuth:
         return user
 
     def has_user_name(self, request: Request) -> bool:
-        """Say whether a trusted proxy has named somebody, a user or not."""
+        """Return whether a trusted proxy names a user, known or not."""
         values = request.headers.getlist(self._header)
         return len(values) == 1 and bool(values[0]) and peer_address(request) in self.trusted_proxies
 
@@ -215,7 +223,7 @@ Auth: TypeAlias = TokenAuth | ProxyHeaderAuth | AuthFunction
 
 
 def require_auth(auth: Any) -> Auth:
-    """Return a way to know users. Raises `ValueError` without one: a console is never open to all."""
+    """Return ``auth``. Raises `ValueError` without one: a console is never open to all."""
     if auth is None or not (isinstance(auth, TokenAuth) or callable(auth)):
         raise ValueError(
             "auth must be TokenAuth, ProxyHeaderAuth or an async function of the request: without it everybody could"
@@ -225,7 +233,7 @@ def require_auth(auth: Any) -> Auth:
 
 
 async def call_auth_function(auth: AuthFunction, request: Request) -> User | None:
-    """Ask a function who this is. Raises `TypeError` for an answer that is neither a `User` nor None."""
+    """Call an authentication function. Raises `TypeError` unless it returns a `User` or None."""
     user = cast("Any", await auth(request))
     if user is None or isinstance(user, User):
         return user

@@ -1,4 +1,4 @@
-"""Bodies of requests: their bounds, and their fields as plain items."""
+"""Read request bodies with limits, as forms or JSON."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _MULTIPART_TYPE = "multipart/form-data"
 
 
 class BodyTooLargeError(ValueError):
-    """A body holds more than `MAX_BODY_BYTES` or `MAX_FIELDS`."""
+    """The body has more than `MAX_BODY_BYTES` or `MAX_FIELDS`."""
 
 
 class MalformedBodyError(ValueError):
-    """A body is not what its content type says, or nests deeper than `MAX_JSON_DEPTH`."""
+    """The body does not match its content type, or nests deeper than `MAX_JSON_DEPTH`."""
 
 
 async def read_body(headers: Mapping[str, str], chunks: AsyncIterable[bytes]) -> bytes:
-    """Return a body as it arrives (``request.stream()``), and stop at its bound. Raises `BodyTooLargeError`."""
+    """Read a body from its chunks (``request.stream()``). Raises `BodyTooLargeError` and `MalformedBodyError`."""
     declared = declared_length(headers)
     if declared is None:
         raise MalformedBodyError("the length of the body is no number")
@@ -49,9 +49,9 @@ async def read_body(headers: Mapping[str, str], chunks: AsyncIterable[bytes]) ->
 
 
 def parse_form(content_type: str, body: bytes) -> FormItems:
-    """Return the fields of a form, urlencoded or multipart. Raises `MalformedBodyError` and `BodyTooLargeError`.
+    """Return the fields of a urlencoded or multipart form in UTF-8; files are rejected.
 
-    Text is UTF-8; a file is no field of any form here.
+    Raises `MalformedBodyError` and `BodyTooLargeError`.
     """
     if len(body) > MAX_BODY_BYTES:
         raise _body_too_large()
@@ -120,7 +120,7 @@ class _MultipartFields:
         self._field, self._value, self._data = bytearray(), bytearray(), bytearray()
 
     def callbacks(self) -> Any:
-        """Return what the parser calls."""
+        """Return the callbacks of the parser."""
         return {
             "on_part_begin": self._on_part_begin,
             "on_part_data": _append_to(lambda: self._data),
@@ -179,7 +179,7 @@ _JSON_TYPE = "application/json"
 
 
 async def read_form_items(request: Request) -> FormItems:
-    """Return the fields of a form in their order, repeated ones too. Raises `Problem` 400 and 413."""
+    """Return the fields of a form in order, with repeated ones. Raises `Problem` 400 and 413."""
     content_type = request.headers.get("content-type", "")
     try:
         body = await _read_bounded_body(request)
@@ -202,12 +202,12 @@ async def read_json(request: Request) -> Any:
 
 
 def has_json_body(request: Request) -> bool:
-    """Say whether the body of a request is to be JSON. No page of another origin may send that unasked."""
+    """Return whether the content type is JSON, which browsers send across origins only after a preflight."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == _JSON_TYPE
 
 
 def single_value(items: FormItems, name: str) -> str:
-    """Return the text of a field that a form has once, or not at all. Raises `Problem` 400."""
+    """Return the text of a field, "" without one. Raises `Problem` 400 for a repeated field."""
     values = [text for item_name, text in items if item_name == name]
     if len(values) > 1:
         raise Problem(400, "This is no form", f"The field {name} was sent twice.")
@@ -215,7 +215,7 @@ def single_value(items: FormItems, name: str) -> str:
 
 
 async def read_small_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that anybody may send, of at most 16 KiB. Raises `Problem` 400 and 413."""
+    """Return the fields of a form of at most 16 KiB from any sender. Raises `Problem` 400 and 413."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

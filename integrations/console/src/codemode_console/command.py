@@ -1,4 +1,4 @@
-"""``codemode console``: the approval console over a database, served by itself. Imports no framework for its help."""
+"""The command ``codemode console``: serve the console of a database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenan
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve the console until the process is told to end. ``arguments`` are those after ``codemode console``."""
+    """Serve the console until a signal ends it. ``arguments`` are those after ``codemode console``."""
     options = create_parser().parse_args(arguments)
     try:
         from . import serve
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def create_parser() -> argparse.ArgumentParser:
-    """Return the parser of `codemode console`, which `codemode completion` reads too."""
+    """Return the parser of ``codemode console``; ``codemode completion`` reads it too."""
     console = argparse.ArgumentParser(
         prog="codemode console",
         allow_abbrev=False,
@@ -108,7 +108,7 @@ def _signing_keys() -> tuple[bytes, ...] | None:
 
 
 def _load_resume_function(path: str, app: str | None, store: InterruptStore) -> Any:
-    """Return what lets programs go on; a file that sets the key itself needs none in the environment."""
+    """Return the ``resume`` of the tool in a file, by app if one is named."""
     from codemode.cli.describe import create_tool_for_file  # imports what runs programs
 
     continuation: dict[str, object] = {"guard": store.guard}

@@ -1,4 +1,4 @@
-"""What somebody has decided about requests and records: read from forms, and put into words."""
+"""Decisions about calls and actions on records: parse, check, describe."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ _JSON_FIELDS = {*_FORM_FIELDS, "input", "value"}
 
 @dataclass(frozen=True, slots=True)
 class SubmittedDecision:
-    """What was sent about a request: ``said`` is the button, ``items`` are all fields.
+    """A submitted form or JSON body that decides one call.
 
-    ``later`` is for how long an approval is to hold beside the call, nothing where it is for the call alone.
-    ``version`` and ``shown`` say what the sender was shown, and ``token`` that the console has shown it to them.
+    ``decision`` is the button and ``items`` are all fields. ``standing_choice`` is how long an approval holds for later
+    calls, "" for this call only. ``version`` and ``display_digest`` identify what was displayed; ``form_token`` proves
+    that the console displayed it to the sender.
     """
 
     decision: str
@@ -59,22 +60,22 @@ class SubmittedDecision:
 
     @property
     def is_approving(self) -> bool:
-        """Whether a call is to run."""
+        """Whether the call is to run."""
         return self.decision in _APPROVING_DECISIONS
 
     @property
     def changes_form(self) -> bool:
-        """Whether a button of the form itself was pressed."""
+        """Whether a button inside the form was pressed, which adds or removes fields."""
         return any(name in _FORM_BUTTONS for name, _ in self.items)
 
     @property
     def needs_value(self) -> bool:
-        """Whether what was typed into the form matters."""
+        """Whether the decision uses the typed value."""
         return self.decision not in _DECISIONS_WITHOUT_VALUE
 
 
 class DecisionError(Exception):
-    """What was sent cannot be decided so: ``words`` ask for something else, of the reason alone if ``is_of_reason``."""
+    """A submission cannot be decided; ``concerns_reason`` if its reason is at fault."""
 
     def __init__(self, message: str, *, is_of_reason: bool = False) -> None:
         super().__init__(message)
@@ -82,7 +83,7 @@ class DecisionError(Exception):
 
 
 def parse_decision_form(items: FormItems) -> SubmittedDecision:
-    """Return what a form says. Raises `Problem` 400."""
+    """Parse a form. Raises `Problem` 400."""
     unknown_field = next((name for name, _ in items if name not in _FORM_FIELDS and not is_form_item(name)), None)
     if unknown_field is not None:  # a misspelt change would be passed over, and the rest approved
         raise Problem(400, "This is no form of a request", f"It has no field {unknown_field[:200]}.")
@@ -94,9 +95,9 @@ def parse_decision_form(items: FormItems) -> SubmittedDecision:
 
 
 def parse_decision_json(body: Any) -> SubmittedDecision:
-    """Return what a JSON body says: an object with the fields of a form, and ``input`` or ``value``.
+    """Parse a JSON object with the fields of the form, and ``input`` or ``value``.
 
-    ``reason`` and ``later`` may be left out, and what is decided without a value. Raises `Problem` 400.
+    ``reason`` and ``later`` are optional. Raises `Problem` 400.
     """
     fields = cast("Mapping[str, Any]", body) if isinstance(body, dict) else dict[str, Any]()
     texts = {name: fields.get(name, "") for name in _FORM_FIELDS}
@@ -114,7 +115,7 @@ def parse_decision_json(body: Any) -> SubmittedDecision:
 
 
 def require_valid_decision(call: StoredRequest, submitted: SubmittedDecision, *, is_for_programs: bool = False) -> None:
-    """Raise `Problem` 400 for what no card of this request sends; programs are told which decisions it takes."""
+    """Raise `Problem` 400 for a decision that this kind of call does not take."""
     allowed = _DECISIONS_BY_KIND.get(call.kind, frozenset({"answer"}))
     if submitted.changes_form == bool(submitted.decision) or (
         submitted.decision and submitted.decision not in {*allowed, PREVIEW}
@@ -123,7 +124,7 @@ def require_valid_decision(call: StoredRequest, submitted: SubmittedDecision, *,
 
 
 def invalid_decision_problem(allowed: Iterable[str], *, is_for_programs: bool) -> Problem:
-    """Return what is said of a form that was sent with none of its buttons, and of JSON with no such decision."""
+    """Return the problem of a submission without a valid decision."""
     if not is_for_programs:
         return Problem(400, "This form decides nothing", "Send it with one of its buttons.")
     decisions = list(allowed)
@@ -135,15 +136,14 @@ def invalid_decision_problem(allowed: Iterable[str], *, is_for_programs: bool) -
 
 
 def decision_form_subject(interrupt_id: str, version: str, display_digest: str) -> str:
-    """Return what the token of a decision's form is about: the request, as it was shown."""
+    """Return what a form token is bound to: the call as displayed."""
     return hashlib.sha256(json.dumps([interrupt_id, version, display_digest]).encode()).hexdigest()
 
 
 def compute_call_version(record: Record, call: StoredRequest) -> str:
-    """Return which version of a request is shown: since which of the record's, and all that is read beside its input.
+    """Return the version of a call: the record version that first asked it, and a digest of its card.
 
-    While a request waits on and nothing about it has changed it is the same, whatever the rest of its program does.
-    Work in proportion to the schema.
+    It stays the same while the call waits unchanged, whatever the program does. The work grows with the schema.
     """
     facts = [call.refusal, call.payload, call.input_schema, call.description, call.annotations]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()
@@ -160,7 +160,7 @@ def _first_version_asking(record: Record, call: StoredRequest) -> int:
 
 
 def create_call_form(call: StoredRequest, *, has_fields: bool = True) -> Form:
-    """Return the form in which a request is answered. The work is in proportion to schema and input."""
+    """Return the form that answers a call. The work grows with schema and input."""
     schema, value = _schema_and_value(call)
     if not has_fields:
         return create_form(None, value)
@@ -172,7 +172,7 @@ def create_call_form(call: StoredRequest, *, has_fields: bool = True) -> Form:
 
 
 def read_call_form(call: StoredRequest, items: FormItems) -> FormResult:
-    """Return what was typed into the form of a request. Raises `Problem` 400. Work as `form_of` says."""
+    """Read the submitted form of a call. Raises `Problem` 400. The work grows with schema and input."""
     schema, value = _schema_and_value(call)
     try:
         result = read_form(items, schema, value)
@@ -187,7 +187,7 @@ def read_call_form(call: StoredRequest, items: FormItems) -> FormResult:
 
 
 def _explain_result_problems(result: FormResult) -> FormResult:
-    """Return what was typed as the result of a call, with problems that say what to type."""
+    """Return the result with hints on how to type the result of a call."""
     if not result.problems:
         return result
     reason = "; ".join(result.problems.get("json", ())).removeprefix("is no JSON: ")
@@ -198,7 +198,7 @@ def _explain_result_problems(result: FormResult) -> FormResult:
 
 
 def _schema_and_value(call: StoredRequest) -> tuple[Any, Any]:
-    """Return the schema of what is asked, and the value that is shown."""
+    """Return the schema and the displayed value of a call's form."""
     if call.kind == APPROVAL_KIND:
         return call.input_schema, call.input
     return (None if call.kind == UNKNOWN_OUTCOME_KIND else call.payload.get("schema")), ABSENT
@@ -208,7 +208,7 @@ def _schema_and_value(call: StoredRequest) -> tuple[Any, Any]:
 
 
 def to_store_decision(call: StoredRequest, submitted: SubmittedDecision, result: FormResult | None) -> Any:
-    """Return the decision, as a store takes it. Raises `NotDecided`."""
+    """Return the decision for the store. Raises `DecisionError`."""
     if len(submitted.reason) > MAX_REASON_CHARACTERS:
         raise DecisionError(f"The reason has more than {MAX_REASON_CHARACTERS:,} characters.", is_of_reason=True)
     reason_field = {"reason": submitted.reason} if submitted.reason else {}
@@ -233,10 +233,9 @@ def to_store_decision(call: StoredRequest, submitted: SubmittedDecision, result:
 
 
 def _preserve_long_integers(displayed: Any, edited: Any) -> Any:
-    """Return an edited value with integers as text where an integer stood that a browser's numbers cannot hold.
+    """Return the edited value with changed integers as text where a browser's numbers would lose digits.
 
-    A store takes a text there for the integer that it says, and a number for what a browser may have made of the one
-    that was shown.
+    The store reads a text there as its integer, and a number as one that a browser may have rounded.
     """
     if isinstance(displayed, dict) and isinstance(edited, dict):
         displayed_members, edited_members = cast("dict[str, Any]", displayed), cast("dict[str, Any]", edited)
@@ -266,7 +265,7 @@ _INPUT_CHANGED = (
 
 
 def find_input_edit(call: StoredRequest) -> Any:
-    """Return the input that somebody has made of what was asked; ABSENT where it was approved as it was, or denied."""
+    """Return the changed input of an approved call; ABSENT if it was approved unchanged or denied."""
     decision: Any = call.decision
     if call.kind != APPROVAL_KIND or not isinstance(decision, dict) or "input" not in decision:
         return ABSENT
@@ -278,12 +277,12 @@ def find_input_edit(call: StoredRequest) -> Any:
 
 
 def has_decision(call: StoredRequest, decision: Any) -> bool:
-    """Tell whether this was decided. Work in proportion to both."""
+    """Return whether this decision was made. The work grows with both values."""
     return call.state in ("decided", "applied") and canonical_json(call.decision) == canonical_json(decision)
 
 
 def describe_decision(call: StoredRequest) -> str:
-    """Return what was decided, in a word or two."""
+    """Return a decision in one or a few words."""
     decision: Any = call.decision
     members = cast("Mapping[str, Any]", decision) if isinstance(decision, dict) else dict[str, Any]()
     if call.kind == APPROVAL_KIND:
@@ -306,12 +305,12 @@ _OUTCOME_DECISION_TEXTS = {
 
 
 def describe_audit_decision(decision: str) -> str:
-    """Return what a line of the audit says that was decided, in the words of `decision_words`."""
+    """Return the decision of an audit line in the words of `describe_decision`."""
     return "approved with changes" if decision == "edited" else _OUTCOME_DECISION_TEXTS.get(decision, decision)
 
 
 def find_decision_reason(call: StoredRequest) -> str:
-    """Return the reason that was given; nothing where there is none."""
+    """Return the reason of a decision, "" without one."""
     decision: Any = call.decision
     reason = cast("Mapping[str, Any]", decision).get("reason") if isinstance(decision, dict) else None
     return reason if call.kind == APPROVAL_KIND and isinstance(reason, str) else ""
@@ -323,7 +322,7 @@ MAX_ACTION_REASON_CHARACTERS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class RecordAction:
-    """One thing that may be said. ``label`` is its button, ``words`` what comes of it."""
+    """An action on a whole record: its button and what it does."""
 
     action: str
     label: str
@@ -343,7 +342,7 @@ _RUN_LOST_AGAIN = RecordAction(
 
 
 def list_record_actions(record: Record) -> tuple[RecordAction, ...]:
-    """Return what may be said of a record as it is."""
+    """Return the actions that the state of a record allows."""
     if record.state == "lost":
         return (_CLOSE_LOST, _RUN_LOST_AGAIN)
     if record.state not in ("pending", "resting"):
@@ -354,27 +353,27 @@ def list_record_actions(record: Record) -> tuple[RecordAction, ...]:
 
 
 def needs_record_action(record: Record) -> bool:
-    """Tell whether a record goes on only once somebody says what is to become of it."""
+    """Return whether the record continues only after a record action."""
     return record.state == "lost" or record.not_resumable is not None
 
 
 def record_fingerprint(record: Record) -> str:
-    """Return what tells a record from what has become of it since: its version, and how much of that waits."""
+    """Return the version of a record and how many of its calls wait, to detect stale forms."""
     return f"{record.version}-{sum(call.state == 'waiting' for call in record.requests)}"
 
 
 def record_action_subject(record_id: str, fingerprint: str, state: str) -> str:
-    """Return what the token of such a form is about: the record, as it was shown."""
+    """Return what the token of an action's form is bound to: the record as displayed."""
     return f"record {record_id} {fingerprint} {state}"
 
 
 def record_action_methods(store: InterruptStore) -> dict[str, Callable[..., Awaitable[None]]]:
-    """Return what does each of them."""
+    """Return the store's methods by action."""
     return {"withdraw": store.withdraw, "close": store.close_lost, "run-again": store.run_again}
 
 
 def record_actions_json(record: Record, record_actions: Iterable[RecordAction], form_token: str) -> dict[str, Any]:
-    """Return them for callers of the API, with what a form sends."""
+    """Return the actions for API callers, with the values that their form sends."""
     actions = {action.action: action.description for action in record_actions}
     return {"actions": actions, "version": record_fingerprint(record), "state": record.state, "formToken": form_token}
 
@@ -383,7 +382,7 @@ _FINAL_STATES = ("completed", "failed", "withdrawn")
 
 
 def not_pending_problem(record: Record, call: StoredRequest) -> Problem | None:
-    """Return why a request cannot be decided any more; None where it waits."""
+    """Return why a call can no longer be decided; None while it is pending."""
     facts: dict[str, Any] = {}
     decided_by = ""
     if call.state in ("decided", "applied"):
@@ -408,7 +407,7 @@ def not_pending_problem(record: Record, call: StoredRequest) -> Problem | None:
 
 
 def stale_form_problem(call: StoredRequest) -> Problem:
-    """Return what is said to somebody who was shown another version of a request than the one that waits."""
+    """Return the problem of a submission for another version of the call."""
     message = "It was refused: see why, and decide again." if call.refusal else "Look at what is new, and decide again."
     return _conflict_problem("RequestSuperseded", "Something has changed since you were shown this", message)
 
@@ -426,7 +425,7 @@ _INVALID_SELECTION = "A field of the form names no request."
 
 @dataclass(frozen=True, slots=True)
 class SelectedCall:
-    """A request that somebody has chosen, and as what it was shown, "" before it was."""
+    """A call selected for a bulk decision; ``version`` and ``display_digest`` are "" before it was displayed."""
 
     record_id: str
     interrupt_id: str
@@ -434,19 +433,19 @@ class SelectedCall:
     display_digest: str = ""
 
     def to_field_value(self) -> str:
-        """Return the value of a field that names it."""
+        """Return the value of its form field."""
         return "/".join(
             quote(part, safe="") for part in (self.record_id, self.interrupt_id, self.version, self.display_digest)
         )
 
 
 def selection_value(record_id: str, interrupt_id: str) -> str:
-    """Return the value of a checkbox that chooses a request."""
+    """Return the value of the checkbox that selects a call."""
     return f"{quote(record_id, safe='')}/{quote(interrupt_id, safe='')}"
 
 
 def parse_selection(texts: Sequence[str], *, part_count: int) -> list[SelectedCall]:
-    """Read fields that name requests, each request once. Raises `Problem` 400, and 422 for none and for too many."""
+    """Parse form fields into distinct calls. Raises `Problem` 400, and 422 for none or too many."""
     selection: dict[tuple[str, str], SelectedCall] = {}
     for text in texts:
         fields = text.split("/")
@@ -465,7 +464,7 @@ def parse_selection(texts: Sequence[str], *, part_count: int) -> list[SelectedCa
 
 
 def bulk_decision_subject(decision: str, calls: Iterable[SelectedCall]) -> str:
-    """Return what the token of the form is about in which these are decided, as they were shown."""
+    """Return what the token of a bulk form is bound to: the decision and the calls as displayed."""
     digest = hashlib.sha256(
         "\n".join(call.to_field_value() for call in calls).encode("utf-8", "surrogatepass")
     ).hexdigest()

@@ -1,4 +1,4 @@
-"""What an answer says when something cannot be done: one table from the store's errors to status and words."""
+"""Problems: HTTP statuses and messages, also for errors of the store."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _ERROR_PROBLEMS: tuple[tuple[type[CodeModeError], int, str], ...] = (
 
 
 class Problem(Exception):  # noqa: N818 - what a page tells
-    """Something that cannot be done: the status of the answer, a title and words for people.
+    """A request fails with this status, title and message.
 
-    ``facts`` are for programs that read it: ``code``, the class of the store's error without its ending, and ``actor``,
-    who was first. ``record_id`` names the record that its page leads back to.
+    ``facts`` are for API callers: ``code`` (the class of the store's error without "Error") and ``actor`` (who decided
+    first). ``record_id`` is the record that the page links to.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Problem(Exception):  # noqa: N818 - what a page tells
         self.record_id = record_id
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as callers of the API get it."""
+        """Return the problem for API callers."""
         return {"status": self.status, "title": self.title, "message": self.message, **self.facts}
 
 
 def to_problem(error: CodeModeError) -> Problem | None:
-    """Return what is to be said of an error of the store; None for one that is no such thing."""
+    """Return the problem of a store error; None for other errors."""
     for error_type, status, title in _ERROR_PROBLEMS:
         if isinstance(error, error_type):
             if status == 503:
@@ -78,7 +78,7 @@ def to_problem(error: CodeModeError) -> Problem | None:
 
 
 def _log_store_unavailable(message: str) -> None:
-    """Say in the log why, once a minute: pages keep it to themselves, and on a full disk nothing else fails."""
+    """Log the cause at most once a minute; pages do not show it."""
     now = time.monotonic()
     if now - _logged_at.get(message, -_LOG_INTERVAL_SECONDS) >= _LOG_INTERVAL_SECONDS:
         _logged_at.clear()
@@ -87,7 +87,7 @@ def _log_store_unavailable(message: str) -> None:
 
 
 def not_found_problem() -> Problem:
-    """Return what is said of what there is not, and of what is another tenant's: the same to the letter."""
+    """Return the problem of a missing record, the same for records of other tenants."""
     return to_problem(UnknownRequestError("it is not known")) or Problem(404, "There is no such request")
 
 

@@ -1,4 +1,4 @@
-"""One request of a known user, and what the host lets this user decide, now and for later calls."""
+"""The principal of a request, and what it may see and decide."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class Principal:
     count_refusal: Callable[[], bool] = lambda: True
 
     def form_token(self, subject: str) -> str:
-        """Return the token of a form; ``about`` says of what, such as a request's id."""
+        """Return a form token bound to ``subject``, such as a request id."""
         return self.form_tokens.create(self.session, subject)
 
     def require_form_token(self, token: object, subject: str) -> None:
-        """Raise `Problem` 403 for a token that was made for another form, for somebody else, or by nobody."""
+        """Raise `Problem` 403 unless the token was made for this session and subject."""
         if not self.form_tokens.is_valid(token, self.session, subject):
             raise Problem(403, "This form is not yours to send", "Open the page again and send its form from there.")
 
 
 def require_principal(request: Request) -> Principal:
-    """Return who calls, as `Guarded` has found out. Raises `Problem` 401: nothing is shown to nobody."""
+    """Return the principal that `AccessMiddleware` found. Raises `Problem` 401 without one."""
     principal: Any = request.scope.get(PRINCIPAL_SCOPE_KEY)
     if not isinstance(principal, Principal):
         raise Problem(401, "Nobody is signed in")
@@ -58,21 +58,21 @@ def require_principal(request: Request) -> Principal:
 
 
 def audit_tenant(user: User) -> Tenant:
-    """Return to whom a line about a user belongs: to their only tenant, or to none."""
+    """Return the tenant of audit lines about a user: their only tenant, else `ALL_TENANTS`."""
     if user.tenants is not ALL_TENANTS and len(user.tenants) == 1:
         return next(iter(user.tenants))
     return ALL_TENANTS
 
 
 def visible_tenants(user: User, tenant: str) -> Tenants:
-    """Return whose lines a user is shown: those of one tenant that they see, or with "" of all that they see."""
+    """Return the chosen tenant if the user sees it, or with "" all tenants that they see."""
     if tenant:
         return tenant if user.can_see(tenant) else frozenset[str]()
     return ALL_TENANTS if user.tenants is ALL_TENANTS else frozenset(user.tenants)
 
 
 async def audit_refusal(store: InterruptStore, principal: Principal, request: Request, reason: str) -> None:
-    """Write into the audit that somebody was refused something, ten times a minute at most for a user at an address."""
+    """Add a refused request to the audit, at most ten a minute per user and network."""
     if not principal.count_refusal():
         return
     details = {"why": reason[:1000], "method": request.method[:20], "path": request.url.path[:500]}
@@ -87,9 +87,9 @@ Policy: TypeAlias = Callable[[User, Record, Request], bool | str | Awaitable[boo
 
 
 async def find_refusal(policy: Policy | None, user: User, record: Record, request: Request) -> str | None:
-    """Return why a user may not decide about a record; None when they may.
+    """Return why a user may not decide about a record; None if they may.
 
-    ``policy`` returns True for yes, False or a text, the reason, for no. What raises or returns anything else says no.
+    ``policy`` returns True to allow, False or a reason to refuse. Errors and other values refuse.
     """
     if not user.may_decide:
         return "you may look, and decide nothing"
@@ -108,30 +108,30 @@ async def find_refusal(policy: Policy | None, user: User, record: Record, reques
 
 
 class StandingApprovals(Protocol):
-    """Keeps approvals that hold for longer than one call, and is asked about it where a program is approved."""
+    """Stores approvals that hold for later calls too."""
 
     def choices(self, record: Record, request: StoredRequest) -> Mapping[str, str]:
-        """Return for how long an approval of a call may hold beside that call, in words by names; empty: no longer."""
+        """Return labels by name of how long an approval of this call may hold; {} for this call only."""
         ...
 
     async def keep(
         self, record: Record, request: StoredRequest, choice: str, *, actor: str, address: str | None
     ) -> None:
-        """Let one of these choices hold, and tell it in the audit. The call itself has been decided by ``actor``."""
+        """Store one of these choices and audit it. ``actor`` has approved the call itself."""
         ...
 
 
 def standing_choices(
     standing_approvals: StandingApprovals | None, record: Record, call: StoredRequest
 ) -> Mapping[str, str]:
-    """Return for how long an approval of a request may hold beside its call; nothing where nobody keeps that."""
+    """Return the standing choices of a call, {} without a store for them."""
     return {} if standing_approvals is None or call.kind != APPROVAL_KIND else standing_approvals.choices(record, call)
 
 
 async def keep_standing_approval(
     standing_approvals: StandingApprovals | None, record: Record, call: StoredRequest, choice: str, principal: Principal
 ) -> Problem | None:
-    """Let a choice hold for what was decided, and return what is to be said where that cannot be."""
+    """Store a standing choice, and return the problem if that fails."""
     if standing_approvals is None or not choice:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What there is to see of a record, cut for a page, as JSON and by the addresses of its values."""
+"""Build what the page of a record shows, as excerpts and JSON."""
 
 from __future__ import annotations
 
@@ -39,10 +39,7 @@ _DIFF_SIDES: tuple[tuple[Change, str], ...] = (("removed", "from"), ("added", "t
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line: ``removed`` is what was shown, ``added`` what takes its place; the change "more" ends a cut diff.
-
-    ``more`` is more of a value of which ``text`` is the beginning.
-    """
+    """A removed or added value; the change "more" ends a truncated diff. ``rest`` continues ``text``."""
 
     change: Change
     pointer: Markup
@@ -51,19 +48,19 @@ class DiffLine:
 
     @property
     def characters(self) -> int:
-        """How many characters of a page its value takes."""
+        """The size of its value on a page."""
         return len(self.text) + (0 if self.rest is None else len(self.rest.text))
 
     @property
     def sign(self) -> str:
-        """What stands before the line."""
+        """The sign before the line."""
         return {"added": "+", "removed": "-", "more": "\N{HORIZONTAL ELLIPSIS}"}[self.change]
 
 
 def diff_values(before: Any, after: Any) -> list[DiffLine]:
-    """Return what differs between two JSON values, at most `MOST_LINES`; each value of a line is cut.
+    """Return the differences of two JSON values, at most `MAX_DIFF_LINES`, with truncated values.
 
-    1 and 1.0 differ, and so do 1 and true: what a tool gets is said exactly.
+    1 and 1.0 differ, and so do 1 and true, since a tool may treat them differently.
     """
     lines: list[DiffLine] = []
     for pointer, was, now in _iterate_differences(before, after):
@@ -77,7 +74,7 @@ def diff_values(before: Any, after: Any) -> list[DiffLine]:
 
 
 def parse_audit_diff(entries: Iterable[Mapping[str, Any]]) -> list[DiffLine]:
-    """Return a difference as a line of the audit tells it: path, from and to, or the beginnings of long ones."""
+    """Return the diff of an audit line: path, from and to, or the beginnings of long values."""
     lines: list[DiffLine] = []
     for entry in entries:
         if entry.get("more"):
@@ -185,7 +182,7 @@ _ItemT = TypeVar("_ItemT")
 
 @dataclass(frozen=True, slots=True)
 class ValueView:
-    """The beginning of a value. ``is_asked``: as much of it as a page shows at all."""
+    """An excerpt of a value. ``is_expanded``: the longer excerpt that was asked for."""
 
     path: str
     value: Any
@@ -196,36 +193,36 @@ class ValueView:
 
     @property
     def anchor(self) -> str:
-        """Its id within the page."""
+        """The HTML id of the value."""
         return f"value-{self.path.replace('/', '-')}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for callers of the API: the value itself where it is short, else its beginning as text."""
+        """Return the value for API callers, or its beginning as text where it is long."""
         if self.is_whole:
             return {"address": self.path, "json": self.value}
         return {"address": self.path, "begins": str(self.text.unescape())}
 
 
 def create_value_view(path: str, value: Any, expanded_path: str | None) -> ValueView:
-    """Return what a page shows of a value, more of it where ``asked`` is its address."""
+    """Return an excerpt of a value, longer where ``expanded_path`` is its path."""
     is_expanded = path == expanded_path
     excerpt = create_excerpt(value, MAX_EXPANDED_CHARACTERS if is_expanded else MAX_EXCERPT_CHARACTERS)
     return ValueView(path, value, excerpt.text, isinstance(value, str), excerpt.is_whole, is_expanded)
 
 
 def needs_continuation(path: str) -> bool:
-    """Tell whether a value is found in what the program goes on from, for which its key is needed."""
+    """Return whether a value is read from the continuation, which takes its key."""
     return path == PROGRAM_PATH or path.startswith(_CALLS_PREFIX)
 
 
 def parse_call_order(path: str | None) -> int | None:
-    """Return which call an address is of."""
+    """Return the order of the call that a path names."""
     parts = (path or "").split("/")
     return _parse_number(parts[1]) if len(parts) == 3 and parts[0] == "calls" else None
 
 
 def find_value(path: str, record: Record, view: PauseView | None) -> Any:
-    """Return a value. Raises `LookupError` where there is none."""
+    """Return the value at a path. Raises `LookupError` without one."""
     if path == PROGRAM_PATH:
         return _require_value(find_program_text(record, view)[0])
     kind, *rest = path.split("/")
@@ -240,9 +237,9 @@ def find_value(path: str, record: Record, view: PauseView | None) -> Any:
 
 
 def find_program_text(record: Record, view: PauseView | None) -> tuple[str | None, bool]:
-    """Return the program as the model wrote it, and whether that is known: never another than what runs.
+    """Return the program's text, and whether it is the text that the model wrote.
 
-    What was signed counts; a text that was kept beside it is shown where nothing signed can be read.
+    The signed text wins; the stored text is only used where no signed one can be read or where both agree.
     """
     if view is not None and view.source is not None:
         return view.source, True
@@ -253,7 +250,7 @@ def find_program_text(record: Record, view: PauseView | None) -> tuple[str | Non
 
 
 def to_download_text(value: Any) -> str:
-    """Return all of a value as text in which every character is seen: a text as it is, all else as JSON."""
+    """Return a text as it is, other values as JSON, with invisible characters escaped."""
     return to_visible_text(value) if isinstance(value, str) else to_visible_json(value)
 
 
@@ -277,7 +274,7 @@ def _find_call_value(call: CallView, part: str) -> Any:
 
 
 def format_call_error(call: CallView) -> str:
-    """Return what a call failed with, as a text."""
+    """Return the error of a call as text."""
     error = call.error or {}
     return f"{error.get('name', '')}: {error.get('message', '')}"
 
@@ -291,7 +288,7 @@ def _find_request_value(request: StoredRequest, part: str) -> Any:
 
 
 def question_and_input(request: StoredRequest) -> Any:
-    """Return all that a request asks about: the input of a call, and the question of a tool, where it has one."""
+    """Return the input of a call, with the question of its tool if there is one."""
     question = find_question(request)
     if question is None:
         return request.input
@@ -299,7 +296,7 @@ def question_and_input(request: StoredRequest) -> Any:
 
 
 def find_question(request: StoredRequest) -> dict[str, Any] | None:
-    """Return what a tool asks in its own words; None where the input of its call is all there is."""
+    """Return the question that a tool asks; None for approvals and unknown outcomes."""
     if request.kind in (APPROVAL_KIND, UNKNOWN_OUTCOME_KIND):
         return None
     return {name: value for name, value in request.payload.items() if name != "schema"}
@@ -332,7 +329,7 @@ _CALLS_NOT_STORED = "What this program has done was not kept."
 
 @dataclass(frozen=True, slots=True)
 class RecordPageQuery:
-    """What of a record a page is asked to show: behind which call, before which version, of which value more."""
+    """The query of a record page: first call, versions before, and the value to expand."""
 
     calls_after: int = 0
     versions_before: int | None = None
@@ -354,7 +351,7 @@ class CallEntry:
 
 @dataclass(frozen=True, slots=True)
 class DecidedRequestView:
-    """One request of a version before. ``decision`` is None where it asked on in the next version."""
+    """A request of an earlier version. ``decision`` is None where it was still open."""
 
     request: StoredRequest
     input: ValueView
@@ -366,7 +363,7 @@ class DecidedRequestView:
 
 @dataclass(frozen=True, slots=True)
 class RecordVersionView:
-    """A version before, with its requests; ``left_out`` of them are not shown."""
+    """An earlier version with its requests; ``requests_omitted`` are not shown."""
 
     version: RecordVersion
     requests: tuple[DecidedRequestView, ...]
@@ -375,7 +372,7 @@ class RecordVersionView:
 
 @dataclass(frozen=True, slots=True)
 class RequestValues:
-    """What a card does not show of its request: all of a long input or question, and an answer."""
+    """Values that a card leaves out: the expanded question and the answer."""
 
     question: ValueView | None
     answer: ValueView | None
@@ -383,9 +380,9 @@ class RequestValues:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """A record as its page shows it. ``unreadable`` says why its calls cannot be seen here.
+    """What a page shows of a record.
 
-    ``programs`` are the saved programs that make its requests, by their ids.
+    ``unreadable`` says why its calls cannot be read here; ``saved_programs`` are the programs of requests by id.
     """
 
     program: ProgramView | None
@@ -404,7 +401,7 @@ class RecordView:
 
 
 def read_pause_view(interrupt: Interrupt | None, read_pause: PauseReader) -> tuple[PauseView | None, str | None]:
-    """Return what a pause has done, and why that cannot be said here, if so."""
+    """Return what a pause contains, and why it cannot be read if so."""
     if interrupt is None:
         return None, _CALLS_NOT_STORED
     try:
@@ -421,7 +418,10 @@ def create_record_view(
     page_query: RecordPageQuery,
     load_error: str | None = None,
 ) -> RecordView:
-    """Return what a page shows of a record; ``interrupt`` is what it waits in, ``unfit`` why that is not to be had."""
+    """Return the view of a record.
+
+    ``interrupt`` is its latest pause; ``load_error`` says why that could not be loaded.
+    """
     view, unreadable = read_pause_view(interrupt, read_pause)
     unreadable = load_error or unreadable
     text, is_source = find_program_text(record, view)
@@ -464,7 +464,7 @@ def create_record_view(
 
 
 def card_anchor(number: int) -> str:
-    """Return the id of a request's card within the page, of its place among those of the record."""
+    """Return the HTML id of the card of a request, numbered from 1."""
     return f"request-{number}"
 
 
@@ -477,7 +477,7 @@ def _first_listed_call(page_query: RecordPageQuery, count: int) -> int:
 def _call_start(
     sites: CallSites | None, name: str, line: int | None, column: int | None
 ) -> tuple[int | None, int | None]:
-    """Return line and column of a call: those that the engine told, or the line alone in which it begins."""
+    """Return line and column of a call; the column only where the engine's line is that of the call's start."""
     start_line = line if sites is None or line is None else sites.start_line(name, line, column)
     return start_line, column if start_line == line else None
 
@@ -515,7 +515,7 @@ def _create_request_values(number: int, request: StoredRequest, page_query: Reco
 def _list_earlier_versions(
     record: Record, page_query: RecordPageQuery
 ) -> tuple[tuple[RecordVersionView, ...], int | None]:
-    """Return the versions before the newest, the newest of them first, and before which there are more."""
+    """Return earlier versions, newest first, and the version to continue before."""
     before = record.version if page_query.versions_before is None else min(page_query.versions_before, record.version)
     earlier = [one for one in record.versions if one.version < before]
     request_numbers = {one.interrupt_id: number for number, one in enumerate(record.requests, 1)}
@@ -555,9 +555,9 @@ def _create_decided_view(number: int, record: Record, *, is_last: bool) -> Decid
 
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """What is known beside a record: which notices of it were given up, and where its program goes on.
+    """Failed notices of a record, and where its program is resumed.
 
-    ``resumed`` is looked for where that is elsewhere: who has last gone on with a program of its app.
+    ``last_resumed`` is set where another host resumes programs of the app.
     """
 
     failures: Sequence[FailedNotice]
@@ -565,7 +565,7 @@ class RecordFacts:
     last_resumed: LastResumed | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for callers of the API."""
+        """Return the facts for API callers."""
         resumed = (
             None if self.last_resumed is None else {"owner": self.last_resumed.owner, "atMs": self.last_resumed.at_ms}
         )
@@ -579,7 +579,7 @@ def _failure_json(failure: FailedNotice) -> dict[str, Any]:
 
 
 def view_json(record: Record, view: RecordView) -> dict[str, Any]:
-    """Return the facts of a page beside its cards. Values that are long are cut, and can be had at their addresses."""
+    """Return the view for API callers, with excerpts of long values and their paths."""
     return {
         "outerTool": record.outer_tool,
         "notResumable": record.not_resumable,

@@ -1,4 +1,4 @@
-"""Pages from templates, all of what they show escaped. Knows no store."""
+"""Render pages from templates, with all values escaped."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def _create_environment() -> Environment:
 
 
 def truncate_name(text: str) -> Markup:
-    """Return a name that strangers may have chosen, in one line that is not long."""
+    """Return an untrusted name as one short line."""
     more = "\N{HORIZONTAL ELLIPSIS}" if len(text) > _MAX_NAME_CHARACTERS else ""
     return to_visible_html(text[:_MAX_NAME_CHARACTERS], one_line=True) + more
 
 
 def preview_value(value: Any) -> Markup:
-    """Return the beginning of a value in one line, by which it is told from others."""
+    """Return the beginning of a value as one line."""
     text, is_whole = truncate_json(value, _MAX_PREVIEW_CHARACTERS, indent=None)
     return escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}")
 
@@ -140,14 +140,14 @@ def _as_object(value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """An input in one line of a row: every field with its name, values as JSON, and whether that is all of it."""
+    """An input as one line of fields and JSON values. ``is_whole`` is False if it is truncated."""
 
     text: Markup
     is_whole: bool
 
 
 def input_line(call: StoredRequest) -> InputLine:
-    """Return the input of a call in one line of at most `MAX_LINE_CHARACTERS`, or the beginning of a longer one."""
+    """Return an input as one line of at most `MAX_ROW_INPUT_CHARACTERS`, or the beginning of a longer one."""
     if call.input in (None, {}):
         return InputLine(Markup("no input"), is_whole=True)
     line = _format_input(call, MAX_ROW_INPUT_CHARACTERS)
@@ -175,7 +175,7 @@ def _format_input(call: StoredRequest, max_characters: int) -> InputLine:
 
 
 def link_host(text: str) -> str:
-    """Return the host of a URL of http or https; nothing for all else, which no page links."""
+    """Return the host of an http or https URL; "" for other texts, which pages do not link."""
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -208,13 +208,13 @@ def render_page(request: Request, template: str, *, status: int = 200, **values:
 
 
 def wants_json(request: Request) -> bool:
-    """Say whether the caller is a program that reads JSON."""
+    """Return whether the caller asks for JSON."""
     accept = request.headers.get("accept", "")
     return "application/json" in accept and "text/html" not in accept
 
 
 def problem_response(request: Request, problem: Problem) -> Response:
-    """Return what is said of a problem, as a page or as JSON."""
+    """Return a problem as a page or as JSON."""
     if wants_json(request):
         response: Response = JSONResponse({"error": problem.to_json()}, problem.status)
     else:

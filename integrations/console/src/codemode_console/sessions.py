@@ -1,4 +1,4 @@
-"""Signed texts, sessions, and the check that a form comes from a page of this console."""
+"""Sign cookies and form tokens, and check where requests come from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_CLOCK_SKEW_SECONDS = 60  # of two consoles before one database, as continua
 
 
 class TokenSigner:
-    """Signs JSON values for one purpose, and reads what it has signed. ``secret``: signs with the last of several."""
+    """Signs JSON values for one purpose. The last of several secrets signs."""
 
     def __init__(self, secret: Sequence[bytes], purpose: str, clock: Clock) -> None:
         self._clock = clock
@@ -38,11 +38,11 @@ class TokenSigner:
         )
 
     def sign(self, value: Any) -> str:
-        """Return a value with its time, signed."""
+        """Return the signed value with its time."""
         return cast("str", self._serializer.dumps(value))
 
     def verify(self, text: str, *, max_age_seconds: int) -> Any:
-        """Return what was signed; None for what was not, was for another purpose, or is too old."""
+        """Return the signed value; None for an invalid or expired signature, or another purpose."""
         try:
             value, signed_at = self._serializer.loads(text, return_timestamp=True)
         except BadSignature:
@@ -53,7 +53,7 @@ class TokenSigner:
 
 
 def require_secret(secret: Secret | None) -> list[bytes]:
-    """Return keys to sign with, random ones of this process where none is given. Raises `ValueError`."""
+    """Return signing keys, a random one without a secret. Raises `ValueError`."""
     if secret is None:
         return [secrets.token_bytes(32)]
     secrets_or_keys = [secret] if isinstance(secret, str | bytes) else list(secret)
@@ -84,28 +84,28 @@ _MAX_REMEMBERED_SIGN_OUTS = 1000  # that are known without the store, which know
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """``id`` is random; ``key`` says whose it is."""
+    """A session with a random ``id``; ``key`` identifies its user."""
 
     id: str
     key: str
 
 
 class Sessions:
-    """Starts sessions, reads and ends them."""
+    """Starts, loads and ends sessions."""
 
     def __init__(self, secret: Sequence[bytes], clock: Clock, store: InterruptStore | None = None) -> None:
-        """Without a ``store`` no session can be ended: somebody else signs people in, and out."""
+        """Create sessions. Without a ``store`` they cannot be ended: a proxy or the host authenticates."""
         self._cookie_signer = TokenSigner(secret, "session", clock)
         self._clock, self._store = clock, store
         self._ended_until: dict[str, float] = {}
 
     def start(self, key: str) -> tuple[Session, str]:
-        """Return a session and the text of its cookie."""
+        """Return a new session and its cookie text."""
         session = Session(secrets.token_urlsafe(24), key)
         return session, self._cookie_signer.sign([session.id, session.key])
 
     async def load(self, cookie: str | None) -> Session | None:
-        """Return the session of a cookie; None for one that is none, has been signed out or is too old."""
+        """Return the session of a cookie; None if it is invalid, expired or signed out."""
         value: Any = None if cookie is None else self._cookie_signer.verify(cookie, max_age_seconds=SESSION_SECONDS)
         if not isinstance(value, list) or len(cast("list[Any]", value)) != 2:
             return None
@@ -113,7 +113,7 @@ class Sessions:
         return None if await self._is_signed_out(session) else session
 
     async def end(self, session: Session, *, actor: str, tenant: Tenant, address: str | None) -> None:
-        """End a session wherever its cookie is, for all consoles on the store."""
+        """End a session for all consoles on the store."""
         if self._store is not None:
             by: dict[str, Any] = {"actor": actor, "tenant": tenant, "address": address}
             await self._store.note("signed_out", **by, record_id=_audit_id(session))
@@ -143,7 +143,7 @@ def _audit_id(session: Session) -> str:
 
 
 def set_cookie(response: Response, request: Request, text: str, *, is_secure: bool, root: str | None = None) -> None:
-    """Give a session to a browser. Lax: a link in a notice, from elsewhere, is to find it."""
+    """Set the session cookie. SameSite is Lax, so that links in notices find it."""
     path = _cookie_path(request) if root is None else _quote_path(root)
     response.set_cookie(
         COOKIE_NAME, text, max_age=SESSION_SECONDS, path=path, secure=is_secure, httponly=True, samesite="lax"
@@ -151,7 +151,7 @@ def set_cookie(response: Response, request: Request, text: str, *, is_secure: bo
 
 
 def delete_cookie(response: Response, request: Request, *, is_secure: bool) -> None:
-    """Take the session from a browser."""
+    """Delete the session cookie."""
     response.delete_cookie(COOKIE_NAME, path=_cookie_path(request), secure=is_secure, httponly=True, samesite="lax")
 
 
@@ -169,27 +169,27 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class FormTokens:
-    """Tokens of forms, each for one session and for what its form is about, such as a request's id."""
+    """Form tokens, each bound to a session and a subject such as a request id."""
 
     def __init__(self, secret: Sequence[bytes], clock: Clock) -> None:
         self._signer = TokenSigner(secret, "form", clock)
 
     def create(self, session: Session, subject: str) -> str:
-        """Return what the form carries in its field `TOKEN_FIELD`."""
+        """Return the value of the field `TOKEN_FIELD`."""
         return self._signer.sign([session.id, subject])
 
     def is_valid(self, token: object, session: Session, subject: str) -> bool:
-        """Say whether a token was made for this session and this form."""
+        """Return whether a token was made for this session and subject."""
         if not isinstance(token, str):
             return False
         return self._signer.verify(token, max_age_seconds=SESSION_SECONDS) == [session.id, subject]
 
 
 def cross_origin_problem(request: Request, base_origin: str | None = None) -> str | None:
-    """Return why a request that changes something does not come from a page of the console; None where it does.
+    """Return why a changing request does not come from a page of the console; None if it does.
 
-    Browsers tell with ``Sec-Fetch-Site``; those that do not, with ``Origin``. Who tells neither is refused.
-    ``base_origin`` is where the console says that it is, for proxies that change ``Host``.
+    Checks ``Sec-Fetch-Site``, or ``Origin`` where that is missing; without both the request is refused. ``base_origin``
+    is the console's configured origin, for proxies that change ``Host``.
     """
     if request.method in SAFE_METHODS:
         return None

@@ -1,4 +1,4 @@
-"""Sign in with a token, sign out, and how often an address may fail to."""
+"""Sign in with a token, sign out, and throttle failed attempts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MAX_THROTTLED_KEYS = 10_000
 
 
 class FailureThrottle:
-    """Failures by address: after 10 within a minute, no other is counted until the first of them is a minute old.
+    """Counts failures by key: after 10 within a minute, the key waits until the first is a minute old.
 
-    Of at most 10,000 addresses; more push out those that have not failed for longest. Times are seconds of any clock.
+    It remembers the 10,000 keys that failed last. Times are seconds of any clock.
     """
 
     def __init__(self, *, max_keys: int = _MAX_THROTTLED_KEYS) -> None:
@@ -38,12 +38,12 @@ class FailureThrottle:
         return len(self._failures)
 
     def wait_seconds(self, key: str, now: float) -> int:
-        """Return how long an address that has failed is to wait; 0 when its failure is counted now."""
+        """Return how long a key has to wait; 0 if it may fail now."""
         failures = self._recent_failures(key, now)
         return max(1, math.ceil(failures[0] + FAILURE_WINDOW_SECONDS - now)) if len(failures) >= MAX_FAILURES else 0
 
     def count_failure(self, key: str, now: float) -> None:
-        """Count a failure."""
+        """Count a failure of a key."""
         failures = self._recent_failures(key, now)
         failures.append(now)
         self._failures.pop(key, None)  # the last one that failed stands last
@@ -68,14 +68,14 @@ MAX_NEXT_CHARACTERS = 2000
 
 
 class SignIn:
-    """Signs people in by their tokens; after ten failures of an address within a minute, others of it wait."""
+    """Signs users in by token, and throttles failures by network."""
 
     def __init__(self, auth: TokenAuth, sessions: Sessions, store: InterruptStore, clock: Clock) -> None:
         self._auth, self._sessions, self._store, self._clock = auth, sessions, store, clock
         self._throttle = FailureThrottle()
 
     async def __call__(self, request: Request, client: Address | None, *, is_secure: bool) -> Response:
-        """Show the page, or sign in. Raises `Problem`."""
+        """Show the page or sign in. Raises `Problem`."""
         if request.method in ("GET", "HEAD"):
             return self._sign_in_page(request, request.query_params.get("next", ""))
         if request.method != "POST":
@@ -116,11 +116,10 @@ class SignIn:
         return render_page(request, "sign_in.html", status=status, **values)
 
     def _can_sign_in_automatically(self, request: Request) -> bool:
-        """Return whether the page may send the token of a printed URL by itself.
+        """Return whether the page may submit the token of a printed URL by itself.
 
-        A page of another site that leads here would sign its visitor in as somebody else. Browsers say "none" for an
-        address that was typed, pasted or opened from a terminal, but also for a typed one that redirects here: so
-        there must be nobody else.
+        A link on another site could otherwise sign its visitor in as another user. ``Sec-Fetch-Site: none`` also occurs
+        when a typed address redirects here, so this is limited to consoles with one user.
         """
         return self._auth.has_one_user and request.headers.getlist("sec-fetch-site") == ["none"]
 
@@ -132,7 +131,7 @@ class SignIn:
             await self._sessions.end(session, actor="" if user is None else user.name, tenant=tenant, address=address)
 
     async def sign_out(self, request: Request, principal: Principal, *, is_secure: bool) -> Response:
-        """End the session of a form that says so. Raises `Problem`."""
+        """End the session of a valid form. Raises `Problem`."""
         fields = await read_small_form(request)
         principal.require_form_token(fields.get(TOKEN_FIELD), "sign-out")
         user = principal.user
@@ -144,12 +143,12 @@ class SignIn:
 
 
 def _extract_token(text: str) -> str:
-    """Return the token that was typed, or that is in the printed URL, pasted whole."""
+    """Return the typed token, also from a pasted sign-in URL."""
     return text.rpartition("#token=")[2].strip()
 
 
 def safe_next(text: str, root: str) -> str:
-    """Return where to go after signing in: a path of this console, or its first page for everything else."""
+    """Return the path to open after sign-in: ``text`` if it is in this console, else the start page."""
     start = f"{root}/"
     # Browsers read a backslash as a slash, leave out tabs and line ends, and take two slashes for another host.
     is_unambiguous = text.isascii() and text.isprintable() and not set(text) & set(" \\")
@@ -159,10 +158,7 @@ def safe_next(text: str, root: str) -> str:
 
 
 def _root_paths(request: Request) -> tuple[str, str]:
-    """Return the path of the console, and the one below which its caller uses it: the private one for browsers.
-
-    A program that signs in by itself follows no link of somebody else's.
-    """
+    """Return the console's public path, and the path its caller uses: the private one for browsers."""
     root = _root_path(request)
     public, private = request.scope.get(ROOTS_KEY, (root, root))
     is_browser = "mozilla/" in request.headers.get("user-agent", "").lower() or "sec-fetch-mode" in request.headers

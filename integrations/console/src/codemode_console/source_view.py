@@ -1,4 +1,4 @@
-"""A program as highlighted lines of a page, and where its calls begin."""
+"""Highlight a program's source and locate its calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TO_NEWLINES = {0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}
 
 @dataclass(frozen=True, slots=True)
 class CallLocation:
-    """Where a program makes a call that waits. ``line`` counts from 1; None: nobody knows."""
+    """A pending call in the program. ``line`` counts from 1; None if unknown."""
 
     name: str
     anchor: str
@@ -47,7 +47,7 @@ class CallLocation:
 
 @dataclass(frozen=True, slots=True)
 class ProgramLine:
-    """One line: its number, its text as HTML, the calls that it makes, and how many lines before it are left out."""
+    """A line: number, HTML, its pending calls, and how many lines before it are omitted."""
 
     number: int
     code: Markup
@@ -57,9 +57,10 @@ class ProgramLine:
 
 @dataclass(frozen=True, slots=True)
 class ProgramView:
-    """A program for a page. ``unplaced`` are calls of which nobody can tell the line; ``left_out`` lines at its end.
+    """A highlighted program.
 
-    ``has_unusual_ends``: it has ends of lines that few people see as such. They are escapes, within a line here.
+    ``unlocated_calls`` have an unknown line; ``lines_omitted`` counts lines at the end. ``has_unusual_ends`` is True
+    for line ends other than a newline, which are shown as escapes.
     """
 
     lines: tuple[ProgramLine, ...]
@@ -70,7 +71,7 @@ class ProgramView:
 
 
 def create_program_view(text: str, call_locations: Sequence[CallLocation] = ()) -> ProgramView:
-    """Return a program, JavaScript or TypeScript, for a page. Takes as long as it is long, and at most some seconds."""
+    """Return the view of a JavaScript or TypeScript program. Takes at most some seconds."""
     spans = _find_line_spans(text)
     unusual_end_offsets = [found.start() for found in UNUSUAL_LINE_ENDS.finditer(text)]
     locations_by_line: dict[int, list[CallLocation]] = {}
@@ -92,7 +93,7 @@ def create_program_view(text: str, call_locations: Sequence[CallLocation] = ()) 
 
 
 def is_compiled_from(source: str, js: str) -> bool:
-    """Tell whether ``js`` is what ``source`` comes to once its types are taken away: these become blanks."""
+    """Return whether ``js`` is ``source`` with its types replaced by blanks."""
     if source == js:
         return True
     source_bytes, js_bytes = (text.encode("utf-16-le", "surrogatepass") for text in (source, js))
@@ -118,9 +119,9 @@ def _find_line_spans(text: str) -> list[tuple[int, int]]:
 def _find_line(
     engine_line: int | None, spans: Sequence[tuple[int, int]], unusual_end_offsets: Sequence[int]
 ) -> int | None:
-    r"""Return the line that the engine means; None where it may be one of several.
+    r"""Return the line that the engine means; None if it is ambiguous.
 
-    It has counted each ``\n``, and some of the unusual ends before the call.
+    The engine counts each ``\n``, and some of the unusual line ends before the call.
     """
     if engine_line is None or engine_line < 1:
         return None
@@ -153,13 +154,13 @@ def _highlight_lines(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tu
 
 
 def start_lexer_deadline() -> Callable[[], bool]:
-    """Return what tells whether this thread has computed for `LEXER_SECONDS` by then."""
+    """Return a function that tells whether this thread has computed for `LEXER_SECONDS`."""
     deadline = time.thread_time() + LEXER_SECONDS
     return lambda: time.thread_time() > deadline
 
 
 def _iterate_styles(text: str) -> Iterator[tuple[str, int, int]]:
-    """Give the parts of a program, each with what it is. What takes too long to tell has no colours."""
+    """Yield style, start and end of the program's parts; the rest is unstyled after the deadline."""
     offset, is_over_deadline = 0, start_lexer_deadline()
     for start, kind, piece in LEXER.get_tokens_unprocessed(text.translate(_TO_NEWLINES)):
         offset = start + len(piece)
@@ -182,7 +183,7 @@ def _merge_styles(parts: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, 
 def _plain_lines(
     text: str, spans: Sequence[tuple[int, int]], locations_by_line: dict[int, list[CallLocation]]
 ) -> Iterator[tuple[int, Markup]]:
-    """Give the first lines, and those around what waits, each cut."""
+    """Yield the first lines and those around pending calls, truncated."""
     listed_numbers = set(range(1, min(_MAX_PLAIN_LINES, len(spans)) + 1))
     for number in sorted(locations_by_line)[:_MAX_MARKED_LINES]:
         listed_numbers.update(range(max(1, number - _CONTEXT_LINES), min(len(spans), number + _CONTEXT_LINES) + 1))
@@ -215,7 +216,7 @@ _Token = tuple[int, Any, str]
 
 
 class CallSites:
-    """The calls of a program. Of one that takes too long to be read none is known, and all stays as it was told."""
+    """The calls of a program. Unreadable programs have none; locations then stay as the engine reports them."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -243,7 +244,7 @@ class CallSites:
         return tokens
 
     def start_line(self, name: str, line: int, column: int | None) -> int:
-        """Return the line in which the call of a tool begins that was told to be at this place."""
+        """Return the line in which the call starts that the engine reports at this location."""
         if column is None or not 0 < line <= len(self._line_starts):
             return line
         index = bisect_right(self._token_offsets, self._line_starts[line - 1] + column - 1) - 1
@@ -263,7 +264,7 @@ class CallSites:
         return line
 
     def _leads_to_call(self, index: int, name: str) -> bool:
-        """Tell whether what stands here leads to the bracket of a call of this tool: ``tools . name (``."""
+        """Return whether the tokens from here are ``tools . name (`` of this tool."""
         for position in range(index, min(index + _MAX_LOOKAHEAD_TOKENS, len(self._tokens))):
             _, kind, text = self._tokens[position]
             if text == "(":
@@ -273,7 +274,7 @@ class CallSites:
         return False
 
     def _opens_call(self, position: int, name: str) -> bool:
-        """Tell whether the bracket at this place is that of a call of a tool: ``name(`` or ``callTool("name"``."""
+        """Return whether the bracket here opens a call of the tool: ``name(`` or ``callTool("name"``."""
         if position == 0:
             return False
         member_name = _last_name_part(name)
@@ -303,7 +304,7 @@ def _last_name_part(name: str) -> str:
 
 
 def find_call_sites(text: str | None) -> CallSites | None:
-    """Return the calls of a program; None where it is too long, or the engine may have counted other lines."""
+    """Return the calls of a program; None if it is too long or has unusual line ends."""
     is_readable = (
         text is not None and len(text) <= MAX_HIGHLIGHTED_CHARACTERS and UNUSUAL_LINE_ENDS.search(text) is None
     )

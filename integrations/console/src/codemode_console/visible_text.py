@@ -1,4 +1,4 @@
-"""Hostile text made visible, and times as a page shows them."""
+"""Escape invisible characters, shorten values and format times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The beginning of a value as it may stand in a page, and whether that is all."""
+    """The beginning of a value as HTML, and whether that is all of it."""
 
     text: Markup
     is_whole: bool
@@ -39,29 +39,26 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class ExpandableExcerpt:
-    """A value of which a page shows the beginning, and the rest once somebody unfolds it.
-
-    ``more`` is as much of it as is unfolded; None where the beginning is all, or the page has no room for more.
-    """
+    """An excerpt and, where there is more, the longer excerpt ``rest`` that expands it."""
 
     beginning: Excerpt
     rest: Excerpt | None
 
     @property
     def characters(self) -> int:
-        """How many characters of the page it takes."""
+        """The size on a page."""
         return len(self.beginning.text) + (0 if self.rest is None else len(self.rest.text))
 
 
 def to_visible_html(text: str, *, one_line: bool = False) -> Markup:
-    """Return text for a page, HTML escaped, in which every character is seen. See `visible_text`."""
+    """Return text as HTML in which every character is visible. See `to_visible_text`."""
     return escape(to_visible_text(text, one_line=one_line))
 
 
 def to_visible_text(text: str, *, one_line: bool = False) -> str:
-    r"""Return text with escapes for what is not seen: ``\u202e`` for a character that turns the direction.
+    r"""Return text with invisible characters as escapes such as ``\u202e``. Not escaped for HTML.
 
-    Ends of lines and tabs stay unless it is to be ``one_line``. Not escaped for HTML.
+    Newlines and tabs stay unless ``one_line``.
     """
     if text.isprintable() and text.isascii():
         return text
@@ -70,20 +67,20 @@ def to_visible_text(text: str, *, one_line: bool = False) -> str:
 
 
 def is_all_visible(text: str, *, one_line: bool = True) -> bool:
-    """Tell whether all of a text is seen as it is."""
+    """Return whether a text has no invisible characters."""
     return to_visible_text(text, one_line=one_line) == text
 
 
 def to_visible_json(value: Any, *, indent: int | None = 2) -> str:
-    """Return a value as JSON text that says the same when read, all of it to be seen. Not escaped for HTML.
+    """Return equivalent JSON in which every character is visible. Not escaped for HTML.
 
-    Raises `ValueError` for what is no JSON.
+    Raises `ValueError` for values that are not JSON.
     """
     return "".join(iterate_visible_json(value, indent=indent))
 
 
 def iterate_visible_json(value: Any, *, indent: int | None = 2) -> Iterator[str]:
-    """Yield the pieces of `visible_json`, for those who need its beginning alone."""
+    """Yield the pieces of `to_visible_json`."""
     encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=indent, check_circular=False)
     for piece in encoder.iterencode(value):
         yield (
@@ -92,7 +89,7 @@ def iterate_visible_json(value: Any, *, indent: int | None = 2) -> Iterator[str]
 
 
 def create_excerpt(value: Any, max_characters: int = MAX_EXCERPT_CHARACTERS) -> Excerpt:
-    """Return the first ``most`` characters of a text, or of the JSON of any other value, for a page."""
+    """Return the first characters of a text, or of another value's JSON."""
     if isinstance(value, str):
         return Excerpt(to_visible_html(value[:max_characters]), len(value) <= max_characters)
     text, is_whole = truncate_json(value, max_characters)
@@ -100,7 +97,7 @@ def create_excerpt(value: Any, max_characters: int = MAX_EXCERPT_CHARACTERS) -> 
 
 
 def create_expandable_excerpt(value: Any, *, has_room: bool = True) -> ExpandableExcerpt:
-    """Return a value for a page, as much of it folded as is shown on demand."""
+    """Return an excerpt of a value with its expansion, if the page has room."""
     beginning = create_excerpt(value)
     return ExpandableExcerpt(
         beginning, None if beginning.is_whole or not has_room else create_excerpt(value, MAX_EXPANDED_CHARACTERS)
@@ -108,7 +105,7 @@ def create_expandable_excerpt(value: Any, *, has_room: bool = True) -> Expandabl
 
 
 def truncate_json(value: Any, max_characters: int, *, indent: int | None = 2) -> tuple[str, bool]:
-    """Return the first ``most`` characters of `visible_json`, and whether that is all. Not escaped for HTML."""
+    """Return the first characters of `to_visible_json`, and whether that is all. Not escaped for HTML."""
     pieces: list[str] = []
     length = 0
     for piece in iterate_visible_json(_truncate_value(value, [max_characters]), indent=indent):
@@ -120,7 +117,7 @@ def truncate_json(value: Any, max_characters: int, *, indent: int | None = 2) ->
 
 
 def _truncate_value(value: Any, left: list[int]) -> Any:
-    """Return as much of a value as the first characters of its JSON tell of: a long text costs no more than that."""
+    """Return enough of a value for the first characters of its JSON, so that long texts cost little."""
     if isinstance(value, str):
         beginning = value[: max(0, left[0]) + 1]
         left[0] -= len(beginning)
@@ -146,7 +143,7 @@ def _truncate_value(value: Any, left: list[int]) -> Any:
 
 
 def is_visible_character(character: str) -> bool:
-    """Tell whether a character is seen as itself: no control, no direction, no filler, no unusual space."""
+    """Return whether a character is visible: no control, direction, filler or unusual space."""
     return character.isprintable() and ord(character) not in _BLANK_CODE_POINTS
 
 
@@ -188,23 +185,23 @@ def _iterate_escaped(text: str, allowed: str, *, for_json: bool = False) -> Iter
 
 
 def format_time(unix_ms: int) -> str:
-    """Return a time for people, in UTC."""
+    """Return a time in UTC."""
     found = _to_datetime(unix_ms)
     return f"{unix_ms} ms" if found is None else f"{found:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def time_element(unix_ms: int) -> Markup:
-    """Return a time for a page; the script of the console shows it in the zone of the viewer."""
+    """Return a time as HTML; the script shows it in the viewer's time zone."""
     return _time_element(unix_ms, format_time(unix_ms), "")
 
 
 def age_element(unix_ms: int) -> Markup:
-    """Return how long ago a time was, or how far ahead it is, with the time itself on hover."""
+    """Return a relative time as HTML, with the exact time on hover."""
     return _time_element(unix_ms, format_age(unix_ms, time.time_ns() // 1_000_000), "ago")
 
 
 def format_age(unix_ms: int, now_ms: int) -> str:
-    """Return such as ``3 min ago`` and ``in 23 h``: whole units, rounded down."""
+    """Return a relative time such as ``3 min ago`` or ``in 23 h``, rounded down."""
     seconds = abs(now_ms - unix_ms) // 1000
     if seconds < _UNIT_SECONDS["min"]:
         return "just now" if unix_ms <= now_ms else "in less than a minute"

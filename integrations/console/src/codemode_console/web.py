@@ -1,4 +1,4 @@
-"""Addresses of callers, trusted proxies, host names, origins, security headers and serving, for console and gateway."""
+"""Client addresses, hosts, origins, headers and the server of console and gateway."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _UNIX_PEER = "unix"
 
 
 class TrustedProxies:
-    """Addresses and networks from which headers about somebody else are believed. Raises `ValueError` for others.
+    """Addresses and networks whose forwarding headers are believed. Raises `ValueError`.
 
-    ``unix`` is whoever is at the other end of a Unix socket, which has no address.
+    ``unix`` stands for peers on a Unix socket, which have no address.
     """
 
     def __init__(self, proxies: Iterable[str] = ()) -> None:
@@ -55,12 +55,12 @@ class TrustedProxies:
 
 
 def peer_address(connection: HTTPConnection) -> Address | None:
-    """Return the address at the other end of the connection; None where there is none, as on a Unix socket."""
+    """Return the peer's address; None on a Unix socket."""
     return None if connection.client is None else parse_address(connection.client.host)
 
 
 def client_address(connection: HTTPConnection, trusted: TrustedProxies) -> Address | None:
-    """Return who calls: the other end, or behind trusted proxies the nearest one that they have told of."""
+    """Return the client's address: the peer, or the nearest untrusted one that trusted proxies report."""
     address = peer_address(connection)
     for text in _forwarded_for(connection):
         if address not in trusted:
@@ -73,19 +73,19 @@ def client_address(connection: HTTPConnection, trusted: TrustedProxies) -> Addre
 
 
 def address_network(address: Address | None) -> str:
-    """Return what counts as one address: of IPv6 a network of 64 bits, all of which one machine may have."""
+    """Return the network that is throttled as one client: the /64 of an IPv6 address."""
     if isinstance(address, IPv6Address):
         return str(IPv6Network((address, 64), strict=False))
     return "" if address is None else str(address)
 
 
 def address_text(address: Address | None) -> str | None:
-    """Return an address as the audit has it."""
+    """Return an address for the audit."""
     return None if address is None else str(address)
 
 
 def parse_address(text: str) -> Address | None:
-    """Return an address, an IPv4 one that is written as IPv6 as what it is; None for what is none."""
+    """Return an address, with IPv4-mapped IPv6 as IPv4; None for other texts."""
     try:
         address = ip_address(text.strip().partition("%")[0])
     except ValueError:
@@ -95,7 +95,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def _forwarded_for(connection: HTTPConnection) -> Iterator[str]:
-    """Give what proxies have told, the nearest first."""
+    """Return the reported addresses, nearest first."""
     hops = ",".join(connection.headers.getlist("x-forwarded-for")).split(",")
     return iter(hops[: -_MAX_PROXY_HOPS - 1 : -1])
 
@@ -113,7 +113,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def security_headers(embed_in: Iterable[str] = ()) -> Mapping[str, str]:
-    """Return the headers; ``embed_in`` are the origins whose pages may frame the console. Raises `ValueError`."""
+    """Return the headers of all responses; pages of ``embed_in`` may frame them. Raises `ValueError`."""
     if isinstance(embed_in, str):
         raise WrongTypeError(f"embed_in must be a list of origins, got the text {embed_in!r}")
     origins = [require_origin(origin, "embed_in") for origin in embed_in]
@@ -132,7 +132,7 @@ def security_headers(embed_in: Iterable[str] = ()) -> Mapping[str, str]:
 
 
 def require_origin(text: str, option_name: str) -> str:
-    """Return an origin, such as ``https://desk.acme.com``, as browsers write it. Raises `ValueError` for all else."""
+    """Return an origin such as ``https://desk.acme.com``. Raises `ValueError` for other texts."""
     origin = parse_origin(text)
     if origin is None or urlsplit(text)[2:] not in (("", "", ""), ("/", "", "")):
         raise ValueError(f"{option_name} must be origins such as https://desk.example.com, got {text!r}")
@@ -140,7 +140,7 @@ def require_origin(text: str, option_name: str) -> str:
 
 
 def parse_origin(text: str) -> str | None:
-    """Return the origin of a URL: scheme, host and a port that is not the scheme's own; None for what has none."""
+    """Return the origin of a URL, without a default port; None without one."""
     if not text.isascii() or not text.isprintable() or set(text) & set(" '\";,*\\"):
         return None
     try:
@@ -155,7 +155,7 @@ def parse_origin(text: str) -> str | None:
 
 
 def parse_host(text: str) -> str | None:
-    """Return the name or address in a ``Host``, without a port; None for what is none."""
+    """Return the name or address of a ``Host`` header, without its port; None if it is invalid."""
     origin = parse_origin(f"http://{text}")
     if origin is None or set(text) & set("/?#@"):
         return None
@@ -163,10 +163,9 @@ def parse_host(text: str) -> str | None:
 
 
 class AllowedHosts:
-    """By which names the console is called. A page of somebody else's whose name was turned to its address has another.
+    """The host names of the console, against DNS rebinding.
 
-    Addresses are nobody's names. Without ``names`` all are its own, for proxies change them. Raises `ValueError`
-    for what is no name.
+    Addresses are always accepted, and every name if ``names`` is empty. Raises `ValueError` for invalid names.
     """
 
     def __init__(self, names: Iterable[str], base_origin: str | None = None) -> None:
@@ -181,7 +180,7 @@ class AllowedHosts:
         self._names = frozenset(host_names)
 
     def accepts(self, hosts: list[str]) -> bool:
-        """Say whether what a request's ``Host`` headers say is the console."""
+        """Return whether the ``Host`` headers of a request name the console."""
         if not self._names:
             return True
         host = parse_host(hosts[0]) if len(hosts) == 1 else None
@@ -189,20 +188,20 @@ class AllowedHosts:
 
 
 def route_path(scope: Scope) -> str:
-    """Return the path behind where an application is mounted."""
+    """Return the path below the mount point."""
     path, root = str(scope["path"]), str(scope.get("root_path", ""))
     is_below = path == root or path.startswith(f"{root}/")
     return path[len(root) :] if root and is_below else path
 
 
 def declared_length(headers: Mapping[str, str]) -> int | None:
-    """Return the length that a request declares for its body, 0 without one; None for what is no length."""
+    """Return the declared body length, 0 without one; None if it is invalid."""
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 async def drain_body(receive: Receive, max_bytes: int, max_seconds: float) -> None:
-    """Read the rest of a body and drop it, within bounds: callers that are cut off while sending read no answer."""
+    """Read and drop the rest of a body, within limits: clients that are cut off read no response."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max_seconds):
             while max_bytes > 0:
@@ -213,10 +212,9 @@ async def drain_body(receive: Receive, max_bytes: int, max_seconds: float) -> No
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, without the logs and headers that pages and calls must not have.
+    """uvicorn server without access log and server header.
 
-    SIGINT and SIGTERM call `end` and nothing else: uvicorn raises them again once it has served, which would end the
-    process before what runs has ended.
+    SIGINT and SIGTERM only call `handle_signal`: uvicorn would raise them again and end the process too early.
     """
 
     def __init__(
@@ -243,13 +241,13 @@ class Server(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and call `on_ready` once connections are accepted."""
+        """Start, and call ``on_ready`` once connections are accepted."""
         await super().startup(sockets)
         if self._on_ready is not None:
             self._on_ready()
 
     def handle_signal(self, signal_number: signal.Signals) -> None:
-        """End after a signal: the first lets requests end, a second SIGINT does not."""
+        """Stop after a signal: the first lets requests finish, a second SIGINT does not."""
         self.handle_exit(signal_number, None)
 
     @contextlib.contextmanager
@@ -265,7 +263,7 @@ class Server(uvicorn.Server):
 
 
 def open_server_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises `ValueError` for no port, `OSError` for an address that is not available."""
+    """Return a listening socket. Raises `ValueError` for an invalid port, `OSError` for the address."""
     if not 0 <= port <= 65535:
         raise ValueError(f"port must be between 0 and 65535, got {port}")
     address = "127.0.0.1" if host == "localhost" else host
@@ -274,6 +272,6 @@ def open_server_socket(host: str, port: int) -> socket.socket:
 
 
 def socket_url(server_socket: socket.socket) -> str:
-    """Return where a socket listens, such as ``http://[::1]:8765``."""
+    """Return the URL of a listening socket, such as ``http://[::1]:8765``."""
     host, port = server_socket.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,4 +1,4 @@
-"""Forms made of JSON Schemas: fields of a value, and the value that a person made of them. No page, no store."""
+"""Forms for JSON values under a JSON Schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the fields of a form: of a value that is shown, or of what was typed. Reads no request, renders nothing."""
+"""Build the fields of a form from a value or from submitted items."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ITEMS_PER_FIELD = 3
 
 
 class TooManyFieldsError(Exception):
-    """A form of controls would not fit into one request."""
+    """The form would not fit into one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class _FieldPosition:
 
 
 class FormBuilder:
-    """Builds one form. Without items it shows a value; with items it reads them, and ``problems`` says what it cannot.
+    """Builds one form from a value, or from submitted items; ``problems`` lists unreadable items by pointer.
 
-    ``is_redrawn``: fields have appeared that nobody has filled in.
+    ``has_new_fields``: fields have appeared that the user has not filled in.
     """
 
     def __init__(self, schema: DictSchema, items: SubmittedItems | None = None) -> None:
@@ -61,7 +61,7 @@ class FormBuilder:
         self._fits_schema = schema.create_fit_check(None)
 
     def build_root(self, value: Any, label: str) -> Field:
-        """Return the field of the whole value. Raises `TooManyFields`."""
+        """Return the field of the whole value. Raises `TooManyFieldsError`."""
         self._fits_schema = self._schema.create_fit_check(value)
         return self._build_field(_FieldPosition(ROOT_POINTER, label, 1), self._schema.json_schema, value)
 
@@ -100,7 +100,7 @@ class FormBuilder:
         return built
 
     def _reject_unexpected_items(self, field: Field) -> None:
-        """Raise `MalformedForm` for what no control of a field sends: passed over it would be a change that is lost."""
+        """Raise `MalformedFormError` for an item that no control of the field sends; ignoring it would lose an edit."""
         items, pointer = self._items, field.pointer
         if items is None or field.alternatives:
             return
@@ -123,7 +123,7 @@ class FormBuilder:
         *,
         is_nullable: bool,
     ) -> bool:
-        """Tell whether there are no controls for what is, or was, in a place."""
+        """Return whether the value has no controls of its own."""
         if shape.kind in ("object", "array") and position.level > MAX_FORM_DEPTH:
             return True
         if marker is not None:
@@ -143,7 +143,7 @@ class FormBuilder:
         current: Any,
         marker: tuple[FieldState, ControlKind, str] | None,
     ) -> tuple[SchemaShape, tuple[Choice, ...], bool]:
-        """Return the shape that is chosen, the choices, and whether another one was shown."""
+        """Return the chosen shape, the choices, and whether another one was displayed."""
         if declared.kind != "choice":
             return declared, (), False
         self._items_left -= len(declared.alternatives)
@@ -194,7 +194,7 @@ class FormBuilder:
     def _build_from_value(
         self, field: Field, shape: SchemaShape, position: _FieldPosition, current: Any, *, is_open: bool = False
     ) -> Field:
-        """Return the field of a value that no item says how it was shown."""
+        """Return the field of a value without submitted items."""
         items = self._items
         text = items.control_text(position.pointer) if items is not None else None
         if text is not None and not field.is_container:
@@ -223,7 +223,7 @@ class FormBuilder:
         *,
         has_new_alternative: bool,
     ) -> Field:
-        """Return the field of what was typed into one that was shown."""
+        """Return the field with the submitted items."""
         items = cast("SubmittedItems", self._items)
         state = items.chosen_state(position.pointer) or displayed_state
         text = items.control_text(position.pointer) or ""

@@ -1,4 +1,4 @@
-"""Which control shows which part of a schema, how a value is shown in it, and what was typed."""
+"""Choose controls for schemas, show values in them and read them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _KINDS_BY_TYPE: dict[str, SchemaShapeKind] = {
 
 @dataclass(frozen=True, slots=True)
 class SchemaShape:
-    """What a part of a schema asks for. ``rules`` are its keywords with those that a local ``$ref`` brings."""
+    """What part of a schema describes. ``keywords`` include those of a local ``$ref``."""
 
     kind: SchemaShapeKind
     keywords: Mapping[str, Any]
@@ -50,7 +50,7 @@ class SchemaShape:
 
 
 def find_shape(schema: Any, root: Any) -> SchemaShape:
-    """Return the shape of a part of a schema; ``json`` for whatever a form has no controls for."""
+    """Return the shape of part of a schema, ``json`` where a form has no controls."""
     is_nullable = False
     for _ in range(_MAX_REFERENCES):
         keywords = _resolve_keywords(schema, root)
@@ -73,7 +73,7 @@ def find_shape(schema: Any, root: Any) -> SchemaShape:
 
 
 def _resolve_keywords(schema: Any, root: Any) -> dict[str, Any] | None:
-    """Return the keywords of a schema and of what it refers to, as one; None where that leads nowhere."""
+    """Return the keywords of a schema merged with those it refers to; None if that fails."""
     for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, Mapping):
             return None
@@ -91,7 +91,7 @@ def _resolve_keywords(schema: Any, root: Any) -> dict[str, Any] | None:
 
 
 def _find_simple_shape(keywords: Mapping[str, Any]) -> SchemaShape | None:
-    """Return the shape of what is one thing; None for alternatives."""
+    """Return the shape of a schema without alternatives; None with them."""
     if "const" in keywords:
         return SchemaShape("const", keywords)
     if isinstance(keywords.get("enum"), list):
@@ -154,7 +154,7 @@ def _is_null(schema: Any, root: Any) -> bool:
 
 
 def can_hold(value: Any, shape: SchemaShape) -> bool:
-    """Tell whether controls of this kind can hold a value; what else it has to fit is for the whole schema to say."""
+    """Return whether controls of this shape can hold a value."""
     match shape.kind:
         case "object":
             return isinstance(value, dict)
@@ -184,11 +184,11 @@ _ESCAPED_CHARACTERS = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
 
 class UnreadableValueError(Exception):
-    """What was typed is no value of its kind."""
+    """A submitted text is no value of its kind."""
 
 
 def choose_string_control(text: str, *, has_date_format: bool) -> StringKind:
-    """Return the control that shows all of a text and sends it back as it is."""
+    """Return the control that shows a text completely and sends it back unchanged."""
     if has_date_format and is_date(text):
         return "date"
     if not is_all_visible(text, one_line=False):
@@ -197,7 +197,7 @@ def choose_string_control(text: str, *, has_date_format: bool) -> StringKind:
 
 
 def parse_string(text: str, kind: str) -> str:
-    """Return the text that was typed into such a control. Raises `Unreadable`."""
+    """Return the text of a string control. Raises `UnreadableValueError`."""
     lines = normalize_line_ends(text)
     if kind == "escaped":
         return _unescape_text(lines)
@@ -207,12 +207,12 @@ def parse_string(text: str, kind: str) -> str:
 
 
 def normalize_line_ends(text: str) -> str:
-    """Return a sent text with the ends of lines that it had in the page."""
+    """Return a submitted text with newlines as line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def escape_text(text: str) -> str:
-    """Return what such a control shows of a text; ends of lines stay."""
+    """Return a text with escapes for the control ``escaped``; newlines stay."""
     return "\n".join(
         to_visible_text(line.replace("\\", "\\\\"), one_line=True) if line else "" for line in text.split("\n")
     )
@@ -245,7 +245,7 @@ def _unescape_match(match: re.Match[str]) -> str:
 
 
 def parse_number(text: str) -> int | float:
-    """Return the number that was typed: an integer exactly, else a float. Raises `Unreadable`."""
+    """Return an integer exactly, other numbers as float. Raises `UnreadableValueError`."""
     text = text.strip()
     if not _NUMBER_PATTERN.fullmatch(text):
         raise UnreadableValueError("is no number: write it like 12, -3.5 or 1e6")
@@ -256,7 +256,7 @@ def parse_number(text: str) -> int | float:
 
 
 def is_date(text: str) -> bool:
-    """Tell whether a text is a date as browsers have them, from the year 1 on."""
+    """Return whether a text is a date such as 2026-01-31."""
     from datetime import date
 
     if not _DATE_PATTERN.fullmatch(text):
@@ -280,7 +280,7 @@ _MAX_LABEL_CHARACTERS = 300
 
 
 def fill_field(field: Field, shape: SchemaShape, value: Any) -> Field:
-    """Return a field that shows a value of its shape."""
+    """Return the field with a value of its shape."""
     field = replace(field, value=value, is_integer=shape.keywords.get("type") == "integer")
     match shape.kind:
         case "string":
@@ -299,7 +299,7 @@ def fill_field(field: Field, shape: SchemaShape, value: Any) -> Field:
 
 
 def clear_field(field: Field, shape: SchemaShape) -> Field:
-    """Return a field in which nothing has been typed."""
+    """Return the field without a value."""
     field = replace(field, value=ABSENT, text="", kind=default_control(shape))
     if shape.kind == "enum":
         return replace(field, choices=_create_choices(shape, None))
@@ -307,14 +307,14 @@ def clear_field(field: Field, shape: SchemaShape) -> Field:
 
 
 def default_control(shape: SchemaShape) -> ControlKind:
-    """Return the kind of control for a shape of which there is no value."""
+    """Return the control of a shape without a value."""
     if shape.kind == "string":
         return "date" if shape.keywords.get("format") == "date" else "text"
     return "json" if shape.kind in ("choice", "object", "array") else shape.kind
 
 
 def with_submitted_text(field: Field, shape: SchemaShape, kind: ControlKind, text: str) -> Field:
-    """Return a field with what was typed, as it stands there."""
+    """Return the field with the submitted text."""
     cleared = replace(clear_field(field, shape), kind=kind, text=text)
     if kind != "enum":
         return cleared
@@ -324,19 +324,19 @@ def with_submitted_text(field: Field, shape: SchemaShape, kind: ControlKind, tex
 
 
 def require_control(shape: SchemaShape, kind: ControlKind) -> None:
-    """Raise `MalformedForm` for a kind of control in which a shape is never shown."""
+    """Raise `MalformedFormError` for a control in which the shape is never shown."""
     fitting = _STRING_CONTROLS if shape.kind == "string" else {shape.kind}
     if kind != "json" and kind not in fitting:
         raise MalformedFormError(f"{kind} is no control for this field")
 
 
 def is_empty_control(kind: ControlKind, text: str) -> bool:
-    """Tell whether a control of this kind is empty, which for most is no value."""
+    """Return whether the control has no value."""
     return kind not in ("text", "lines", "escaped", "boolean") and not text.strip()
 
 
 def parse_control(shape: SchemaShape, kind: ControlKind, text: str) -> Any:
-    """Return the value that was typed. Raises `Unreadable`."""
+    """Return the value of a control. Raises `UnreadableValueError`."""
     if kind in _STRING_CONTROLS:
         return parse_string(text, kind)
     if kind == "boolean":
@@ -352,7 +352,7 @@ def parse_control(shape: SchemaShape, kind: ControlKind, text: str) -> Any:
 
 
 def initial_value(shape: SchemaShape) -> Any:
-    """Return the value that a new field of a shape begins with; ``ABSENT`` where a person has to say it."""
+    """Return the value of a new field; ``ABSENT`` where the user has to enter one."""
     if "default" in shape.keywords:
         return shape.keywords["default"]
     match shape.kind:
@@ -403,7 +403,7 @@ def _option_label(value: Any) -> str:
 
 
 def truncate_label(text: Any) -> str:
-    """Return a text of a schema for one line of a page; nothing for what is no text."""
+    """Return a schema text as one short line; "" for other values."""
     if not isinstance(text, str):
         return ""
     visible_text = to_visible_text(text[: _MAX_LABEL_CHARACTERS + 1], one_line=True)
@@ -415,7 +415,7 @@ def truncate_label(text: Any) -> str:
 
 
 def describe_constraints(keywords: Mapping[str, Any], *, can_be_absent: bool) -> tuple[str, ...]:
-    """Return what a value has to fit, in words."""
+    """Return the constraints of a value as texts."""
     texts = [
         template.format(_value_text(keywords[name]))
         for name, template in _CONSTRAINT_TEXTS.items()

@@ -1,4 +1,4 @@
-"""Forms as a tree of fields, the JSON Pointers that name their controls, and submitted items."""
+"""Forms as trees of fields, JSON Pointers as control names, and submitted items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FRAGMENT_PREFIX = "#"
 
 
 def child_pointer(pointer: str, name_or_index: str | int) -> str:
-    """Return the pointer of a member or an item."""
+    """Return the pointer of a member or array item."""
     return f"{pointer}/{str(name_or_index).replace('~', '~0').replace('/', '~1')}"
 
 
@@ -28,20 +28,19 @@ def to_pointer(path: tuple[str | int, ...]) -> str:
 
 
 def is_within(pointer: str, outer: str) -> bool:
-    """Tell whether a pointer leads to a value or into it."""
+    """Return whether a pointer leads to or into the value at ``outer``."""
     return pointer == outer or pointer.startswith(f"{outer}/")
 
 
 def parent_pointer(pointer: str) -> str:
-    """Return the pointer of what holds a value; of the root itself."""
+    """Return the pointer of the container; of the root itself."""
     return pointer.rpartition("/")[0]
 
 
 def control_name(pointer: str) -> str:
-    """Return the name of a control: the pointer itself.
+    """Return the name of a control: its pointer.
 
-    In the form of a URI fragment (``#/a%0Ab``) where a browser would not keep it: a name must not be empty, and of ends
-    of lines only one kind arrives.
+    It is a URI fragment (``#/a%0Ab``) where a browser would change the name: empty names and line ends.
     """
     if pointer != ROOT_POINTER and is_all_visible(pointer):
         return pointer
@@ -49,7 +48,7 @@ def control_name(pointer: str) -> str:
 
 
 def parse_control_name(name: str) -> str | None:
-    """Return the pointer that names a control; None for another name."""
+    """Return the pointer of a control name; None for other names."""
     if name.startswith("/"):
         return name
     if not name.startswith(_FRAGMENT_PREFIX):
@@ -78,12 +77,12 @@ ABSENT: Final[Any] = _Absent()
 
 
 class MalformedFormError(ValueError):
-    """Items are not those of a form that this package made."""
+    """The items are not those of a form of this package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several: what the control sends, what a person reads."""
+    """An option: the submitted value and its label."""
 
     value: str
     label: str
@@ -94,8 +93,8 @@ class Choice:
 class Field:
     """One value of a form.
 
-    ``text`` is what the control holds, ``choices`` those of an enum, ``alternatives`` those of ``anyOf`` and ``oneOf``.
-    ``value`` is what all of it says; ``ABSENT`` for what is left out. Texts are not escaped for HTML.
+    ``text`` is the content of the control, ``choices`` are those of an enum, ``alternatives`` those of ``anyOf`` and
+    ``oneOf``. ``value`` is ``ABSENT`` if it is left out. Texts are not escaped for HTML.
     """
 
     pointer: str
@@ -123,23 +122,23 @@ class Field:
 
     @property
     def marker(self) -> str:
-        """What the form says of how the field was shown."""
+        """The text that records how the field was displayed."""
         selected = next((choice.value for choice in self.alternatives if choice.is_selected), "-")
         return f"{self.state} {self.kind} {selected}"
 
     @property
     def has_state_choice(self) -> bool:
-        """Whether a person chooses between a value, null and nothing at all."""
+        """Whether the user chooses between a value, null and leaving it out."""
         return self.can_be_absent or self.can_be_null
 
     @property
     def is_container(self) -> bool:
-        """Whether it is of other fields."""
+        """Whether it consists of other fields."""
         return self.kind in ("object", "array")
 
     @property
     def page_characters(self) -> int:
-        """About how many characters of a page it takes, without those in it: its name stands in many attributes."""
+        """The approximate size on a page, without child fields."""
         choice_characters = sum(
             len(choice.value) + len(choice.label) + _MARKUP_CHARACTERS_PER_CHOICE
             for choice in (*self.choices, *self.alternatives)
@@ -147,11 +146,11 @@ class Field:
         return _NAMES_PER_FIELD * len(self.name) + len(self.text) + choice_characters
 
     def without_problems(self) -> Field:
-        """Return it without problems, and all fields in it."""
+        """Return the field and its children without problems."""
         return replace(self, children=tuple(child.without_problems() for child in self.children), problems=())
 
     def walk(self) -> Iterator[Field]:
-        """Yield it and all fields in it."""
+        """Yield the field and all fields in it."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -159,11 +158,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form for one value, as it is rendered by ``templates/form.html``.
+    """A form for one value, rendered by ``templates/form.html``.
 
-    ``root`` is None when the value is edited as JSON text alone, whose tab is always there. ``problems`` has the words
-    for each pointer, those of the whole at ``""`` and those of the JSON text at ``"json"``; ``notes`` say what a person
-    should know of the schema.
+    ``root`` is None if the value is edited as JSON text only. ``problems`` are messages by pointer, ``""`` for the
+    whole value and ``"json"`` for the JSON text; ``notes`` are remarks about the schema.
     """
 
     root: Field | None
@@ -177,17 +175,17 @@ class Form:
 
     @property
     def page_characters(self) -> int:
-        """About how many characters of a page it takes."""
+        """The approximate size on a page."""
         fields = self.root.walk() if self.root is not None else ()
         return len(self.json_text) + sum(field_.page_characters for field_ in fields)
 
     def without_problems(self) -> Form:
-        """Return it with all that was typed and no problems, for what is decided without it."""
+        """Return the form with its texts and no problems."""
         return replace(self, root=None if self.root is None else self.root.without_problems(), problems={})
 
     @property
     def unplaced_problems(self) -> dict[str, list[str]]:
-        """The problems that no field of the form shows, by pointers as text for a page."""
+        """The problems that no field shows, by visible pointer."""
         displayed = {field_.pointer for field_ in self.root.walk()} if self.root is not None else set[str]()
         remaining = {
             pointer: messages for pointer, messages in self.problems.items() if pointer not in {*displayed, "json"}
@@ -197,11 +195,11 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class FormResult:
-    """What was read of a form.
+    """The result of reading a submitted form.
 
-    ``value`` is None while there are problems or the form is to be shown again; ``typed`` is the form with all that was
-    typed. ``unchanged``: it is what was shown, whatever problems that has. ``is_redrawn``: a button of the form itself
-    was pressed, or a choice has opened fields that nobody has seen; nothing is to be decided.
+    ``value`` is None with problems or if the form has to be displayed again; ``form`` has all submitted texts.
+    ``is_unchanged``: the value is the displayed one, valid or not. ``needs_redisplay``: a button of the form was
+    pressed or new fields appeared, so nothing is decided.
     """
 
     value: Any
@@ -212,7 +210,7 @@ class FormResult:
 
     @property
     def is_valid(self) -> bool:
-        """Whether ``value`` is what a person decided."""
+        """Whether ``value`` can be decided."""
         return self.is_unchanged or (not self.problems and not self.needs_redisplay)
 
 
@@ -226,13 +224,13 @@ _ARRAY_INDEX = re.compile(r"/(0|[1-9][0-9]{0,3})(?=/|\Z)")
 
 
 def is_form_item(name: str) -> bool:
-    """Tell whether a form of this package may have an item of this name."""
+    """Return whether a form of this package may have an item of this name."""
     prefix = next((candidate for candidate in _CONTROL_PREFIXES if name.startswith(candidate)), "")
     return name in (*_BUTTON_NAMES, *_FORM_VALUE_NAMES) or parse_control_name(name[len(prefix) :]) is not None
 
 
 class SubmittedItems:
-    """Items of one form by what they are about. Raises `MalformedForm` for what no form of this package sends."""
+    """The items of one form by pointer. Raises `MalformedFormError` for unknown items."""
 
     def __init__(self, items: Iterable[tuple[str, str]]) -> None:
         self._by_key: dict[tuple[str, str], str] = {}
@@ -268,21 +266,21 @@ class SubmittedItems:
 
     @property
     def characters(self) -> int:
-        """How many characters were typed."""
+        """The size of all submitted texts."""
         return sum(map(len, self._by_key.values()))
 
     @property
     def has_fields(self) -> bool:
-        """Whether there is any field of a form of controls."""
+        """Whether any control of a field was submitted."""
         return bool(self._by_key)
 
     def control_text(self, pointer: str) -> str | None:
-        """Return what a control sent; None when it is none, or a box without its tick."""
+        """Return the text of a control; None without one, or for an unticked box."""
         self._read_pointers.add(pointer)
         return self._by_key.get(("", pointer))
 
     def display_marker(self, pointer: str) -> tuple[FieldState, ControlKind, str] | None:
-        """Return how a field was shown: state, kind and which alternative."""
+        """Return how a field was displayed: state, control and alternative."""
         self._read_pointers.add(pointer)
         text = self._by_key.get((MARKER_PREFIX, pointer))
         if text is None:
@@ -293,18 +291,18 @@ class SubmittedItems:
         return parts[0], parts[1], parts[2]  # pyright: ignore[reportReturnType] - looked at above
 
     def chosen_state(self, pointer: str) -> FieldState | None:
-        """Return the state that was chosen."""
+        """Return the chosen state."""
         text = self._by_key.get((STATE_PREFIX, pointer))
         if text is not None and text not in get_args(FieldState):
             raise MalformedFormError("a field has a state that there is not")
         return text  # pyright: ignore[reportReturnType] - looked at above
 
     def alternative_key(self, pointer: str) -> str | None:
-        """Return the alternative that was chosen."""
+        """Return the chosen alternative."""
         return self._by_key.get((CHOICE_PREFIX, pointer))
 
     def item_count(self, pointer: str) -> int | None:
-        """Return of how many items an array was shown."""
+        """Return the displayed length of an array."""
         text = self._by_key.get((COUNT_PREFIX, pointer))
         if text is None:
             return None
@@ -314,7 +312,7 @@ class SubmittedItems:
 
     @property
     def pointers_without_text(self) -> list[str]:
-        """The pointers of fields that were shown with a value, and whose control sent none, which no browser does."""
+        """Fields displayed with a value whose control is missing; browsers always send it."""
         return [
             pointer
             for (prefix, pointer), text in self._by_key.items()
@@ -325,22 +323,22 @@ class SubmittedItems:
         ]
 
     def set_text(self, pointer: str, text: str) -> None:
-        """Let a control say what it showed."""
+        """Set the text of a control."""
         self._by_key["", pointer] = text
 
     def member_pointers(self, pointer: str) -> list[str]:
-        """Return the pointers of what is directly in a place and has an item."""
+        """Return the pointers of direct children that have items."""
         descendants = {
             candidate for _, candidate in self._by_key if is_within(candidate, pointer) and candidate != pointer
         }
         return sorted(candidate for candidate in descendants if parent_pointer(candidate) == pointer)
 
     def ignore(self, pointer: str) -> None:
-        """Read no more of a place: a choice has closed it."""
+        """Ignore the items of a field that a choice has closed."""
         self._ignored_pointers.append(pointer)
 
     def reject_unused(self) -> None:
-        """Raise `MalformedForm` for an item of a field that the form does not have."""
+        """Raise `MalformedFormError` for items of unknown fields."""
         for _, pointer in self._by_key:
             if pointer not in self._read_pointers and not any(
                 is_within(pointer, ignored) for ignored in self._ignored_pointers
@@ -348,7 +346,7 @@ class SubmittedItems:
                 raise MalformedFormError(f"the form has no field {control_name(pointer)[:200]}")
 
     def apply_button(self, *, has_array: bool) -> None:
-        """Do what the button of the form says: one item more at the end of an array, or one less."""
+        """Add or remove the array item that a button names."""
         if self.button is None or not has_array:
             return
         action, pointer = self.button

@@ -1,4 +1,4 @@
-"""Forms of values, and what people made of them: the two functions that pages call. Renders nothing."""
+"""Create forms for values and read them when submitted."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _CompiledSchema: TypeAlias = tuple[DictSchema, tuple[str, ...]]
 
 
 def create_form(schema: Any, value: Any = ABSENT) -> Form:
-    """Return the form of a value under its JSON Schema; without a value, one that a person fills in.
+    """Return the form of a value; without a value, an empty one.
 
-    ``schema``: a dict, True, or None where there is none. The work is bounded; a large value belongs in a
-    thread (`codemode.host.threads.run_check`).
+    ``schema`` is a dict, True, or None. The work is bounded; use a thread for large values
+    (`codemode.host.threads.run_check`).
     """
     compiled, notes = _compile_schema(schema)
     text = _to_json_text(value)
@@ -59,10 +59,10 @@ def create_form(schema: Any, value: Any = ABSENT) -> Form:
 
 
 def read_form(form_items: Iterable[tuple[str, str]], schema: Any, displayed_value: Any = ABSENT) -> FormResult:
-    """Return what a submitted form says of the value that it showed.
+    """Return the result of a submitted form.
 
-    A field of which no item says anything keeps what was shown, so that a caller may send what it changes alone. Raises
-    `MalformedForm` for items that no form of this schema and value sends. Work as `fields_of` says.
+    Fields without items keep the displayed value, so that API callers send only what they change. Raises
+    `MalformedFormError` for items that no form of this schema and value sends. The work is bounded as in `create_form`.
     """
     compiled, notes = _compile_schema(schema)
     reader = _FormReader(compiled, SubmittedItems(form_items), displayed_value, notes)
@@ -98,7 +98,7 @@ def _build_root(builder: FormBuilder, value: Any) -> tuple[Field | None, tuple[s
 
 
 def _to_json_text(value: Any) -> str | None:
-    """Return the JSON text of a value; nothing for none, None for one that is too long."""
+    """Return the JSON text of a value; "" for ABSENT, None if it is too long."""
     if value is ABSENT:
         return ""
     pieces: list[str] = []
@@ -148,7 +148,7 @@ def _digest_text(text: str) -> str:
 
 
 def _digest_fields(root: Field | None) -> str:
-    """Return a digest of what the controls of a form hold."""
+    """Return a digest of the texts of all controls."""
     digest = hashlib.sha256()
     for field in root.walk() if root is not None else ():
         selected = next((choice.value for choice in field.alternatives if choice.is_selected), "")
@@ -161,7 +161,7 @@ def _digest_fields(root: Field | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ReadValue:
-    """What one half of a form says: the fields, or the JSON text. ``value`` is ABSENT where it cannot be read."""
+    """The value of the fields or of the JSON text; ABSENT if it cannot be read."""
 
     value: Any
     problems: dict[str, list[str]]
@@ -179,11 +179,11 @@ class _FormReader:
 
     @property
     def has_submission(self) -> bool:
-        """Whether any item is about the value."""
+        """Whether any item concerns the value."""
         return self._items.has_fields or self._json_input is not None or self._items.button is not None
 
     def read(self) -> FormResult:
-        """Return what was decided, or the form again."""
+        """Return the value, or the form to display again."""
         if not self.has_submission and self._displayed_value is not ABSENT:
             return FormResult(
                 self._displayed_value,
@@ -216,7 +216,7 @@ class _FormReader:
         return result
 
     def _is_as_displayed(self, root: Field | None) -> bool:
-        """Tell whether all that was sent is as it was shown, also where that cannot be read back."""
+        """Return whether nothing was changed, even where the displayed value cannot be read back."""
         if self._displayed_value is ABSENT:
             return False
         initial_text, _, initial_fields = create_form(
@@ -226,7 +226,7 @@ class _FormReader:
         return is_text_unchanged and (not self._items.has_fields or _digest_fields(root) == initial_fields)
 
     def _restore_missing_fields(self) -> None:
-        """Let controls that a caller did not send say what they showed, where that is known: nobody has typed there."""
+        """Restore the displayed texts of controls that the caller did not send."""
         pointers = self._items.pointers_without_text
         root = (
             _build_root(FormBuilder(self._schema), self._displayed_value)[0]
@@ -241,7 +241,7 @@ class _FormReader:
                 self._items.set_text(pointer, texts[pointer])
 
     def _select_mode(self, root: Field | None, field_value: _ReadValue) -> EditMode | None:
-        """Return which half counts: the one that was changed; None when both were, to different values."""
+        """Return the half that was changed; None if both were, to different values."""
         if root is None or (not self._items.has_fields and self._json_input is not None):
             return "json"
         requested_mode = self._items.form_values.get("mode", "form")
@@ -306,7 +306,7 @@ class _FormReader:
         )
 
     def _find_schema_problems(self, value: Any, unreadable: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Return what a value breaks of the schema, but what is so because of values that could not be read."""
+        """Return the schema's problems, except those caused by unreadable fields."""
         problems: dict[str, list[str]] = {}
         if value is ABSENT:
             return problems
@@ -330,7 +330,7 @@ class _FormReader:
 
 
 def _fill_absent(value: Any) -> Any:
-    """Return a value with null for what could not be read of it. It is as deep as a form, at most."""
+    """Return the value with null for unreadable parts."""
     if isinstance(value, dict):
         return {key: _fill_absent(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Notices of what waits: to whom they go, what is in them, how they are signed and sent."""
+"""Notices of pending calls: targets, content, signatures and delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Send notices from the outbox of a store while a console runs, each posted once to its URL."""
+"""Deliver notices from the store's outbox to webhooks."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ from .target import NoticeTarget, record_url
 async def find_failed_notices(
     store: InterruptStore, records: Iterable[Record]
 ) -> Mapping[str, tuple[FailedNotice, ...]]:
-    """Return the notices that were given up, by the ids of records that have some; one statement for all of these.
+    """Return the undelivered notices of at most 500 records, by record id.
 
-    At most 500 records, which are the visitor's to see. The ``target`` of each is a name that the host chose, and its
-    ``error`` words of this package.
+    ``target`` is the name that the host chose; ``error`` is a message of this package.
     """
     failures_by_record: dict[str, tuple[FailedNotice, ...]] = {}
     for failure in await store.failed_notices([record.id for record in records], tenant=ALL_TENANTS):
@@ -49,7 +48,7 @@ _ERROR_CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
 @dataclass(frozen=True, slots=True)
 class PostFailure:
-    """Why a notice was not taken: words of ours, which may be shown and kept; and for how long to send nothing."""
+    """Why a notice was rejected, as a message that may be shown, and how long to pause."""
 
     message: str
     retry_after_seconds: float = 0.0
@@ -74,7 +73,7 @@ _filter_http_logs()
 
 
 class WebhookClient:
-    """Posts to one URL. The client of httpx would log the URL, which may be a secret: its transport does not."""
+    """Posts to one URL. Uses httpx's transport, since its client would log the URL, which may be a secret."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -92,7 +91,7 @@ class WebhookClient:
             await self._transport.aclose()
 
     async def __call__(self, headers: Mapping[str, str], body: bytes) -> PostFailure | None:
-        """Post; None when it was taken."""
+        """Post; return None on success."""
         if self._transport is None:
             raise RuntimeError("Posting is used inside its block")
         token = _is_posting.set(True)
@@ -168,7 +167,7 @@ def _create_transport(url: str) -> httpx.AsyncHTTPTransport:
 
 
 def _find_proxy(url: httpx.URL) -> str | None:
-    """Return the proxy that the environment names for a URL."""
+    """Return the proxy that the environment sets for a URL."""
     if url.host in _LOOPBACK_HOSTS or proxy_bypass(url.host):
         return None
     proxies = getproxies()
@@ -187,9 +186,9 @@ _MAX_PAUSE_SECONDS = 60.0
 
 
 class NoticeSender:
-    """Sends to ``targets`` what waits in a store. ``base_url`` is where the console is, ``clock`` Unix time.
+    """Delivers the notices of a store to ``targets``.
 
-    ``sleep`` waits for so many seconds, ``spread`` gives a number from 0 to 1: other ones in tests.
+    ``base_url`` is the console's URL, ``clock`` Unix time. Tests replace ``sleep`` and ``random_fraction`` (0 to 1).
     """
 
     def __init__(
@@ -207,11 +206,11 @@ class NoticeSender:
 
     @property
     def has_targets(self) -> bool:
-        """Whether anybody is to be told."""
+        """Whether there is a target."""
         return len(self._targets) > 0
 
     async def run(self) -> None:
-        """Send until it is cancelled. What is being sent then is sent again by the next, under the same id."""
+        """Deliver until cancelled. An interrupted delivery is repeated later under the same id."""
         async with asyncio.TaskGroup() as group:
             for target in self._targets:
                 group.create_task(self._run_target(target))
@@ -239,7 +238,7 @@ class NoticeSender:
                 await self._sleep(backoff_seconds)
 
     async def send_batch(self, target: NoticeTarget, client: WebhookClient) -> bool:
-        """Send some of what is to be sent now, and say whether there was anything to do."""
+        """Deliver some due notices, and return whether there were any."""
         outbox = self._store.outbox(target.name)
         changes = await outbox.fill()
         notices = await outbox.claim(limit=_NOTICES_PER_BATCH, lease_ms=_LEASE_MS)
@@ -256,7 +255,7 @@ class NoticeSender:
         return bool(changes or notices)
 
     async def _deliver(self, target: NoticeTarget, outbox: Outbox, client: WebhookClient, notice: Notice) -> float:
-        """Return for how many seconds the target wants no more."""
+        """Deliver one notice, and return for how many seconds to pause."""
         failure = await self._post_notice(target, client, notice)
         if failure is None:
             await outbox.settle(notice)

@@ -1,4 +1,4 @@
-"""To whom notices go, and what they say of a record. Sends nothing."""
+"""Targets of notices, and the URL of a record."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAX_NAME_CHARACTERS = 1_000
 
 
 def record_url(base_url: str, record_id: str) -> str:
-    """Return where a record's page is. Whoever follows it has to sign in."""
+    """Return the URL of a record's page."""
     return f"{base_url.rstrip('/')}/records/{quote(record_id, safe='')}"
 
 
 def pending_requests(record: Record) -> list[StoredRequest]:
-    """Return the requests that wait."""
+    """Return the pending requests of a record."""
     return [request for request in record.requests if request.state == "waiting"]
 
 
@@ -44,16 +44,16 @@ _MAX_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class NoticeRequest:
-    """What is posted. Its texts may be secret or long: they are in no ``repr``."""
+    """Headers and body to post. They may be secret or long and are not in ``repr``."""
 
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
 
 
 class NoticeTarget(ABC):
-    """A URL to which notices are posted. ``name`` is what the store, pages and logs call it: it holds no secret.
+    """A URL that notices are posted to. ``name`` is used in store, pages and logs and holds no secret.
 
-    Without a name it is the kind and a digest of the URL. Raises `ValueError`.
+    The default name is the kind and a digest of the URL. Raises `ValueError`.
     """
 
     kind: ClassVar[str]
@@ -71,16 +71,16 @@ class NoticeTarget(ABC):
 
     @property
     def url(self) -> str:
-        """Where it is posted. It may hold a secret."""
+        """The URL, which may hold a secret."""
         return self._url
 
     @abstractmethod
     def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
-        """Return what is posted now, in Unix time. It holds nothing that decides or signs in."""
+        """Return the request to post at Unix time ``now``. It contains no credential."""
 
 
 def require_targets(notify: Any, base_url: str | None) -> tuple[NoticeTarget, ...]:
-    """Return the targets that a console is given, and which is where for links. Raises `ValueError`."""
+    """Return the targets of a console. Raises `ValueError`, also without a base URL for links."""
     if isinstance(notify, NoticeTarget | str) or not isinstance(notify, Iterable):
         raise WrongTypeError("notify must be a list of Webhook and SlackWebhook")
     targets = tuple(cast("Iterable[Any]", notify))

@@ -1,4 +1,4 @@
-"""Notices as signed webhooks and as messages in Slack."""
+"""Signed webhooks and Slack messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SecretKey: TypeAlias = str | bytes
 
 
 def to_key_bytes(secret: Any) -> bytes:
-    """Return a secret as bytes. Raises `ValueError` for what is none, and never tells it."""
+    """Return a secret as bytes. Raises `ValueError` without showing it."""
     if not isinstance(secret, str | bytes):
         raise WrongTypeError(f"secret must be a text or bytes, got {type(secret).__name__}")
     if not secret:
@@ -35,7 +35,7 @@ def to_key_bytes(secret: Any) -> bytes:
 
 
 def create_signed_headers(key: bytes, notice_id: str, now: float, body: bytes) -> dict[str, str]:
-    """Return the headers of a webhook that is sent now, in Unix time."""
+    """Return the headers of a webhook sent at Unix time ``now``."""
     timestamp = str(int(now))
     return {ID_HEADER: notice_id, TIME_HEADER: timestamp, SIGNATURE_HEADER: _sign(key, timestamp, body)}
 
@@ -48,10 +48,9 @@ def verify_signature(
     tolerance_seconds: float = 300,
     clock: Callable[[], float] = time.time,
 ) -> bool:
-    """Say whether a webhook is from the console: signed with the secret, or one of several, and not too long ago.
+    """Return whether a webhook was signed with one of the secrets within the tolerance.
 
-    ``headers`` are those that came, in any case, ``body`` the bytes that came. Raises `ValueError` for what can be no
-    secret, tolerance or body.
+    ``headers`` may be in any case; ``body`` is the received bytes. Raises `ValueError` for invalid arguments.
     """
     secrets_or_keys = [secret] if isinstance(secret, str | bytes) else list(secret)
     keys = [to_key_bytes(secret_or_key) for secret_or_key in secrets_or_keys]
@@ -80,10 +79,14 @@ MAX_INPUT_CHARACTERS = 16_384
 
 
 class Webhook(NoticeTarget):
-    """A URL that is posted JSON, signed with ``secret`` so that the receiver knows who sent it and when.
+    """A URL that receives signed JSON.
 
-    ``include_input`` puts the inputs of calls into it. ``name`` is what pages and the audit call it. Raises
-    `ValueError` for what is no URL, and without a secret.
+    Args:
+        secret: Signs each notice and its time.
+        include_input: Add the inputs of calls.
+        name: Name in pages and audit.
+
+    Raises `ValueError`.
     """
 
     kind = "webhook"
@@ -93,7 +96,7 @@ class Webhook(NoticeTarget):
         self._key = to_key_bytes(secret)
 
     def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
-        """See `Target.post`."""
+        """See `NoticeTarget.post`."""
         body = json.dumps(_webhook_payload(notice, link, self._include_input), allow_nan=False).encode()
         return NoticeRequest(
             {"Content-Type": "application/json", **create_signed_headers(self._key, notice.id, now, body)}, body
@@ -133,14 +136,17 @@ _SLACK_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 class SlackWebhook(NoticeTarget):
     """An incoming webhook of Slack, whose URL is its secret.
 
-    ``include_input`` puts the inputs of calls into the message. ``name`` is what pages and the audit call it. Raises
-    `ValueError` for what is no URL.
+    Args:
+        include_input: Add the inputs of calls.
+        name: Name in pages and audit.
+
+    Raises `ValueError`.
     """
 
     kind = "slack"
 
     def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
-        """See `Target.post`."""
+        """See `NoticeTarget.post`."""
         del now
         message = _slack_message(notice.record, link, self._include_input)
         return NoticeRequest({"Content-Type": "application/json"}, json.dumps(message).encode())
@@ -203,7 +209,7 @@ def _format_expiry(expires_at_ms: int) -> str:
 
 
 def _plain_text(text: str, max_characters: int) -> dict[str, Any]:
-    """Return a text that is shown as it is, in at most so many characters."""
+    """Return a plain text object of Slack with at most ``max_characters``."""
     pieces, length = list[str](), 0
     for character in text:
         piece = _SLACK_ESCAPES.get(character, character)

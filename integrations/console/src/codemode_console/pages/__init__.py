@@ -1,1 +1,1 @@
-"""Pages of the console: each module has the routes of one, as functions of one `Desk`."""
+"""Pages of the console: each module returns the routes of one."""

@@ -1,4 +1,4 @@
-"""The audit, its verification and its download, and the history of decisions."""
+"""Pages of the audit and the history of decisions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _CHAIN_FIELDS = frozenset({"salt", "previous", "hash"})
 
 @dataclass(frozen=True, slots=True)
 class LinesPage:
-    """Lines, the newest first. ``next`` is the sequence behind which there may be more; None at the end."""
+    """Lines, newest first. ``next_cursor`` is the sequence to continue after; None at the end."""
 
     lines: tuple[AuditLine, ...]
     next_cursor: int | None
@@ -82,7 +82,7 @@ class LinesPage:
 async def find_lines(
     store: InterruptStore, tenant: Tenants, after: str | None, matches: Callable[[AuditLine], bool] | None = None
 ) -> LinesPage:
-    """Return a page of lines, of at most `MOST_SCANNED` that are looked at. Raises `Problem` 400 for no such page."""
+    """Return a page of matching lines, scanning at most `MAX_SCANNED_LINES`. Raises `Problem` 400."""
     matching: list[AuditLine] = []
     scanned, last_sequence = 0, None
     scan_limit = LINES_PER_PAGE + 1 if matches is None else MAX_SCANNED_LINES
@@ -97,7 +97,7 @@ async def find_lines(
 
 
 def parse_cursor(text: str | None) -> int | None:
-    """Read where a page begins. Raises `Problem` 400."""
+    """Parse the cursor of a page. Raises `Problem` 400."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
@@ -106,12 +106,12 @@ def parse_cursor(text: str | None) -> int | None:
 
 
 def line_json(line: AuditLine) -> dict[str, Any]:
-    """Return all of a line under its own names: what its hash is made of, and the hash."""
+    """Return all fields of a line, as its hash covers them, and the hash."""
     return {name: getattr(line, name) for name in _LINE_FIELDS}
 
 
 async def to_json_lines(lines: Sequence[AuditLine]) -> str:
-    """Return each as one line of ASCII JSON, whatever it holds. Made off the event loop, too."""
+    """Return lines as ASCII JSON Lines; runs off the event loop."""
     return await run_check(LARGE_CHARACTERS, lambda: "".join(map(_to_json_line, lines)))
 
 
@@ -121,9 +121,9 @@ def _to_json_line(line: AuditLine) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LineView:
-    """One line for a page: all of it is text to be shown as such, but ``when``, ``diff`` and ``details``.
+    """A line for a page. All fields are plain text except ``when``, ``diff``, ``details`` and ``headline``.
 
-    ``words`` is what happened, ``said`` what was decided, in the words of cards.
+    ``event`` is what happened; ``decision`` uses the words of cards.
     """
 
     sequence: str
@@ -186,7 +186,7 @@ def _create_line_view(line: AuditLine, call: StoredRequest | None = None) -> Lin
 
 
 def _list_requested_tools(line: AuditLine) -> list[str]:
-    """Return the tools that a pause asked about, as far as its line has them."""
+    """Return the tools in the details of a pause."""
     details: Any = line.details
     requests: Any = cast("Mapping[str, Any]", details).get("requests") if isinstance(details, Mapping) else None
     requested_calls = cast("list[Any]", requests)[:_MAX_LISTED_TOOLS] if isinstance(requests, list) else []
@@ -207,7 +207,7 @@ _LINES_PER_CHUNK = 100
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of a check: ``words`` for people; ``is_whole`` None where there was no end to it."""
+    """The result of a verification; ``is_intact`` is None if it did not finish."""
 
     is_intact: bool | None
     message: str
@@ -216,7 +216,7 @@ class Verification:
 
 
 def routes(context: ConsoleContext) -> list[BaseRoute]:
-    """Return the routes of ``/audit``, of checking it and of a copy."""
+    """Return the routes of ``/audit``."""
     verifier, exporter = _Verifier(context), _Exporter(context)
 
     async def audit(request: Request) -> Response:
@@ -278,7 +278,7 @@ async def _audit_page(context: ConsoleContext, request: Request, verification: V
 
 
 class _Verifier:
-    """Whether the audit is as it was written: one check at a time, against the head of the last that it passed."""
+    """Verifies the audit, one run at a time, against the last verified head."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -286,7 +286,7 @@ class _Verifier:
         self._verified_head: str | None = None
 
     async def verify(self, expected_head: str) -> Verification:
-        """Read all lines, for at most `VERIFY_SECONDS`. Raises `Problem` 429 while another check goes on."""
+        """Verify all lines within `VERIFY_TIMEOUT_SECONDS`. Raises `Problem` 429 while another one runs."""
         if self._is_busy:
             raise Problem(429, "The audit is being checked", "Try again in a moment.", headers={"Retry-After": "5"})
         self._is_busy = True
@@ -319,14 +319,14 @@ class _Verifier:
 
 
 class _Exporter:
-    """Copies of all lines that somebody may see: in the audit themselves, and few at a time."""
+    """Downloads of all visible lines, limited in number and audited."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
         self._active_by_user: Counter[str] = Counter()
 
     async def export(self, request: Request) -> Response:
-        """Send all lines. It is noted before the first of them is read."""
+        """Stream all lines. The export is audited before the first line is read."""
         principal = require_principal(request)
         if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             raise Problem(403, "This was not sent from a page of the console", "Take the copy there.")
@@ -365,7 +365,7 @@ class _Exporter:
 
 
 class _ExportResponse(StreamingResponse):
-    """A copy that is sent as it is read, and holds its place until it has ended or nobody takes it any more."""
+    """A streamed export that holds its slot until it ends."""
 
     def __init__(self, lines: AsyncGenerator[bytes], slot: ExitStack) -> None:
         headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}

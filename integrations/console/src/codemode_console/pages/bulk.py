@@ -1,8 +1,4 @@
-"""Approving or denying many calls of one tool: a page that lists each input first, then each is decided on its own.
-
-What is listed is read with three statements, however many are chosen. Deciding reads each record once; of what has
-happened since, the store tells.
-"""
+"""Approve or deny several calls of one tool after listing their inputs."""
 
 from __future__ import annotations
 
@@ -45,7 +41,7 @@ _DECISION_TEXTS = {"approve": "approved", "deny": "denied"}
 
 @dataclass(frozen=True, slots=True)
 class _CallResult:
-    """What there is to be said of one that was chosen. ``one`` is None where it is nothing that the visitor sees."""
+    """A selected call with its problem, if any. ``call`` is None if the user cannot see it."""
 
     selected: SelectedCall
     record: Record | None = None
@@ -54,13 +50,13 @@ class _CallResult:
     input_excerpt: Excerpt | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as callers of the API get it."""
+        """Return the result for API callers."""
         result: dict[str, Any] = {"record": self.selected.record_id, "id": self.selected.interrupt_id}
         return result if self.problem is None else {**result, "error": self.problem.to_json()}
 
 
 def routes(context: ConsoleContext) -> list[BaseRoute]:
-    """Return the routes on which many are chosen, and decided."""
+    """Return the routes of bulk decisions."""
 
     async def review(request: Request) -> Response:
         items = await read_form_items(request)
@@ -106,7 +102,7 @@ def _parse_decision(request: Request, items: FormItems) -> str:
 
 
 async def _require_valid_form(context: ConsoleContext, request: Request, token: str, subject: str) -> None:
-    """Raise `Problem` 403 for who decides nothing, and for a form that is not theirs; which is audited."""
+    """Raise `Problem` 403 for an invalid form token or a user who may not decide, and audit it."""
     principal = require_principal(request)
     try:
         principal.require_form_token(token, subject)
@@ -120,7 +116,7 @@ async def _require_valid_form(context: ConsoleContext, request: Request, token: 
 async def _review_page(
     context: ConsoleContext, request: Request, decision: str, selection: Sequence[SelectedCall]
 ) -> Response:
-    """Return the page that lists each input. Nothing is decided yet."""
+    """Return the page that lists each input before anything is decided."""
     tenants = visible_tenants(require_principal(request).user, "")
     ids = list(dict.fromkeys(selected.record_id for selected in selection))
     records = {record.id: record for record in await context.store.records(ids, tenant=tenants)}
@@ -169,7 +165,7 @@ def _input_json(result: _CallResult) -> dict[str, Any]:
 
 
 def _prepare_call(context: ConsoleContext, records: dict[str, Record], selected: SelectedCall) -> _CallResult:
-    """Return a request as it is shown. Raises `Problem` 422 for a question that is no approval."""
+    """Return a call as displayed. Raises `Problem` 422 for calls that are no approvals."""
     record = records.get(selected.record_id)
     call = None if record is None else _find_call(record, selected.interrupt_id)
     if record is None or call is None:
@@ -185,7 +181,7 @@ def _prepare_call(context: ConsoleContext, records: dict[str, Record], selected:
 
 
 def _require_whole_inputs(results: Sequence[_CallResult]) -> list[_CallResult]:
-    """Leave out what the page cannot show whole: nobody approves what they have not seen."""
+    """Exclude calls whose input does not fit on the page."""
     characters_left, kept = MAX_INPUT_CHARACTERS_PER_PAGE, list[_CallResult]()
     for result in results:
         if result.problem is not None or result.input_excerpt is None:
@@ -215,7 +211,7 @@ async def _decide_call(
     reason: str,
     records: dict[str, Record],
 ) -> _CallResult:
-    """Decide about one, whatever becomes of the others. ``records`` are those that were read for others before."""
+    """Decide one call, independent of the others. ``records`` caches records."""
     principal = require_principal(request)
     try:
         # Away by now: those before it are decided, and the answer says which.
@@ -252,7 +248,7 @@ async def _decide_call(
 
 
 def _results_page(request: Request, decision: str, results: Sequence[_CallResult]) -> Response:
-    """Return which were decided, and of the others why not."""
+    """Return which calls were decided, and why the others were not."""
     done = [result for result in results if result.problem is None]
     undecided = [result for result in results if result.problem is not None]
     status = 200 if done or undecided[0].problem is None else undecided[0].problem.status

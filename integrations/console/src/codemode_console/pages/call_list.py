@@ -1,4 +1,4 @@
-"""The list: a row for each call that waits, found by tenant, app, tool, label and state."""
+"""The list of calls, filtered by tenant, app, tool, label and state."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
 @dataclass(frozen=True, slots=True)
 class _ListQuery:
-    """What somebody asks to be listed; "" is what nobody has said."""
+    """The filters and order of the list; "" if not set."""
 
     tenant: str
     app: str
@@ -95,16 +95,16 @@ class _ListQuery:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels, by their names."""
+        """The labels by name."""
         return {name: text for name, _, text in (label.partition("=") for label in self.label)}
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the list is of less than all that waits."""
+        """Whether a filter besides the state is set."""
         return bool(self.tenant or self.app or self.tool or self.label)
 
     def to_query(self, **changed: Any) -> str:
-        """Return the query of a list of the same, but for what is changed."""
+        """Return the query string with some parameters changed."""
         defaults: dict[str, Any] = {"state": "waiting", "order": "newest", "limit": _RECORDS_PER_PAGE}
         names = ("tenant", "app", "tool", "label", "state", "order", "limit")
         values = {name: getattr(self, name) for name in names} | changed
@@ -114,7 +114,7 @@ class _ListQuery:
 
 
 def _parse_query(request: Request) -> _ListQuery:
-    """Read the query. Raises `Problem` 400 for what is no list."""
+    """Parse the query. Raises `Problem` 400."""
     params = request.query_params
     state, order, limit = params.get("state") or "waiting", params.get("order") or "newest", params.get("limit") or "50"
     if state not in _STATE_LABELS or order not in _ORDER_LABELS or (order == "expiring" and state != "waiting"):
@@ -141,7 +141,7 @@ def _parse_query(request: Request) -> _ListQuery:
 
 
 def _resolve_tool_name(tool: str, counts: Mapping[str, int]) -> str:
-    """Return the tool that is meant: a page shows escapes for what nobody sees, and is sent them back."""
+    """Return the tool whose name, with escapes as pages show it, was sent."""
     if tool in counts:
         return tool
     matching_names = (
@@ -159,7 +159,7 @@ def _to_json(records_page: Page, counts: Mapping[str, int]) -> dict[str, Any]:
 
 
 async def _find_decided_call(context: ConsoleContext, request: Request) -> dict[str, Any] | None:
-    """Return the call that was just decided in the list, with what was decided; None where the address names none."""
+    """Return the call that was just decided in the list; None without one."""
     record_id, _, number = request.query_params.get("done", "").partition("/")
     if not (record_id and number.isascii() and number.isdigit() and len(number) < 6):
         return None
@@ -225,10 +225,10 @@ def _list_page(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One call in the list; ``one`` is None for a record that has asked nothing. ``more`` counts calls left out.
+    """One row. ``call`` is None for a record without requests; ``hidden_calls`` counts calls left out.
 
-    ``line`` is its input, ``choice`` the value of its checkbox, and ``form`` what its own form sends: only where the
-    row shows the whole input, and nothing else is to be read or chosen before somebody decides.
+    ``selection`` is the value of its checkbox. ``form_fields`` let the row decide; they are only there if the row shows
+    the whole input and nothing else has to be read or chosen.
     """
 
     record: Record
@@ -241,7 +241,7 @@ class _Row:
 
     @property
     def is_unknown_outcome(self) -> bool:
-        """Whether somebody is to say how a call has ended."""
+        """Whether the outcome of the call has to be entered."""
         return self.call is not None and self.call.state == "waiting" and self.call.kind == UNKNOWN_OUTCOME_KIND
 
     @property
@@ -253,30 +253,30 @@ class _Row:
 
     @property
     def link_text(self) -> str:
-        """What the link to its page says is to be done there."""
+        """The text of the link to its page."""
         if self.call is None or self.call.state != "waiting":
             return "Open"
         return {APPROVAL_KIND: "Review", UNKNOWN_OUTCOME_KIND: "Resolve"}.get(self.call.kind, "Answer")
 
     @property
     def fragment(self) -> str:
-        """The place of its call within that page; nothing where the page has one call, and shows its heading."""
+        """The fragment of its card; "" on pages with one call."""
         return f"#request-{self.number}" if self.call is not None and len(self.record.requests) > 1 else ""
 
     @property
     def agent(self) -> str:
-        """Which agent asks: the label that says so, else the app."""
+        """The label "agent", else the app."""
         return self.record.labels.get("agent") or self.record.app
 
     @property
     def labels(self) -> list[tuple[str, str]]:
-        """The other labels, as many as a row shows."""
+        """The other labels, at most `_MAX_LABELS`."""
         labels = [pair for pair in self.record.labels.items() if pair[0] not in ("agent", "link")]
         return labels[:_MAX_LABELS]
 
     @property
     def hidden_labels(self) -> int:
-        """How many labels the row leaves out."""
+        """The number of labels left out."""
         return max(0, len(self.record.labels.keys() - {"agent", "link"}) - _MAX_LABELS)
 
 

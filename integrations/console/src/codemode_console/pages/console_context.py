@@ -1,4 +1,4 @@
-"""What all pages of one console know, and whether the console can work."""
+"""The context that all pages share, and the health check."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class ConsoleContext:
     standing_approvals: StandingApprovals | None = None
 
     def resumes_app(self, app: str) -> bool:
-        """Tell whether the programs of an app go on here."""
+        """Return whether this process resumes programs of an app."""
         return app in self.resumed_apps or None in self.resumed_apps
 
     def pause_reader(self, record: Record) -> Callable[[Interrupt], PauseView]:
-        """Return what reads the pause of a record: with the keys of its app, else those of the process.
+        """Return a function that reads pauses of a record with the keys of its app or process.
 
-        What a record says of its scope is taken from it; the signature tells whether that is so.
+        The scope is taken from the record; the signature verifies it.
         """
         if self.inspect_pause is not None:
             return partial(self.inspect_pause, record)
@@ -53,7 +53,7 @@ class ConsoleContext:
         return partial(inspect_interrupt, options=tool_options, conversation_id=get_scope(record) or None)
 
     async def load_record(self, request: Request) -> Record:
-        """Return the record of the address. Somebody else's is unknown: `Problem` 404."""
+        """Return the record of the URL. Raises `Problem` 404, also for other tenants' records."""
         record = await self.store.record(request.path_params["record_id"], tenant=ALL_TENANTS)
         if not require_principal(request).user.can_see(record.tenant):
             raise not_found_problem()
@@ -61,12 +61,12 @@ class ConsoleContext:
 
 
 def record_path(request: Request, record_id: str) -> str:
-    """Return the address of a record's page, wherever the console is mounted."""
+    """Return the path of a record's page."""
     return f"{request.scope.get('root_path', '')}/records/{record_id}"
 
 
 def record_json(record: Record) -> dict[str, Any]:
-    """Return a record as callers of the API get it, without its requests: ``tools`` are those of the ones that wait."""
+    """Return a record for API callers, with its pending calls only."""
     pending = [call for call in record.requests if call.state == "waiting"]
     calls = {"waiting": [call.interrupt_id for call in pending], "tools": [call.tool_name for call in pending]}
     times = {"createdAtMs": record.created_at_ms, "expiresAtMs": record.expires_at_ms}
@@ -75,7 +75,7 @@ def record_json(record: Record) -> dict[str, Any]:
 
 
 def health_routes(context: ConsoleContext) -> list[BaseRoute]:
-    """Return the route of ``/healthz``: 503 while the database is away."""
+    """Return the route of ``/healthz``, which answers 503 without the database."""
 
     async def check_health(_request: Request) -> Response:
         try:

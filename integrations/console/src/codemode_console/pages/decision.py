@@ -1,4 +1,4 @@
-"""Decide about one request; withdraw, close or run a record again."""
+"""Decide one call; withdraw, close or rerun a record."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
 @dataclass(frozen=True, slots=True)
 class _EvaluatedDecision:
-    """What was read. ``decision`` holds it alone; None where nothing is decided, and ``why_none`` says why.
+    """A submission compared with the stored call.
 
-    ``is_current``: all that was shown is so still; ``is_of_this``: the input at least. ``is_repeat``: the same person
-    has decided the same.
+    ``decision`` holds the decision alone; None if nothing is decided, with the reason in ``error``. ``is_current``: the
+    displayed call has not changed; ``is_same_input``: at least its input has not. ``is_repeated``: the same user has
+    already made this decision.
     """
 
     form_result: FormResult | None
@@ -76,7 +77,7 @@ class _EvaluatedDecision:
 
 
 def _find_call(record: Record, name: str) -> StoredRequest:
-    """Return a request by its id, or by its number. Raises `Problem` 404."""
+    """Return a call by id or number. Raises `Problem` 404."""
     calls_by_number = {str(number): call for number, call in enumerate(record.requests, 1)}
     call = {**calls_by_number, **{call.interrupt_id: call for call in record.requests}}.get(name)
     if call is None:
@@ -94,7 +95,7 @@ async def _parse_decision(request: Request) -> SubmittedDecision:
 async def _require_permission(
     context: ConsoleContext, request: Request, record: Record, submitted: SubmittedDecision, interrupt_id: str
 ) -> None:
-    """Raise `Problem` 403 for who may not decide this, which is audited."""
+    """Raise `Problem` 403 for a user who may not decide this, and audit it."""
     principal = require_principal(request)
     try:
         principal.require_form_token(
@@ -160,7 +161,7 @@ def _evaluate_decision(
 async def _store_decision(
     context: ConsoleContext, request: Request, record: Record, call: StoredRequest, decision: Any
 ) -> Problem | None:
-    """Record the decision, and return why it was not."""
+    """Store the decision, and return the problem if that fails."""
     principal, interrupt_id = require_principal(request), call.interrupt_id
     attribution: dict[str, Any] = {"actor": principal.user.name, "tenant": record.tenant, "address": principal.address}
     try:
@@ -179,7 +180,7 @@ async def _store_decision(
 def _check_standing_choice(
     context: ConsoleContext, record: Record, call: StoredRequest, submitted: SubmittedDecision
 ) -> None:
-    """Raise `Problem` 400 for an approval that is to hold for what nobody was offered."""
+    """Raise `Problem` 400 for a standing choice that was not offered."""
     if submitted.standing_choice and submitted.standing_choice not in standing_choices(
         context.standing_approvals, record, call
     ):
@@ -189,7 +190,7 @@ def _check_standing_choice(
 async def _finish_approval(
     context: ConsoleContext, request: Request, record: Record, call: StoredRequest, submitted: SubmittedDecision
 ) -> Response:
-    """Let what was decided hold for as long as it is to."""
+    """Store the standing approval, if one was chosen."""
     choice = submitted.standing_choice if submitted.is_approving else ""
     notice = await keep_standing_approval(context.standing_approvals, record, call, choice, require_principal(request))
     if notice is None:
@@ -215,7 +216,7 @@ _ACTION_RESULTS = {**_AUDIT_KINDS, "run-again": "run again"}
 
 
 def record_action_routes(context: ConsoleContext) -> list[BaseRoute]:
-    """Return the route that takes what is said of a whole record."""
+    """Return the routes of record actions."""
 
     async def form(request: Request) -> Response:
         return _record_action_page(request, await context.load_record(request))
@@ -231,7 +232,7 @@ def record_action_routes(context: ConsoleContext) -> list[BaseRoute]:
 
 
 def _record_action_page(request: Request, record: Record) -> Response:
-    """Return the page on which somebody says it. Raises `Problem` 404 where there is nothing to be said."""
+    """Return the page that confirms a record action. Raises `Problem` 404 if none is allowed."""
     action_values = record_action_values(request, record)
     if not action_values["record_actions"]:
         can_decide = require_principal(request).user.may_decide
@@ -245,7 +246,7 @@ def _record_action_page(request: Request, record: Record) -> Response:
 async def _require_record_action_permission(
     context: ConsoleContext, request: Request, record: Record, items: FormItems
 ) -> None:
-    """Raise `Problem` 403 for who may not say anything of this record, which is audited."""
+    """Raise `Problem` 403 for a user who may not act on this record, and audit it."""
     principal = require_principal(request)
     version, state = single_value(items, "version"), single_value(items, "state")
     try:
@@ -286,7 +287,7 @@ def _record_action_response(request: Request, record: Record, action: str) -> Re
 
 
 async def _changed_record_page(context: ConsoleContext, request: Request, record: Record, action: str) -> Response:
-    """Return what has happened since the form was shown; to a second click, that it is done."""
+    """Return the page of a record that changed; success if the same user has already done this."""
     line = await _last_audit_line(context, record)
     if line is not None and (line.kind, line.actor) == (_AUDIT_KINDS[action], require_principal(request).user.name):
         return _record_action_response(request, record, action)

@@ -1,4 +1,4 @@
-"""Server-sent events about records, from one feed of the store's changes for all connections."""
+"""Stream record changes to browsers as server-sent events."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _log = logging.getLogger("codemode.console")
 
 
 class Subscriber:
-    """One live connection's place: woken by each change. ``is_over`` once the server is about to end."""
+    """A live connection, woken by each change. ``is_stopping`` once the server stops."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self.is_stopping = False
 
     async def wait(self, seconds: float) -> None:
-        """Wait for something new, at most so long."""
+        """Wait for a change, at most ``seconds``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -50,13 +50,13 @@ class Subscriber:
         self._event.set()
 
     def set(self) -> None:
-        """Say that the server is about to end, as an event of it."""
+        """Announce that the server stops; called by the response like an event."""
         self.is_stopping = True
         self.wake()
 
 
 class ChangeFeed:
-    """The last changes of all tenants, read while there is a connection. Holds nothing of any one connection."""
+    """The last changes of all tenants, read while there are subscribers."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ChangeFeed:
 
     @contextmanager
     def subscribe(self, user_name: str) -> Generator[Subscriber]:
-        """Give a user a place. Raises `Problem` 429 where they have too many, 503 where all have."""
+        """Add a subscriber. Raises `Problem` 429 per user and 503 in total."""
         if self._counts_by_user[user_name] >= self._max_per_user:
             raise _too_many_connections_problem(429, "You look at too many pages at once")
         if len(self._subscribers) >= self._max_subscribers:
@@ -95,7 +95,7 @@ class ChangeFeed:
             self._unsubscribe(subscriber, user_name)
 
     def changes_after(self, sequence: int) -> list[Change] | None:
-        """Return the changes behind a sequence; None where not all of them are remembered."""
+        """Return the changes after a sequence; None if some are no longer remembered."""
         if self._remembered_since is None or sequence < self._remembered_since:
             return None
         changes: list[Change] = []
@@ -169,7 +169,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
 
 class _EventStream(EventSourceResponse):
-    """A stream that holds a place for as long as it is sent."""
+    """A stream that holds its slot while it is sent."""
 
     def __init__(self, events: AsyncIterator[ServerSentEvent], subscriber: Subscriber, slot: ExitStack) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
@@ -217,7 +217,7 @@ async def _stream_events(
 async def _read_changes_after(
     context: ConsoleContext, feed: ChangeFeed, principal: Principal, sequence: int
 ) -> AsyncGenerator[Change]:
-    """Give the changes behind a sequence that there are, of whichever tenants."""
+    """Yield the changes after a sequence, of all visible tenants."""
     remembered = feed.changes_after(sequence)
     if remembered is None:
         tenant = audit_tenant(principal.user)
@@ -234,7 +234,7 @@ def _to_event(change: Change) -> ServerSentEvent:
 
 
 class _ConnectionLifetime:
-    """Whether somebody may go on listening: known still, as the same user, and not for too long."""
+    """Ends a connection after a sign-out, a change of user or `MAX_CONNECTION_SECONDS`."""
 
     def __init__(self, principal: Principal, subscriber: Subscriber) -> None:
         now = asyncio.get_running_loop().time()
@@ -247,7 +247,7 @@ class _ConnectionLifetime:
         self.is_over = self.is_signed_out = False
 
     async def continues(self) -> bool:
-        """Say whether they may, as it was not long ago."""
+        """Return whether the connection may continue, checked every few seconds."""
         now = asyncio.get_running_loop().time()
         if not self.is_over and now >= self._next_check:
             self._next_check = now + REAUTHENTICATE_SECONDS
@@ -257,7 +257,7 @@ class _ConnectionLifetime:
         return not self.is_over
 
     def needs_heartbeat(self) -> bool:
-        """Say whether it is time to be heard of, once each time."""
+        """Return whether a heartbeat is due, once for each."""
         now = asyncio.get_running_loop().time()
         if now < self._next_heartbeat:
             return False
@@ -266,7 +266,7 @@ class _ConnectionLifetime:
 
 
 def _parse_start_sequence(request: Request) -> int | None:
-    """Return behind which sequence somebody listens; None is now. Raises `Problem` 400."""
+    """Return the sequence to start after; None for now. Raises `Problem` 400."""
     text = request.headers.get("last-event-id") or request.query_params.get("after") or None
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""The page of one record: its program, its calls, and a card for each request."""
+"""The page of one record: its program, calls and request cards."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ _ANNOTATION_LABELS = (
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What somebody has sent about one request, to be shown again, and ``problem``, why nothing was decided.
+    """A submitted decision that is displayed again, with the problem that prevented it.
 
-    ``is_of_this``: what was typed is about the input that is shown now.
+    ``is_same_input``: it concerns the input that is displayed now.
     """
 
     interrupt_id: str
@@ -95,17 +95,17 @@ class Submission:
 
     @property
     def notice(self) -> Problem | None:
-        """What is said of the whole page: that something has happened meanwhile."""
+        """The problem if it concerns the whole page."""
         return self.problem if self.problem is not None and self.problem.status != 422 else None
 
     @property
     def concerns_reason(self) -> bool:
-        """Whether it is the reason that does not do."""
+        """Whether the reason is at fault."""
         return self.problem is not None and self.problem.facts.get("field") == "reason"
 
     @property
     def problems(self) -> dict[str, list[str]]:
-        """What does not fit, by pointers; ``""`` is the whole."""
+        """Messages by pointer, ``""`` for the whole value."""
         problems_by_pointer = (
             dict(self.form_result.problems) if self.form_result is not None and self.submitted.needs_value else {}
         )
@@ -114,7 +114,7 @@ class Submission:
         return problems_by_pointer
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was found, as callers of the API get it: nothing where all is well."""
+        """Return the problems and the value for API callers."""
         result: dict[str, Any] = {"problems": self.problems}
         if self.form_result is not None and self.form_result.is_valid and self.problem is None:
             result["value"] = self.form_result.value
@@ -123,14 +123,13 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class RequestCard:
-    """One request as a page has it.
+    """One request as a card of the page.
 
-    ``given`` is the input of its call, ``question`` what its tool asks in its own words; each None where there is none.
-    ``form`` is None where there is nothing to answer, and for callers that want none. ``typed`` is what somebody had
-    typed, where the form is about something else by now. ``changes`` are those of an edited input: decided, or shown
-    before that. ``is_answered``: somebody has just sent it, and nothing was decided. ``is_deferred``: the page is
-    full, and shows its form and changes once it is opened. ``later`` says, by names, for how long an approval may hold
-    beside this call; ``chosen_later`` is one of them, or nothing.
+    ``input_excerpt`` and ``question_excerpt`` are None where there is none. ``form`` is None without anything to
+    answer, and for API callers. ``submitted_excerpt`` is what was typed for an older version of the form. ``changes``
+    are those of a decided or previewed input. ``was_submitted``: it was just submitted and not decided.
+    ``is_deferred``: the page is full, and the card has to be opened. ``standing_choices`` are labels of how long an
+    approval may hold.
     """
 
     call: StoredRequest
@@ -157,7 +156,7 @@ class RequestCard:
 
     @property
     def characters(self) -> int:
-        """About how many characters of a page its values, its form and its changes take."""
+        """The approximate size of its values, form and changes on a page."""
         lines = sum(len(line.pointer) + line.characters + _MARKUP_CHARACTERS_PER_LINE for line in self.changes or ())
         values = sum(line.characters for line in (self.input_excerpt, self.question_excerpt) if line is not None)
         texts = (self.call.description, self.call.refusal or "", self.decision_reason)
@@ -166,39 +165,39 @@ class RequestCard:
 
     @property
     def address(self) -> str:
-        """What names it in an address: its id, or its number where an id is none that every server takes."""
+        """Its part of URLs: the id, or the number if the id is not safe there."""
         name = self.call.interrupt_id
         is_plain = name.isascii() and name.isprintable() and len(name) <= _MAX_PATH_ID_CHARACTERS
         return quote(name, safe="") if is_plain else str(self.number)
 
     @property
     def hint_labels(self) -> list[str]:
-        """What the tool says of itself."""
+        """Labels of the tool's annotations."""
         hints = self.call.annotations or {}
         return [label for name, label in _ANNOTATION_LABELS if hints.get(name) is True]
 
     @property
     def is_approval(self) -> bool:
-        """Whether somebody is to say if a call may run."""
+        """Whether the call needs an approval."""
         return self.call.kind == APPROVAL_KIND
 
     @property
     def is_unknown_outcome(self) -> bool:
-        """Whether somebody is to say how a call has ended."""
+        """Whether the outcome of the call has to be entered."""
         return self.call.kind == UNKNOWN_OUTCOME_KIND
 
     @property
     def decision_text(self) -> str:
-        """What was decided, in words; nothing while that has not happened."""
+        """The decision in words, "" while pending."""
         return describe_decision(self.call) if self.call.state in ("decided", "applied") else ""
 
     @property
     def decision_reason(self) -> str:
-        """The reason of what was decided."""
+        """The reason of the decision."""
         return find_decision_reason(self.call)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as callers of the API get it."""
+        """Return the card for API callers."""
         call = self.call
         question = {"input": call.input, "inputSchema": call.input_schema, "payload": dict(call.payload)}
         about_tool = {"tool": call.tool_name, "description": call.description, "annotations": call.annotations}
@@ -231,7 +230,7 @@ class RequestCard:
 async def create_cards(
     context: ConsoleContext, request: Request, record: Record, submission: Submission | None = None
 ) -> list[RequestCard]:
-    """Return the cards of a record, in the order of its requests."""
+    """Return the cards of a record in the order of its requests."""
     builder = _CardBuilder(
         context=context,
         principal=require_principal(request),
@@ -245,7 +244,7 @@ async def create_cards(
 
 @dataclass(frozen=True, slots=True)
 class _CardBuilder:
-    """Makes the cards of one page. The work is in proportion to the record."""
+    """Builds the cards of one page. The work grows with the record."""
 
     context: ConsoleContext
     principal: Principal
@@ -324,7 +323,7 @@ class _CardBuilder:
 def _form_and_submitted_excerpt(
     call: StoredRequest, submission: Submission | None, *, may_answer: bool, has_fields: bool
 ) -> tuple[Form | None, Excerpt | None]:
-    """Return the form, with what was typed where it is about the same, and else what was typed beside it."""
+    """Return the form with the submitted texts if they still apply, else the form and an excerpt of them."""
     if submission is not None and submission.form_result is not None and submission.is_same_input and may_answer:
         return (
             submission.form_result.form
@@ -366,7 +365,7 @@ def _list_changes(call: StoredRequest, submission: Submission | None) -> list[Di
 
 
 def _requested_at_ms(record: Record, call: StoredRequest) -> int:
-    """Return when a request was first asked."""
+    """Return when a call was first requested."""
     times = (version.created_at_ms for version in record.versions if call.interrupt_id in version.interrupt_ids)
     return next(times, record.created_at_ms)
 
@@ -398,7 +397,7 @@ async def record_page(
     submission: Submission | None = None,
     notice: Problem | None = None,
 ) -> Response:
-    """Return a record's page; ``submission`` is what somebody has sent about one of its requests, ``notice`` news."""
+    """Return a record's page; ``submission`` is displayed again, ``notice`` shown at the top."""
     cards = await create_cards(context, request, record, submission)
     view = await _load_record_view(context, request, record)
     record_facts = await _load_record_facts(context, record)
@@ -436,7 +435,7 @@ async def record_page(
 
 
 async def _heading_values(context: ConsoleContext, request: Request, record: Record) -> dict[str, Any]:
-    """Return what a page says of the calls of a record together, and which record comes after it."""
+    """Return title, bulk form and next pending record of the page."""
     principal = require_principal(request)
     pending = [call for call in record.requests if call.state == "waiting"]
     approvals = [call for call in pending if call.kind == APPROVAL_KIND]
@@ -467,7 +466,7 @@ async def _heading_values(context: ConsoleContext, request: Request, record: Rec
 
 
 def record_action_values(request: Request, record: Record) -> dict[str, Any]:
-    """Return what a template needs to let the visitor say something of a whole record."""
+    """Return the template values of record actions."""
     principal = require_principal(request)
     return {
         "record_actions": list_record_actions(record) if principal.user.may_decide else (),
@@ -498,7 +497,7 @@ async def _load_record_facts(context: ConsoleContext, record: Record) -> RecordF
 
 
 async def _load_interrupt(context: ConsoleContext, record: Record) -> tuple[Interrupt | None, str | None]:
-    """Return what a record waits in, or last waited in, and why it cannot be read, if so."""
+    """Return the latest pause of a record, and why it cannot be read if so."""
     pending_call = next((call for call in record.requests if call.state in ("waiting", "decided")), None)
     load_last_interrupt: Any = getattr(context.store, "last_interrupt", None)  # a store of the host's own may lack it
     try:
@@ -522,7 +521,7 @@ def _parse_number(text: str) -> int | None:
 
 
 async def _download_value(context: ConsoleContext, request: Request, record: Record) -> Response:
-    """Return all of a value as a file. Raises `Problem` 404 where there is none."""
+    """Return a whole value as a file. Raises `Problem` 404."""
     address = request.query_params.get("of", "")
     interrupt = None
     if needs_continuation(address):

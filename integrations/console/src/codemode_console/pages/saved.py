@@ -1,4 +1,4 @@
-"""Saved programs: the list, one with its versions, and confirming, disabling or enabling it."""
+"""Pages of saved programs: list, versions, confirm, disable and enable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AUDIT_KINDS = {"disable": "program_disabled", "enable": "program_enabled", "con
 
 @dataclass(frozen=True, slots=True)
 class VersionView:
-    """One version, and each line of what it changed of the one before it, with the kind of that line."""
+    """A version and its difference to the one before, as lines with their kind."""
 
     version: SavedVersion
     lines: tuple[tuple[str, str], ...]
@@ -62,13 +62,13 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
 
 async def _list_visible_programs(context: ConsoleContext, request: Request) -> list[SavedProgram]:
-    """Return the programs of owners that are tenants whom the user sees."""
+    """Return the programs whose owner is a tenant that the user sees."""
     user = require_principal(request).user
     return [program for program in await ProgramLibrary.list_all(context.store) if user.can_see(program.owner)]
 
 
 async def _find_program(context: ConsoleContext, request: Request) -> SavedProgram:
-    """Return the program of the address. Somebody else's is unknown: `Problem` 404."""
+    """Return the program of the URL. Raises `Problem` 404, also for other tenants' programs."""
     name, owner = request.path_params["name"], request.query_params.get("owner", "")
     named_program = next(
         (
@@ -107,7 +107,7 @@ async def _program_page(context: ConsoleContext, request: Request, program: Save
 async def _require_permission(
     context: ConsoleContext, request: Request, program: SavedProgram, form: dict[str, str]
 ) -> None:
-    """Raise `Problem` 403 for who may not decide, or saw something else; it is audited."""
+    """Raise `Problem` 403 for a user who may not decide or a stale form, and audit it."""
     principal = require_principal(request)
     try:
         principal.require_form_token(form.get(TOKEN_FIELD), _form_subject(program))
@@ -135,7 +135,7 @@ async def _apply_action(context: ConsoleContext, request: Request, program: Save
 
 
 def _form_subject(program: SavedProgram) -> str:
-    """Return what a form is about: what was shown, and nothing that has changed since."""
+    """Return what the form token is bound to: the program as displayed."""
     return f"saved/{program.owner}/{program.name}/{program.current.version}/{program.is_disabled}/{program.shown}"
 
 
