@@ -210,7 +210,7 @@ def test_an_edited_input_is_checked_and_runs() -> None:
     approve(state, first, input={"order": "c", "cents": 1})
     approve(state, second)
     assert value(run(made, state)) == ["refunded c", "refunded b"]
-    with pytest.raises(ValueError, match="one call of a program"):
+    with pytest.raises(ValueError, match="one call of a codeMode program"):
         approve(state, first, always_approve=True, input={})
 
 
@@ -244,7 +244,7 @@ def test_a_state_that_was_changed_does_not_go_on() -> None:
     state = asyncio.run(RunState.from_json(made, forged(run(made, "go").to_state().to_json())))
     for one in state.get_interruptions():
         state.approve(one)
-    with pytest.raises(UserError, match="cannot go on"):
+    with pytest.raises(UserError, match="cannot resume"):
         run(made, state)
     assert desk.did == []
 
@@ -278,7 +278,7 @@ def test_a_program_whose_pause_is_lost_does_not_begin_again() -> None:
     made = agent(Script(program(js), "done"), code_mode(desk.tools))
     state = asyncio.run(RunState.from_json(made, without_pauses(run(made, "go").to_state().to_json())))
     state.approve(state.get_interruptions()[0])
-    with pytest.raises(UserError, match="is missing"):
+    with pytest.raises(UserError, match="lacks the continuation"):
         run(made, state)
     assert desk.did == [("stock", "nut")]
 

@@ -186,7 +186,7 @@ def test_a_tool_that_is_not_enabled_is_not_called() -> None:
         return "done"
 
     assert said(CAUGHT, one, context="admin") == "done"
-    assert said(CAUGHT, one, context="guest") == "caught: tool 'one' is not enabled now"
+    assert said(CAUGHT, one, context="guest") == "caught: tool 'one' is disabled"
 
 
 class Order(BaseModel):

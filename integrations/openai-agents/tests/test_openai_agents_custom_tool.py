@@ -63,5 +63,5 @@ def test_a_tool_that_may_ask_a_person_is_refused() -> None:
         """Refund an order."""
         return order
 
-    with pytest.raises(ValueError, match=r"may have to approve calls of refund: use code_mode"):
+    with pytest.raises(ValueError, match=r"calls may need approval: refund\. Use code_mode"):
         code_mode_custom_tool([stock, refund])

@@ -106,7 +106,7 @@ def test_a_state_with_the_pause_of_another_run() -> None:
             one["encrypted_content"] = pause_of(other)
     state = restored(made, kept)
     state.approve(state.get_interruptions()[0])
-    with pytest.raises(UserError, match="is not the call of 'refund'"):
+    with pytest.raises(UserError, match="is not about the pending call of 'refund'"):
         run(made, state)
     assert desk.did == []
 
@@ -145,7 +145,7 @@ def test_what_waits_in_an_agent_behind_a_tool() -> None:
         assert "hidden-token" not in json.dumps(kept)
         state: Any = await RunState.from_json(made, kept, context_override=person)
         (one,) = state.get_interruptions()
-        with pytest.raises(ValueError, match="edited input is for one call of a program"):
+        with pytest.raises(ValueError, match="one call of a codeMode program"):
             approve(state, one, input={"disk": "two"})
         state.approve(one)
         await Runner.run(made, state, run_config=QUIET)

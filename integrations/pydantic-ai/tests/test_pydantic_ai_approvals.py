@@ -38,7 +38,7 @@ from codemode import CodeModeProtocolError
 
 WAIT_SECONDS = 60.0
 ANSWERED_BEFORE = (
-    "This paused codeMode call cannot go on, for it was answered before: .* with other answers: .*"
+    "This paused codeMode call cannot resume, for it was answered before: .* with other answers: .*"
     "Go on with the message history that came of the first answers"
 )
 REFUNDS = """

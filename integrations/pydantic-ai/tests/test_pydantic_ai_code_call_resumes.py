@@ -110,7 +110,7 @@ def test_a_resume_that_is_made_up_runs_nothing() -> None:
     results = answer(paused.output, {})
     results.metadata["outer"]["codemode"]["continuation"] = {"version": 1, "body": ["made", "up"]}
     results.metadata["outer"]["codemode"]["answers"] = {"outer:tool-2:interrupt-0": {"approved": True}}
-    with pytest.raises(UserError, match="cannot go on"):
+    with pytest.raises(UserError, match="cannot resume"):
         within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=results))
     assert desk.did == did
 

@@ -61,7 +61,7 @@ def test_a_continuation_that_was_changed_is_refused() -> None:
     sealed = messages[-1]["metadata"]["codemode"]["outer"]
     sealed["body"][-1] = sealed["body"][-1][:-6] + "AAAAA="
     history = ModelMessagesTypeAdapter.validate_python(messages)
-    with pytest.raises(UserError, match="cannot go on"):
+    with pytest.raises(UserError, match="cannot resume"):
         within(agent.run(message_history=history, deferred_tool_results=edit_and_deny(paused.output)))
     assert desk.did == [("stock", "nut")]
 

@@ -42,7 +42,7 @@ def test_a_function_that_would_never_be_asked_is_refused(make: Any) -> None:
 @pytest.mark.parametrize("capability", [CodeMode, CodeCall, ExecWait])
 def test_who_gives_an_agent_the_class_is_told_to_write_an_object(capability: Any) -> None:
     agent = Agent(TestModel(), tools=[double], capabilities=[capability])
-    with pytest.raises(UserError, match=rf"write {capability.__name__}\(\) in place of"):
+    with pytest.raises(UserError, match=rf"write {capability.__name__}\(\) instead of"):
         asyncio.run(asyncio.wait_for(agent.run("go"), WAIT_SECONDS))
 
 
@@ -66,6 +66,6 @@ def test_what_is_no_list_of_tools_is_told_at_once(given: Any, said: str) -> None
 @each_row("kind", [CodeModeToolset, CodeCallToolset])
 def test_what_is_no_toolset_is_told_at_once(kind: Any, wrapped: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"what is wrapped must be a toolset, such as FunctionToolset\(\[\.\.\.\]\), got"
+        ValueError, match=r"expected a toolset, such as FunctionToolset\(\[\.\.\.\]\), got"
     ):
         kind(wrapped)

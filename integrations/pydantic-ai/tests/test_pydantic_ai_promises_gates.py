@@ -217,7 +217,7 @@ def test_answers_for_another_pause_open_no_gate() -> None:
     one = agent(desk, script)
     first, second = within(one.run("go")), within(one.run("go"))
     stolen = {call.tool_call_id: True for call in first.output.approvals}
-    with pytest.raises(UserError, match="cannot go on"):  # the pause belongs to another conversation
+    with pytest.raises(UserError, match="cannot resume"):  # the pause belongs to another conversation
         within(
             one.run(message_history=second.all_messages(), deferred_tool_results=DeferredToolResults(approvals=stolen))
         )

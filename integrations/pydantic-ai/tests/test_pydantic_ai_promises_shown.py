@@ -141,7 +141,7 @@ def test_a_tool_that_has_changed_since_does_not_run() -> None:
     factor = 1000
     gate.answered(call, history)
     assert ran == []
-    assert "differently than it was shown" in str(gate.script.returned())
+    assert "its input differs from the displayed one" in str(gate.script.returned())
 
 
 def test_a_denial_needs_no_validation() -> None:

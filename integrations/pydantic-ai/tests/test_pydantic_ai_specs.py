@@ -54,5 +54,5 @@ def test_each_may_stand_without_settings(capability: str) -> None:
 @pytest.mark.parametrize("options", ["options", "settings"])
 def test_a_file_holds_no_keys(options: str) -> None:
     given = {options: {"continuation": {"keys": "32 random bytes that all may read"}}}
-    with pytest.raises(ValueError, match="belong in no specification"):
+    with pytest.raises(ValueError, match="must not be in a specification"):
         CodeCall.from_spec(**given)

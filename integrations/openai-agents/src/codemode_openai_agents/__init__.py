@@ -1,4 +1,4 @@
-"""Code mode for the OpenAI Agents SDK. The public names, nothing else."""
+"""Code mode for the OpenAI Agents SDK: public names."""
 
 from .agent import with_code_mode
 from .approvals import ApprovalRule, ApprovalRules, approve

@@ -1,4 +1,4 @@
-"""An agent whose tools are in code mode: its function tools and those of its MCP servers, as each turn finds them."""
+"""Replace the tools of an agent with codeMode, for each turn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .tool import OptionsLike, ProgramFunctionTool, StateFactory, ToolConfig, ma
 _MAX_CACHED_TOOLS = 8
 
 ToolSelector: TypeAlias = Collection[str] | Callable[[FunctionTool], bool]
-"""Names of tools, or a function of one."""
+"""Tool names, or a predicate that takes a tool."""
 
 
 def with_code_mode(
@@ -44,13 +44,16 @@ def with_code_mode(
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> Agent[Any]:
-    """Return an agent like this one, whose model is offered ``codeMode`` in place of its tools.
+    """Return a copy of an agent whose model gets ``codeMode`` in place of the agent's tools.
 
-    Its function tools, agents behind tools among them, and the tools of its MCP servers are in programs; what the
-    provider runs stays. ``keep`` says which tools the model goes on calling itself, ``tools`` which are in programs:
-    names, or a function of a `FunctionTool`; ``tools`` may be "all". One in both is called both ways. The rest is as
-    for `code_mode`. Raises `ValueError` for wrong options; a name that fits no tool ends the first run with a
-    `UserError`.
+    Programs call its function tools (agents used as tools included) and the tools of its MCP servers; tools that the
+    provider runs stay with the model.
+
+    ``keep``: tools that the model calls directly; ``tools``: tools that programs call. Each is a collection of names or
+    a predicate that takes a `FunctionTool`; ``tools`` may be "all". A tool in both is called both ways. The other
+    parameters are those of `code_mode`.
+
+    Raises `ValueError` for invalid options. A name that matches no tool ends the first run with a `UserError`.
     """
     if type(agent) is not Agent:
         raise ValueError(f"with_code_mode takes an Agent, not a {type(agent).__name__}: give its tools to code_mode")
@@ -60,7 +63,7 @@ def with_code_mode(
     )
     fields: dict[str, Any] = {field.name: getattr(agent, field.name) for field in dataclasses.fields(agent)}
     builder = _ModelToolsBuilder(selection, config)
-    # Whoever restores a state looks for the agents behind tools among these, before any turn has begun.
+    # RunState.from_json looks for agents used as tools in this list before the first turn.
     fields["tools"] = [*agent.tools, builder.agent_tool]
     return _AgentInCodeMode(**fields, builder=builder)
 
@@ -70,7 +73,7 @@ class _AgentInCodeMode(Agent[Any]):
     builder: _ModelToolsBuilder | None = None
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
-        """Return what the model is offered in a turn."""
+        """Return the tools that the model gets in this turn."""
         tools = await super().get_all_tools(run_context)
         assert self.builder is not None  # noqa: S101 - given when it is made
         agent_tool = self.builder.agent_tool
@@ -81,7 +84,7 @@ class _AgentInCodeMode(Agent[Any]):
 
 
 class _ModelToolsBuilder:
-    """What is shown in place of tools, made once for those that are described alike."""
+    """Build the model's tools for a turn; equal sets of tools share one codeMode tool."""
 
     def __init__(self, selection: ToolSelection, config: ToolConfig) -> None:
         self._selection = selection
@@ -91,9 +94,10 @@ class _ModelToolsBuilder:
         self._cache: OrderedDict[str, ProgramFunctionTool] = OrderedDict()
 
     def build(self, tools: Iterable[Tool], own_names: Collection[str], output_schemas: Mapping[str, Any]) -> list[Tool]:
-        """Return codeMode and what stays. Raises `UserError` for a name that fits no tool.
+        """Return codeMode and the tools that stay with the model.
 
-        ``named`` are the agent's own tools, ``outputs`` what servers declare of theirs.
+        ``own_names``: names of the agent's own tools. ``output_schemas``: output schemas of MCP tools, by tool name.
+        Raises `UserError` for a name in the options that matches no tool.
         """
         model_tools: list[Tool] = []
         program_tools: list[FunctionTool] = []
@@ -111,13 +115,13 @@ class _ModelToolsBuilder:
         return [self._get_or_create(program_tools, output_schemas).tool, *model_tools]
 
     def _with_approval(self, tool: Tool) -> Tool:
-        """Return a tool that stays with the model: what a rule asks about in programs, it asks about there too."""
+        """Apply the approval rules to a tool that stays with the model."""
         approvals = self._config.approvals
         if isinstance(tool, FunctionTool):
             return approvals.with_approval(tool)
         if approvals.has_named_rule(tool.name):
             raise UserError(
-                f"approve names {tool.name!r}, which the provider runs: nobody can be asked about its calls"
+                f"approve names {tool.name!r}, which the provider runs: its calls cannot need approval"
             )
         return tool
 
@@ -149,17 +153,17 @@ class _ModelToolsBuilder:
 
 
 def _server_output_schemas(servers: Iterable[MCPServer]) -> dict[str, Any]:
-    """Return the schemas that servers declare for the structured content which they are asked for, by tools' names."""
+    """Return the output schemas of MCP servers that return structured content, by tool name."""
     schemas: dict[str, Any] = {}
     for server in servers:
         for tool in (server.cached_tools or ()) if server.use_structured_content else ():
             schema: Any = getattr(tool, "output_schema", None) or getattr(tool, "outputSchema", None)
-            schemas[tool.name] = None if tool.name in schemas else schema  # two of one name are told apart nowhere
+            schemas[tool.name] = None if tool.name in schemas else schema  # an ambiguous name
     return {name: schema for name, schema in schemas.items() if schema is not None}
 
 
 def _is_direct_only(tool: FunctionTool) -> bool:
-    """Tell whether a model alone can call a tool: one that it searches for, or in a namespace, or that has no name."""
+    """Return whether only the model can call a tool: deferred, hosted, in a namespace, or without a callable name."""
     by_hosted_programs = tool.allowed_callers is not None and "direct" not in tool.allowed_callers
     is_named = tool.qualified_name == tool.name and ProgramTool.is_callable_name(tool.name)
     return tool.defer_loading or by_hosted_programs or not is_named

@@ -1,4 +1,4 @@
-"""Which calls of programs a person decides about, also those of agents behind tools."""
+"""Approval rules for calls of programs and of agents used as tools."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ DESTRUCTIVE = "destructive"
 _EDITED_MESSAGE_PREFIX = "codemode:edited:"
 
 ApprovalRule: TypeAlias = bool | Callable[[Any, dict[str, Any], str], Any]
-"""Whether to ask, or ``(context, arguments, call_id) -> bool`` as the SDK's ``needs_approval``, sync or async."""
+"""A bool, or ``(context, arguments, call_id) -> bool`` like the SDK's ``needs_approval``, sync or async."""
 ApprovalRules: TypeAlias = Mapping[str, ApprovalRule] | Callable[[str, dict[str, Any]], bool] | Literal["destructive"]
-"""By names of tools; or a function of name and arguments; or what MCP servers declare of their tools."""
+"""Rules by tool name, ``(name, arguments) -> bool``, or "destructive" (hints of MCP servers)."""
 
 
 class ApprovalPolicy:
-    """The rules of one set of tools, beside their own ``needs_approval``. Raises `ValueError` for malformed ones."""
+    """Approval rules for one set of tools, in addition to each tool's ``needs_approval``.
+
+    Raises `ValueError` for malformed rules.
+    """
 
     def __init__(self, rules: ApprovalRules | None) -> None:
         self._uses_declared_hints = rules == DESTRUCTIVE
@@ -49,20 +52,20 @@ class ApprovalPolicy:
                 raise ValueError(message)  # noqa: TRY004 - as every wrong option
 
     def require_known(self, names: Collection[str]) -> None:
-        """Raise `ValueError` for a rule about a tool that is not there: its name may be misspelt."""
+        """Raise `ValueError` for a rule that names an unknown tool."""
         for name in sorted(self._rules.keys() - set(names)):
             raise ValueError(ToolSelection.describe_unknown_name("approve", name, names))
 
     def has_named_rule(self, name: str) -> bool:
-        """Tell whether there is a rule for a name."""
+        """Return whether a rule names this tool."""
         return self._rules.get(name, False) is not False
 
     def may_need_approval(self, tool: FunctionTool) -> bool:
-        """Tell whether a person may have to decide about some call of a tool."""
+        """Return whether some call of a tool may need approval."""
         return tool.needs_approval is not False or self.has_rule(tool)
 
     def has_rule(self, tool: FunctionTool) -> bool:
-        """Tell whether a rule here says something of a tool."""
+        """Return whether one of these rules applies to a tool."""
         if self._rule_function is not None or (self._uses_declared_hints and _is_destructive(tool)):
             return True
         return self.has_named_rule(tool.name)
@@ -70,7 +73,7 @@ class ApprovalPolicy:
     async def needs_approval(
         self, tool: FunctionTool, context: ToolContext[Any], arguments: dict[str, Any], call_id: str
     ) -> bool:
-        """Tell whether a person must decide about this call."""
+        """Return whether this call needs approval."""
         if await sdk_internals.needs_approval(
             tool, context, await make_function_call_async(tool.name, call_id, arguments)
         ):
@@ -89,7 +92,7 @@ class ApprovalPolicy:
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
     def with_approval(self, tool: FunctionTool) -> FunctionTool:
-        """Return a tool that the model calls itself, under the rules here too, as the SDK asks about its tools."""
+        """Return a copy of a tool whose ``needs_approval`` includes these rules, for direct calls of the model."""
         if not self.has_rule(tool) or tool.needs_approval is True:
             return tool
         own_rule = tool.needs_approval
@@ -105,20 +108,20 @@ class ApprovalPolicy:
 
 
 def _is_destructive(tool: FunctionTool) -> bool:
-    """Tell whether a tool is declared destructive, or nothing is declared of it that says otherwise."""
+    """Return whether a tool is declared destructive, or declares neither that nor that it only reads."""
     annotations = get_annotations(tool)
     is_destructive = annotations.get("destructiveHint")
     return is_destructive is True or (is_destructive is None and annotations.get("readOnlyHint") is not True)
 
 
 async def get_earlier_decision(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> bool | None:
-    """Return what has been decided for all calls of a tool in this run; None if nothing has."""
+    """Return the run's decision about all calls of a tool; None if there is none."""
     item = await _approval_item(context, name, call_id, arguments)
     return context.get_approval_status(name, call_id, current_invocation=item)
 
 
 async def apply_to_all_calls(context: ToolContext[Any], request: PendingRequest, *, is_approved: bool) -> None:
-    """Let a decision about all calls of a tool, made about one that waited, hold for the whole run."""
+    """Apply a decision about one pending call to all calls of its tool in this run."""
     item = await _approval_item(context, request.tool_name, request.interrupt_id, request.input or {})
     if is_approved:
         context.approve_tool(item, always_approve=True)
@@ -140,22 +143,22 @@ def approve(
     *,
     input: Mapping[str, Any] | None = None,  # noqa: A002 - as the core calls it
 ) -> None:
-    """Approve a call of a program that waits, as ``state.approve(item)`` does; ``input`` is what it runs with instead.
+    """Approve a pending call of a program, like ``state.approve(item)``, optionally with an edited ``input``.
 
-    The SDK knows no edited calls: to itself the call is rejected, with a message that only the program's pause reads.
-    Raises `ValueError` for an item of another kind.
+    The SDK has no edited calls: its state records a rejection whose message carries the input for the paused program.
+    Raises `ValueError` for an ``input`` with ``always_approve`` or for a call that no program of codeMode makes.
     """
     if input is None:
         state.approve(item, always_approve=always_approve)
         return
     if always_approve or not can_edit_input(item):
-        raise ValueError("an edited input is for one call of a program of codeMode, as it stands in the interruptions")
+        raise ValueError("input can be edited for one call of a codeMode program only, one of the interruptions")
     edit_id: str = cast("Any", item.raw_item).id
     state.reject(item, rejection_message=f"{_EDITED_MESSAGE_PREFIX}{edit_id}:{json.dumps(dict(input))}")
 
 
 def can_edit_input(item: ToolApprovalItem) -> bool:
-    """Tell whether a call that waits is a program's own: those of agents behind its tools are not, nor begun ones."""
+    """Return whether a pending call is a program's own: not an inner agent's, and not of unknown outcome."""
     edit_id = getattr(item.raw_item, "id", None)
     return isinstance(edit_id, str) and edit_id.startswith(EDIT_ID_PREFIX)
 
@@ -164,12 +167,12 @@ EDIT_ID_PREFIX = "fc_codemode_"
 
 
 def new_edit_id() -> str:
-    """Return an id for a call that waits, which nobody can guess who writes the message of a rejection."""
+    """Return an unguessable id for a pending call: a model or tool must not forge the message of an edit."""
     return f"{EDIT_ID_PREFIX}{secrets.token_hex(16)}"
 
 
 def parse_edited_input(message: str, edit_id: str) -> Any:
-    """Return the edited input in the message of a rejection; None for one that holds none."""
+    """Return the edited input in the message of a rejection; None if it has none."""
     prefix = f"{_EDITED_MESSAGE_PREFIX}{edit_id}:"
     return (
         json.loads(message[len(prefix) :])
@@ -183,17 +186,17 @@ _MAX_AGENT_DEPTH = 8
 
 
 def agent_namespace(tool_name: str) -> str:
-    """Return the namespace of what the agent behind a tool asks for: the SDK wants one that no tool in it is called."""
+    """Return the namespace for calls of the agent behind a tool; the SDK requires a name that no tool in it has."""
     return f"agent.{tool_name}"
 
 
 def pause_for_agent(paused_run: Any) -> NoReturn:
-    """Pause the program for what the run of an agent waits for."""
+    """Pause the program until the interruptions of an inner agent's run are decided."""
     pending_calls = [
         {"name": str(item.name), "arguments": item.arguments, "can_edit_input": can_edit_input(item)}
         for item in paused_run.interruptions
     ]
-    # Whose run goes on brings its context, and only that one's serializer knows what of it may be kept.
+    # The resuming run has its own context, and only its serializer knows which parts may be stored.
     state = paused_run.to_state().to_json(context_serializer=_omit_context)
     request_interrupt({"kind": AGENT_PAUSE_KIND, "state": state, "waiting": pending_calls})
 
@@ -205,9 +208,9 @@ def _omit_context(_context: Any) -> dict[str, Any]:
 async def resume_agent(
     tool: FunctionTool, context: ToolContext[Any], payload: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Let the next call of a tool go on with the run of its agent, by what was decided about each of its calls.
+    """Make the next call of a tool resume its agent's run with one decision for each pending call.
 
-    By their order: models repeat the ids of calls, and several agents may wait in one run.
+    Decisions match calls by order: models repeat call ids, and several agents may wait in one run.
     """
     state: Any = await RunState.from_json(sdk_internals.get_agent(tool), dict(payload["state"]))
     for item, decision in zip(state.get_interruptions(), decisions, strict=True):
@@ -224,7 +227,7 @@ async def resume_agent(
 async def agent_tool_names(
     tools: Iterable[FunctionTool], run_context: RunContextWrapper[Any], depth: int = 0
 ) -> AsyncIterator[str]:
-    """Yield the names of the tools that agents behind these may ask about, and those behind them."""
+    """Yield the names of tools whose calls agents behind these tools may interrupt for, at any depth."""
     for tool in tools:
         agent = sdk_internals.get_agent(tool)
         if agent is None or depth > _MAX_AGENT_DEPTH:
@@ -243,5 +246,5 @@ async def agent_tool_names(
 async def _list_agent_tools(agent: Agent[Any], run_context: RunContextWrapper[Any]) -> list[Any]:
     try:
         return await agent.get_all_tools(run_context)
-    except Exception:  # noqa: BLE001 - a server of an agent that may never be called is away
+    except Exception:  # noqa: BLE001 - a server of an agent that may never be called is unreachable
         return list(agent.tools)

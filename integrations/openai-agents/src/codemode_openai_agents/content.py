@@ -1,4 +1,4 @@
-"""The SDK's images and files as content of a program, and back; and what a tool gives as a value. Runs nothing."""
+"""Convert the SDK's images, files and tool outputs to program values and back."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from codemode import MediaContent
 from codemode.plugins import replace_content, run_bounded
 
 _UNKNOWN_MIME_TYPE = "application/octet-stream"
-_CONTENT_TYPES = ("image", "file")  # looked for by equality: what a tool gives need not have a hash
+_CONTENT_TYPES = ("image", "file")  # a tuple: a tool's "type" may be unhashable
 
 
 def to_media_content(value: Any) -> MediaContent | None:
-    """Return the content that an image or a file of the SDK is, as an object or as a dict; None for anything else."""
+    """Convert an image or a file of the SDK, object or dict, to `MediaContent`; None for any other value."""
     if isinstance(value, ToolOutputImage | ToolOutputFileContent):
         value = value.model_dump(exclude_none=True)
     item = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -55,7 +55,7 @@ def _file_content(item: dict[str, Any]) -> MediaContent | None:
 
 
 def _remote_content(item: dict[str, Any], kind: Any, filename: str | None = None) -> MediaContent:
-    """Return the handle of something whose bytes only the provider has."""
+    """Return content without bytes for an image or a file that only the provider has."""
     texts = {key: text for key, text in item.items() if isinstance(text, str)}
     return MediaContent(b"", _UNKNOWN_MIME_TYPE, kind=kind, name=filename, origin=json.dumps(texts, sort_keys=True))
 
@@ -73,7 +73,7 @@ def _decode_data_url(url: str) -> tuple[bytes, str] | None:
 
 
 def from_media_content(part: MediaContent) -> dict[str, Any]:
-    """Return the SDK's dict for a part: what a tool takes, and what the model is shown."""
+    """Convert `MediaContent` to the SDK's dict, as tools accept it and models read it."""
     item: dict[str, Any] = json.loads(part.origin) if part.origin is not None else {}
     if "type" in item:
         return item
@@ -85,26 +85,26 @@ def from_media_content(part: MediaContent) -> dict[str, Any]:
 
 
 def to_tool_output(part: MediaContent) -> ToolOutputImage | ToolOutputFileContent:
-    """Return the SDK's object for a part, as a tool returns it."""
+    """Convert `MediaContent` to the SDK's object, as a tool returns it."""
     item = from_media_content(part)
     return ToolOutputImage(**item) if item["type"] == "image" else ToolOutputFileContent(**item)
 
 
 def describe_content(part: MediaContent) -> dict[str, Any]:
-    """Return what people and rules read of a part: no bytes."""
+    """Return the description that approvers and rules get instead of the bytes."""
     return part.description
 
 
 def to_program_value(output: Any, *, parses_json: bool) -> Any:
-    """Return the plain JSON that a program gets of what a tool returned.
+    """Convert a tool's output to the plain JSON that a program gets.
 
-    What the model would read as ``str(output)`` is JSON here: of dataclasses, pydantic models and the like, and in the
-    text of a server's tool too.
+    Dataclasses, pydantic models and the JSON text of MCP tools become JSON values, where the SDK would send a model
+    ``str(output)``.
     """
     replaced = _read_texts(replace_content(output, to_media_content), parses_json)
     try:
         return to_jsonable_python(replaced, by_alias=True, fallback=str)
-    except ValueError:  # bytes that are no text, or a circle: the core reads what it can
+    except ValueError:  # undecodable bytes or a reference cycle: the core converts what it can
         return replaced
 
 
@@ -129,7 +129,7 @@ def _parse_json(text: Any, parses_json: bool) -> Any:
 
 
 def with_content_schemas(schema: Any) -> Any:
-    """Return a JSON Schema in which the SDK's images and files are content of a program."""
+    """Replace the schemas of the SDK's images and files by that of `MediaContent`."""
     if isinstance(schema, list):
         return [with_content_schemas(value) for value in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -141,12 +141,12 @@ def with_content_schemas(schema: Any) -> Any:
 
 
 def is_content_type(annotation: Any) -> bool:
-    """Tell whether a type is an image or a file of the SDK."""
+    """Return whether a type is an image or a file of the SDK."""
     return annotation in (ToolOutputImage, ToolOutputFileContent)
 
 
 def is_output_type(annotation: Any) -> bool:
-    """Tell whether a type is one of those that the SDK reads as an output for a model."""
+    """Return whether a type is one of the SDK's output types."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation in _OUTPUT_TYPES
 
 
@@ -167,7 +167,7 @@ def _is_content_schema(schema: Mapping[str, Any]) -> bool:
 def make_function_call(
     name: str, call_id: str, arguments: Any, serialize_content: Callable[[MediaContent], Any] = describe_content
 ) -> ResponseFunctionToolCall:
-    """Return a call in the shape in which a model makes one. ``written`` says what stands for content in it."""
+    """Return a call as a model makes one; ``serialize_content`` replaces the media in its arguments."""
     text = json.dumps(arguments, ensure_ascii=False, default=serialize_content)
     return ResponseFunctionToolCall(call_id=call_id, name=name, arguments=text, type="function_call")
 
@@ -175,5 +175,5 @@ def make_function_call(
 async def make_function_call_async(
     name: str, call_id: str, arguments: Any, serialize_content: Callable[[MediaContent], Any] = describe_content
 ) -> ResponseFunctionToolCall:
-    """Return the same; arguments that take their time to be written do so in a thread."""
+    """Do the same, serializing large arguments in a thread."""
     return await run_bounded(arguments, lambda: make_function_call(name, call_id, arguments, serialize_content))

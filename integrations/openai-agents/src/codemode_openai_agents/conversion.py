@@ -1,4 +1,4 @@
-"""Function tools of the SDK as tools of a program: schemas as the function has them, outputs as it declares them."""
+"""Convert the SDK's function tools to tools of a program."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class SdkTool(Tool):
 
 
 def to_function_tools(tools: Iterable[Any]) -> list[FunctionTool]:
-    """Return function tools, and plain functions as such, without those that no program could call.
+    """Return function tools, with functions wrapped, without those that programs cannot call.
 
-    Raises `ValueError` for what is neither, and for two of one name.
+    Raises `ValueError` for any other value and for duplicate names.
     """
     if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool, or an agent
         raise ValueError(f"tools must be a list of tools, got {type(tools).__name__}")  # noqa: TRY004 - as below
@@ -54,7 +54,7 @@ def _wrap_function(function: Any) -> FunctionTool:
         name = getattr(function, "name", None) or type(function).__name__
         raise ValueError(
             f"programs call function tools and functions, not {name!r}:"
-            " give what the provider runs, such as a WebSearchTool, to the agent itself"
+            " give a tool that the provider runs, such as a WebSearchTool, to the agent"
         )
     return function_tool(cast("Callable[..., Any]", function))
 
@@ -65,9 +65,9 @@ def convert_tool(
     output_schema: Any = None,
     execute: Callable[..., Any] | None = None,
 ) -> Tool:
-    """Return the tool of a program; the ``context`` of its program has a ``call`` that runs a tool of the SDK.
+    """Convert a function tool; by default it runs through ``call`` of the program's context.
 
-    ``declared`` is the schema of its output, where a server has said one; ``execute`` runs it in another way.
+    ``output_schema``: schema that an MCP server declares. ``execute``: replacement for the default.
     """
     program_tool = SdkTool(
         tool.name,
@@ -84,7 +84,7 @@ def convert_tool(
 
 
 def register(register_adapter: Callable[..., None]) -> None:
-    """Entry point ``codemode.adapters``: `codemode.create_code_mode_tool` takes function tools as they are."""
+    """Register function tools with `codemode.create_code_mode_tool` (entry point ``codemode.adapters``)."""
     register_adapter(_is_function_tool, _convert_standalone)
 
 
@@ -104,7 +104,7 @@ def _convert_standalone(tool: FunctionTool) -> Tool:
 
 
 def _make_tool_context(context: ToolCallContext) -> ToolContext[Any]:
-    """Return the context of the SDK for a program that no agent runs; what it was given is that of the run."""
+    """Return the SDK's context for a program outside of an agent, with the program's context as the run's."""
     agent_context: Any = context.context
     if isinstance(agent_context, ToolContext):
         return cast("ToolContext[Any]", agent_context)
@@ -125,7 +125,7 @@ def _make_execute(name: str) -> Callable[..., Any]:
 
 
 def get_annotations(tool: FunctionTool) -> dict[str, Any]:
-    """Return what an MCP server says of its tool, in the protocol's spelling."""
+    """Return a tool's MCP annotations in the protocol's spelling."""
     annotations = tool.mcp_annotations
     values: dict[str, Any] = {} if annotations is None else annotations.model_dump(exclude_none=True)
     return {
@@ -136,14 +136,14 @@ def get_annotations(tool: FunctionTool) -> dict[str, Any]:
 
 
 def _input_schema(tool: FunctionTool) -> dict[str, Any]:
-    """Return what a tool takes; of a function in strict mode, in which all is required, with its defaults again."""
+    """Return the input schema; strict mode makes all parameters required, so a function's defaults are restored."""
     strict = {key: value for key, value in tool.params_json_schema.items() if key not in ("title", "description")}
     function = _get_function(tool)
     if function is None or not tool.strict_json_schema:
         return strict
     try:
         loose = function_schema(function, strict_json_schema=False).params_json_schema
-    except Exception:  # noqa: BLE001 - a schema that was made in another way is right as it stands
+    except Exception:  # noqa: BLE001 - the schema does not come from the function: keep it
         return strict
     properties, default_properties = strict.get("properties", {}), loose.get("properties", {})
     if set(properties) != set(default_properties):
@@ -158,7 +158,7 @@ def _get_function(tool: FunctionTool) -> Callable[..., Any] | None:
 
 
 def _declared_output(tool: FunctionTool) -> Any:
-    """Return what a tool, or the function behind it, says that it gives."""
+    """Return the declared output of a tool or of the function behind it."""
     if tool.output_json_schema or is_mcp_tool(tool):
         return tool.output_json_schema
     annotation = _annotated_output_type(tool)
@@ -179,7 +179,7 @@ def _annotated_output_type(tool: FunctionTool) -> Any:
 
 
 class _OutputSchema(FrameworkSchema):
-    """A tool's declared output, with this package's content types in place of the SDK's."""
+    """A tool's declared output with `MediaContent` in place of the SDK's content types."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema

@@ -1,7 +1,4 @@
-"""Nested calls, made as the SDK makes the calls of a model: its guardrails, hooks, spans, timeouts and errors.
-
-Knows nothing of programs, and of who is asked about a call.
-"""
+"""Run nested calls with the SDK's guardrails, hooks, spans, timeouts and errors."""
 
 from __future__ import annotations
 
@@ -32,9 +29,10 @@ from .content import from_media_content, make_function_call_async, to_program_va
 
 
 class NestedCalls:
-    """The calls of one program. ``context`` is that of the model's call of codeMode, ``tools`` are by their names.
+    """The nested calls of one program.
 
-    ``fatal`` is what ends the run of the agent, whatever the program does; ``stop`` then cancels the program.
+    ``context``: context of the outer call. ``tools``: by name. ``fatal_error``: error that ends the agent's run even if
+    the program catches it; ``cancel_program`` is called when it is set.
     """
 
     def __init__(self, context: ToolContext[Any], tools: Mapping[str, FunctionTool]) -> None:
@@ -42,10 +40,10 @@ class NestedCalls:
         self.fatal_error: BaseException | None = None
         self.cancel_program: Callable[[], object] = lambda: None
         self._tools = tools
-        self._raising_tools: dict[str, FunctionTool] = {}  # copies, which take their time to make
+        self._raising_tools: dict[str, FunctionTool] = {}  # copies are slow to make
 
     async def call(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
-        """Run one call. Returns plain JSON, raises `CodeModeToolError` for what the SDK would tell a model."""
+        """Run one call and return plain JSON. Raises `CodeModeToolError` for errors that the SDK reports to a model."""
         tool = self._tools[name]
         call = await make_function_call_async(name, context.tool_call_id, arguments, from_media_content)
         nested = self._make_tool_context(call)
@@ -84,7 +82,7 @@ class NestedCalls:
 
     async def _start_tool(self, tool: FunctionTool, context: ToolContext[Any], hooks: Any) -> None:
         if not await self._is_enabled(tool, context):
-            raise CodeModeToolError(f"tool {tool.name!r} is not enabled now", details={"tool_name": tool.name})
+            raise CodeModeToolError(f"tool {tool.name!r} is disabled", details={"tool_name": tool.name})
         await self._check_input_guardrails(tool, context)
         if hooks is not None:
             await hooks.on_tool_start(context, context.agent, tool)
@@ -110,7 +108,7 @@ class NestedCalls:
             if self.fatal_error is not None or _is_task_cancelled():
                 raise
             await self._raise_tool_error(tool, context, error)
-        except Exception as error:  # noqa: BLE001 - the tool's own function says what becomes of it
+        except Exception as error:  # noqa: BLE001 - failure_error_function decides
             await self._raise_tool_error(tool, context, error)
         else:
             if (paused := sdk_internals.take_paused_run(context)) is not None:

@@ -1,4 +1,4 @@
-"""One call of codeMode by a model: its program, and its calls, told while it runs."""
+"""Run one call of codeMode and report its nested calls as stream events."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from .pauses import Decision, DecisionReader, agent_call_id
 
 OnStream: TypeAlias = Callable[[AgentToolStreamEvent], Any]
 _MAX_STREAMED_BYTES = 16 << 10
-_MAX_LISTED_INPUT_BYTES = 2 << 10  # what is listed stays in the state of the run
+_MAX_LISTED_INPUT_BYTES = 2 << 10  # records stay in the run's state
 _OUTCOMES = {"fulfilled": "done", "rejected": "failed", "interrupted": "waiting", "aborted": "aborted"}
 _log = logging.getLogger("codemode_openai_agents")
 
-# Who streams a run, by the usage that the run and all its tool calls count in.
+# Event queues of streamed runs, by the id of the usage object that a run shares with its tool calls.
 _active_streams: dict[int, tuple[Any, asyncio.Queue[Any]]] = {}
 
 
 class CallLog:
-    """Hears of the calls of one program, passes them on as the SDK's stream events, and lists them."""
+    """Record the calls of one program and emit the SDK's stream events for them."""
 
     name = "nested calls"
 
@@ -65,7 +65,7 @@ class CallLog:
         self._events: asyncio.Queue[RunItemStreamEvent | None] = asyncio.Queue()
 
     def __call__(self, event: Any) -> None:
-        """Hear of an event of an invocation, on its loop, which is that of the run."""
+        """Handle an invocation event, on the run's event loop."""
         if self._invocation_id is None and isinstance(event, InvocationStarted):
             self._invocation_id = event.invocation_id
         if not isinstance(event, NestedToolCallEvent) or event.invocation_id != self._invocation_id:
@@ -103,7 +103,7 @@ class CallLog:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """All calls, in the order of their beginnings: plain JSON."""
+        """All calls in start order, as plain JSON."""
         return list(self._calls.values())
 
     @property
@@ -119,7 +119,7 @@ class CallLog:
             self._events.put_nowait(event)
 
     async def deliver_events(self) -> None:
-        """Give ``on_stream`` each event in its order, until `finish`."""
+        """Pass each event to ``on_stream`` in order, until `stop_delivery`."""
         while (event := await self._events.get()) is not None:
             stream_event: AgentToolStreamEvent = {
                 "event": event,
@@ -134,15 +134,15 @@ class CallLog:
                 _log.exception("on_stream raised")
 
     def stop_delivery(self) -> None:
-        """Let `listen` end once all is told."""
+        """Make `deliver_events` return after the last event."""
         self._events.put_nowait(None)
 
 
 async def stream_events(result: RunResultStreaming) -> AsyncIterator[StreamEvent]:
-    """Yield what ``result.stream_events()`` yields, and the calls of programs among it as they begin and end.
+    """Yield the events of ``result.stream_events()`` and those of nested calls as they start and end.
 
-    These are events ``tool_called`` and ``tool_output`` too; the agent of their items is called codeMode. Iterate over
-    one of the two, not over both.
+    Nested calls have the events ``tool_called`` and ``tool_output`` of an agent named codeMode. Iterate over this or
+    over ``result.stream_events()``, not over both.
     """
     usage = result.context_wrapper.usage
     queue: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
@@ -171,9 +171,10 @@ async def stream_events(result: RunResultStreaming) -> AsyncIterator[StreamEvent
 
 
 class OuterCall:
-    """What becomes of a program: ``value`` and ``parts`` for the model, or the text of a ``failure``, or a pause.
+    """One call of codeMode.
 
-    ``error`` is what ends the run of the agent.
+    A finished program has ``value`` and ``parts`` for the model, a ``failure`` text, or an ``error`` that ends the
+    agent's run.
     """
 
     def __init__(
@@ -202,12 +203,12 @@ class OuterCall:
         self._denied: set[str] = set()
 
     async def start(self) -> Interrupt | None:
-        """Run the program up to its first pause; None when it has ended."""
+        """Run the program to its first pause; None if it finished."""
         call = CallContext(tool_call_id=self._context.tool_call_id, context=self, state=self._state)
         return await self._run_until_pause(self._core.execute(self._js, call))
 
     async def resume(self, continuation: Any, decide: DecisionReader) -> Interrupt | None:
-        """Do the same from a pause."""
+        """Resume a pause and run to the next one; None if the program finished."""
         try:
             opened = await OpenedContinuation.open(continuation, options=self._core.options)
         except CodeModeProtocolError as error:
@@ -223,7 +224,7 @@ class OuterCall:
         return await self._run_until_pause(self._resume_program(interrupt, resolutions), is_resumed=True)
 
     async def _resume_program(self, interrupt: Interrupt, resolutions: Mapping[str, Any]) -> Any:
-        """Go on from a pause; where a run was cut off that did so by these answers, from there."""
+        """Resume a pause, or the recovery interrupt of an earlier resume with these resolutions."""
         try:
             call = CallContext(context=self, state=self._state)
             return await self._core.resume(interrupt, call=call, resolutions=resolutions)
@@ -234,7 +235,7 @@ class OuterCall:
         return recovery if recovery.requests else await self._resume_program(recovery, {})
 
     async def call(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
-        """Make a call of the program."""
+        """Run one nested call."""
         if context.tool_call_id in self._denied:
             raise CodeModeToolApprovalDeniedError(
                 f"calls of {name!r} are rejected in this run", details={"tool_name": name}
@@ -242,7 +243,7 @@ class OuterCall:
         return await self._calls.call(name, arguments, context)
 
     async def needs_approval(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> bool:
-        """Tell whether a person must decide about a call first."""
+        """Return whether a nested call needs approval."""
         earlier_decision = await get_earlier_decision(self._context, name, context.tool_call_id, arguments)
         if earlier_decision is None:
             return await self._approvals.needs_approval(
@@ -270,7 +271,7 @@ class OuterCall:
             return self._record_failure(error)
         except CodeModeError as error:
             return self._record_failure(error)
-        except Exception as error:  # noqa: BLE001 - what a tool of the SDK ends the run with
+        except Exception as error:  # noqa: BLE001 - ends the agent's run
             return self._record_fatal_error(error)
         if calls.fatal_error is not None:
             return self._record_fatal_error(calls.fatal_error)
@@ -324,5 +325,5 @@ def _agent_call_resolution(decision: Decision | None) -> dict[str, Any]:
 
 
 def _resume_error(error: CodeModeProtocolError) -> UserError:
-    message, hint = "This paused codeMode call cannot go on", "a state goes on once, with one set of decisions"
+    message, hint = "This paused codeMode call cannot resume", "a state resumes once, with one set of decisions"
     return UserError(error.explain(message, first="the state of the run", otherwise=hint))

@@ -1,8 +1,9 @@
-"""A paused program as an agent of the SDK: what waits are its calls, and the run's own state keeps them.
+"""Represent a paused program as an agent, so that the SDK's run state stores its pauses.
 
-The agent has no language model. Its `Model` is the program: a turn runs it up to its next pause, and asks for the calls
-that wait there; the last word of it means that it has ended. So interruptions, decisions, ``to_json`` and ``from_json``
-are the SDK's own for agents behind tools. The calls that it asks for are not made by the SDK: those run in the program.
+The agent's `Model` is the program, not a language model: a turn runs the program to its next pause and returns the
+pending calls as tool calls that need approval; a final message means that the program finished. The SDK's
+interruptions, decisions, ``to_json`` and ``from_json`` then work as for any agent used as a tool. The program makes the
+approved calls, not the SDK.
 """
 
 from __future__ import annotations
@@ -47,18 +48,18 @@ from .sdk_internals import get_agent
 
 TOOL_NAME = "codeMode"
 UNKNOWN_OUTCOME = "unknown.outcome"
-"""The namespace of calls that had begun when a process died: what was approved for always does not repeat them."""
+"""Namespace of calls of unknown outcome: "always approve" does not run them again."""
 SAVE_TOOL_NAME = "saved.$save"
-"""What programs call to have a program saved: each call is asked about, whatever was approved for always."""
+"""The call with which a program saves a program; each one needs approval, even after "always approve"."""
 _PERMANENT_SAVE_MESSAGE = "saving programs is approved one by one, never for always"
 _CONTINUATION_ID_PREFIX = "rs_codemode_"
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about a call that waited. ``said`` is what the SDK would tell a model of a rejected one.
+    """The decision about one pending call.
 
-    ``is_for_all``: about later calls of the tool too.
+    ``message``: the SDK's message for a rejected call. ``is_for_all``: the decision covers later calls of the tool.
     """
 
     edit_id: str
@@ -68,23 +69,23 @@ class Decision:
 
 
 DecisionReader: TypeAlias = Callable[[Interrupt], Awaitable[dict[str, Decision]]]
-"""Returns what was decided about the calls that a pause waits with, by their ids."""
+"""Return the decisions about the pending calls of an interrupt, by call id."""
 
 
 class PausableProgram(Protocol):
-    """A program between its turns."""
+    """A program that runs from pause to pause."""
 
     async def start(self) -> Interrupt | None:
-        """Run it up to its first pause; None when it has ended."""
+        """Run to the first pause; None if the program finished."""
         ...
 
     async def resume(self, continuation: Any, decide: DecisionReader) -> Interrupt | None:
-        """Do the same from a pause. ``decide`` raises `UserError` where something else was decided about."""
+        """Resume a pause. ``decide`` raises `UserError` if the decisions are about other calls."""
         ...
 
 
 class ActiveProgram:
-    """The program of one call of the model, while its agent runs."""
+    """The program of one outer call while its agent runs."""
 
     def __init__(self, program: PausableProgram) -> None:
         self.program = program
@@ -96,19 +97,19 @@ ACTIVE_PROGRAM: ContextVar[ActiveProgram] = ContextVar("codemode_openai_agents_p
 
 
 class ContextHooks(RunHooks[Any]):
-    """Gives the model of the agent the context in which decisions are kept: models are given none."""
+    """Pass the run context, which holds the decisions, to the program: the SDK gives a `Model` none."""
 
     async def on_llm_start(self, context: RunContextWrapper[Any], agent: Any, *_: Any, **__: Any) -> None:
-        """Note the context of the turn that begins."""
+        """Store the context of the starting turn."""
         active = ACTIVE_PROGRAM.get()
         active.context, active.agent = context, agent
         if isinstance(context, ToolContext) and context.tool_call is not None:
-            # The SDK keeps a run that pauses until the very call is gone which it is of: so the run must not know it.
+            # The SDK caches a paused run until its call object is garbage-collected; a copy lets the call go.
             context.tool_call = copy.copy(context.tool_call)
 
 
 class ProgramModel(Model):
-    """The model of the agent."""
+    """The agent's model: each response runs the program to its next pause."""
 
     async def get_response(
         self,
@@ -117,7 +118,7 @@ class ProgramModel(Model):
         *_: Any,
         **__: Any,
     ) -> ModelResponse:
-        """Take a turn."""
+        """Start or resume the program; return its pending calls or the final message."""
         active = ACTIVE_PROGRAM.get()
         items: list[dict[str, Any]] = []
         if isinstance(input, list):
@@ -125,7 +126,7 @@ class ProgramModel(Model):
         continuation_text = _latest_continuation(items)
         if continuation_text is None:
             if any(item.get("type") == "function_call" for item in items):
-                raise UserError("The continuation of a paused codeMode call is missing in the state of its run.")
+                raise UserError("The run state lacks the continuation of a paused codeMode call.")
             paused = await active.program.start()
         else:
             continuation = await run_bounded(continuation_text, lambda: json.loads(continuation_text))
@@ -134,35 +135,35 @@ class ProgramModel(Model):
         return ModelResponse(output=cast("Any", output), usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
-        """Refuse: agents behind tools are streamed only when they are asked to."""
+        """Raise `NotImplementedError`: the SDK does not stream this agent."""
         raise NotImplementedError
 
 
 @dataclass
 class ProgramAgent(Agent[Any]):
-    """The agent that stands for the paused programs of a model. It asks for calls of any tool that it has `learned`."""
+    """The agent that represents paused programs; it requests approval for calls of the tools added to it."""
 
     approval_tools: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
     agent_tools: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
 
     @classmethod
     def create(cls) -> ProgramAgent:
-        """Return one."""
+        """Create an agent without tools."""
         return cls(name=TOOL_NAME, model=ProgramModel())
 
     def add_tools(self, tools: Iterable[FunctionTool]) -> None:
-        """Let it ask for calls of these too."""
+        """Add tools whose calls may need approval."""
         for tool in tools:
             self.add_tool_name(tool.name)
             if get_agent(tool) is not None:
                 self.agent_tools[tool.name] = tool
 
     def add_tool_name(self, name: str) -> None:
-        """Let it ask for calls of what is no tool of the SDK's."""
+        """Add a callable that is no tool of the SDK, by name."""
         self.approval_tools.setdefault(name, _approval_tool(name))
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
-        """Return what stands for the tools, and for those of agents behind them, in a namespace of each such tool."""
+        """Return a stand-in for each tool, and one for each tool of inner agents in its agent's namespace."""
         approval_tools: list[Tool] = list(self.approval_tools.values())
         unknown_outcome_tools = [_approval_tool(name) for name in self.approval_tools if name != UNKNOWN_OUTCOME]
         approval_tools += tool_namespace(
@@ -188,7 +189,7 @@ def _approval_tool(name: str) -> FunctionTool:
 
 
 async def _skip_execution(_context: Any, _arguments: str) -> str:
-    return ""  # the program makes the call, once it has read that it was approved
+    return ""  # the program makes the call after it reads the approval
 
 
 async def _pause_items(interrupt: Interrupt) -> list[Any]:
@@ -208,7 +209,7 @@ async def _pause_items(interrupt: Interrupt) -> list[Any]:
 
 
 async def _pending_calls(interrupt: Interrupt) -> list[ResponseFunctionToolCall]:
-    """Return what a pause waits with, as it is shown. What runs with no other input has an id."""
+    """Return the pending calls of an interrupt; those whose input cannot be edited have an id."""
     calls: list[ResponseFunctionToolCall] = []
     for request in interrupt.requests:
         if request.payload.get("kind") == AGENT_PAUSE_KIND:
@@ -225,7 +226,7 @@ async def _pending_calls(interrupt: Interrupt) -> list[ResponseFunctionToolCall]
 
 
 def _agent_call(request: PendingRequest, index: int, agent_call: Mapping[str, Any]) -> ResponseFunctionToolCall:
-    """Return a call that an agent behind a tool waits to make."""
+    """Return a pending call of an agent behind a tool."""
     call_id = agent_call_id(request.interrupt_id, index)
     return ResponseFunctionToolCall(
         id=None if agent_call["can_edit_input"] else _fixed_item_id(call_id),
@@ -242,7 +243,7 @@ def _fixed_item_id(call_id: str) -> str:
 
 
 def agent_call_id(interrupt_id: str, index: int) -> str:
-    """Return the id of a call that waits in an agent behind a tool."""
+    """Return the id of a pending call of an agent behind a tool."""
     return f"{interrupt_id}/{index}"
 
 
@@ -262,9 +263,9 @@ def _latest_continuation(items: list[dict[str, Any]]) -> str | None:
 async def _read_decisions(
     items: list[dict[str, Any]], active: ActiveProgram, interrupt: Interrupt
 ) -> dict[str, Decision]:
-    """Return what the run says of the calls of a pause: as the pause has them, for a state is easily changed."""
+    """Return the run's decisions about the pending calls. The calls come from the continuation: a state is unsigned."""
     run_context = active.context
-    assert run_context is not None  # noqa: S101 - the hooks have seen the turn begin
+    assert run_context is not None  # noqa: S101 - set by the hooks
     outputs = {item["call_id"]: item for item in items if item.get("type") == "function_call_output"}
     edit_ids = {item["call_id"]: str(item.get("id", "")) for item in items if item.get("type") == "function_call"}
     decisions: dict[str, Decision] = {}
@@ -272,8 +273,8 @@ async def _read_decisions(
         name = f"{call.namespace}.{call.name}" if call.namespace else call.name
         is_approved = _approval_status(run_context, ToolApprovalItem(active.agent, call))
         if is_approved is None or call.call_id not in edit_ids:
-            raise UserError(f"what was shown and decided is not the call of {name!r} with which this program waits")
-        # A call that nobody has asked about is decided when all are.
+            raise UserError(f"the decision is not about the pending call of {name!r} of this program")
+        # A random call id has a decision only if one covers all calls.
         is_for_all = run_context.is_tool_approved(name, secrets.token_hex(16)) is is_approved
         is_permanent_save = name == SAVE_TOOL_NAME and is_for_all and is_approved
         decisions[call.call_id] = Decision(
@@ -293,5 +294,5 @@ def _approval_status(run_context: RunContextWrapper[Any], item: ToolApprovalItem
         return run_context.get_approval_status(
             call.name, call.call_id, tool_namespace=call.namespace, current_invocation=item
         )
-    except ModelBehaviorError:  # the id is that of a call with other arguments
+    except ModelBehaviorError:  # another call has this id
         return None

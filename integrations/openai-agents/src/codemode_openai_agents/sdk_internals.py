@@ -1,4 +1,4 @@
-"""What the SDK does for its own tools and has no public name for: in this one place, for the versions that it knows."""
+"""Access private functions of openai-agents; the only module that does."""
 
 from __future__ import annotations
 
@@ -39,59 +39,59 @@ class _Internals:
 
 @cache
 def internals() -> _Internals:
-    """Return the functions. Raises `ImportError` that says which versions of the SDK have them."""
+    """Return the SDK's private functions. Raises `ImportError` with the supported version if one is missing."""
     found: dict[str, Any] = {}
     for name, (module, function) in _INTERNAL_FUNCTIONS.items():
         try:
             found[name] = getattr(import_module(module), function)
         except (ImportError, AttributeError):
             raise ImportError(
-                f"codemode-openai-agents is made for openai-agents 0.24; {version('openai-agents')} has no"
+                f"codemode-openai-agents supports openai-agents 0.24; {version('openai-agents')} has no"
                 f" {module}.{function}"
             ) from None
     return _Internals(**found)
 
 
 def with_raised_errors(tool: FunctionTool) -> FunctionTool:
-    """Return a copy of a tool that raises what it fails with, and a timeout, in place of a text for the model."""
+    """Return a copy of a tool that raises errors and timeouts instead of returning a text for the model."""
     copied = internals().set_formatter(copy.copy(tool), None)
     copied.timeout_behavior = "raise_exception"
     return copied
 
 
 async def invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
-    """Call a tool as the SDK does: its own timeout holds, and it gets the context that it declares."""
+    """Call a tool as the SDK does, with its timeout and the context type that it declares."""
     return await internals().invoke(function_tool=tool, context=context, arguments=arguments)
 
 
 async def format_error(tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> str | None:
-    """Return what the tool's ``failure_error_function`` makes of an error; None when it is to end the run."""
+    """Return the text of the tool's ``failure_error_function`` for an error; None if the error ends the run."""
     return await internals().format_error(function_tool=tool, context=context, error=error)
 
 
 async def needs_approval(tool: FunctionTool, context: RunContextWrapper[Any], call: ResponseFunctionToolCall) -> bool:
-    """Tell whether the tool's ``needs_approval`` wants a person to decide about a call."""
+    """Return whether the tool's ``needs_approval`` applies to a call."""
     return (await internals().needs_approval(tool, context, call)).outcome != "invoke"
 
 
 def is_mcp_tool(tool: FunctionTool) -> bool:
-    """Tell whether a tool is one of an MCP server."""
+    """Return whether a tool comes from an MCP server."""
     origin = internals().origin(tool)
     return origin is not None and origin.type is ToolOriginType.MCP
 
 
 def take_paused_run(context: ToolContext[Any]) -> Any:
-    """Return the run of an agent behind a tool that has paused in this call, and forget it; None if there is none."""
+    """Take the paused run of the agent behind this call's tool; None if there is none."""
     call = context.tool_call
     found = None if call is None else internals().paused_run(call, scope_id=internals().scope(context))
     return found if getattr(found, "interruptions", None) else None
 
 
 def set_resume_state(context: ToolContext[Any], state: Any) -> None:
-    """Let the next invocation in this context go on with the run of an agent from a state in which all is decided."""
+    """Make the next invocation in this context resume an agent's run from a state with all decisions."""
     internals().resume_with(context.tool_call, state, scope_id=internals().scope(context))
 
 
 def get_agent(tool: FunctionTool) -> Any:
-    """Return the agent that a tool runs; None for any other tool."""
+    """Return the agent that a tool runs; None if it runs none."""
     return getattr(tool, "_agent_instance", None)

@@ -1,4 +1,4 @@
-"""The tool of the SDK that a model sees of code mode: made once, over the tools of an agent."""
+"""Create codeMode as a function tool or custom tool of the SDK."""
 
 from __future__ import annotations
 
@@ -52,17 +52,18 @@ def code_mode(
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> FunctionTool:
-    """Make one function tool, ``codeMode``, of many: a model writes programs that call them.
+    """Create the function tool ``codeMode``, with which a model writes programs that call other tools.
 
-    ``tools``: function tools and functions. ``options``: `CodeModeOptions` or a mapping. ``approve`` says which calls a
-    person decides about, beside the tools' own ``needs_approval``: a mapping of names to True or to a function
-    ``(context, arguments, call_id) -> bool``; a function ``(name, arguments) -> bool``; or "destructive", for what MCP
-    servers do not declare harmless. ``pool``: the `WorkerPool` that runs programs. ``listing`` is
-    ``execution_policy.listing``. ``state``: ``(context) -> mapping or place`` of what programs leave for later ones.
-    ``on_stream`` is called with an `AgentToolStreamEvent` for each call of a program, when it begins and when it ends.
-    ``store`` is as in `codemode.create_code_mode_tool`: any process that has the key and the kept state resumes, and
-    only one does. ``library``: saved programs, as there; what the model reads of them is that of when this was made.
-    Raises `ValueError` for wrong options and rules, and for what is no function tool.
+    ``tools``: function tools and functions. ``options``: `CodeModeOptions` or a mapping. ``approve``: calls that need
+    approval, in addition to each tool's ``needs_approval``: a mapping of tool names to True or to
+    ``(context, arguments, call_id) -> bool``; a function ``(name, arguments) -> bool``; or "destructive" for tools that
+    MCP servers do not declare harmless. ``pool``: `WorkerPool` that runs programs. ``listing``:
+    ``execution_policy.listing``. ``state``: ``(context) -> mapping or state backend``, where programs keep values for
+    later programs. ``on_stream``: called with an `AgentToolStreamEvent` when a nested call starts and when it ends.
+    ``store``: as in `codemode.create_code_mode_tool`; any process with the key and the run state can resume, and only
+    one does. ``library``: saved programs, as there; the description lists those saved at creation.
+
+    Raises `ValueError` for invalid options and rules, and for a tool that is no function tool.
     """
     policy = ApprovalPolicy(approve)
     function_tools = to_function_tools(tools)
@@ -80,17 +81,17 @@ def code_mode_custom_tool(
     state: StateFactory | None = None,
     on_stream: OnStream | None = None,
 ) -> CustomTool:
-    """Make the same as a custom tool of the Responses API: the model writes programs as raw text, not inside JSON.
+    """Create codeMode as a custom tool of the Responses API, whose input is the program as raw text, not JSON.
 
-    Parameters are those of `code_mode`. The SDK cannot pause a run in a custom tool and gives a model its text alone.
-    Raises `ValueError` for a tool whose calls a person may have to decide about, as well as where `code_mode` does.
+    Parameters are those of `code_mode`. The SDK cannot pause a run in a custom tool, and passes only text to the model.
+    Raises `ValueError` as `code_mode` does, and for a tool whose calls may need approval.
     """
     policy = ApprovalPolicy(None)
     function_tools = to_function_tools(tools)
     if approval_names := [tool.name for tool in function_tools if policy.may_need_approval(tool)]:
         raise ValueError(
-            "a custom tool cannot pause the run, and a person may have to approve calls of"
-            f" {', '.join(approval_names[:5])}: use code_mode(...), whose input is JSON"
+            "a custom tool cannot pause the run, and calls may need approval:"
+            f" {', '.join(approval_names[:5])}. Use code_mode(...), whose input is JSON"
         )
     config = ToolConfig(make_options(options, pool, listing, state), policy, pool, state, on_stream)
     return ProgramFunctionTool(function_tools, config, ProgramAgent.create()).as_custom_tool()
@@ -99,18 +100,18 @@ def code_mode_custom_tool(
 def make_options(
     options: OptionsLike, pool: WorkerPool | None, listing: Listing | None, state: Any, store: StoreLike | None = None
 ) -> CodeModeOptions:
-    """Return the options of programs that agents run: approvals pause the run, and tools take time of their own."""
+    """Return options with the defaults for agents: approvals pause the run, and tool time does not count."""
     agent_options = configure_agent_options(options, pool=pool, listing=listing, store=store)
     return agent_options if state is None else agent_options.with_parts(state=_no_shared_state)
 
 
 def _no_shared_state(_conversation_id: str | None) -> None:
-    """Give no place: each call brings its own."""
+    """Return None: each call has its own state backend."""
 
 
 @dataclass(frozen=True)
 class ToolConfig:
-    """What a tool is made with, beside the tools behind it."""
+    """Settings of a codeMode tool, apart from the tools that programs call."""
 
     settings: CodeModeOptions
     approvals: ApprovalPolicy
@@ -121,7 +122,7 @@ class ToolConfig:
 
 
 def make_agent_tool(agent: ProgramAgent, description: str) -> FunctionTool:
-    """Return the agent as a tool, through which the SDK keeps and asks what waits."""
+    """Return the agent as a tool, through which the SDK stores pauses and reports interruptions."""
     return agent.as_tool(
         TOOL_NAME,
         description,
@@ -134,7 +135,7 @@ def make_agent_tool(agent: ProgramAgent, description: str) -> FunctionTool:
 
 
 class ProgramFunctionTool:
-    """A set of tools in code mode, and the tool that stands for it."""
+    """The codeMode tool over a set of tools."""
 
     def __init__(
         self,
@@ -161,27 +162,24 @@ class ProgramFunctionTool:
         self.tool.custom_data_extractor = self._take_call_data
 
     def as_custom_tool(self) -> CustomTool:
-        """Return the tool whose input is a program as raw text."""
+        """Return the custom tool, whose input is the program as raw text."""
         definition = self._core.as_openai_custom_tool().definition
         return CustomTool(TOOL_NAME, definition["description"], self._invoke_raw, format=definition["format"])
 
     async def _invoke_raw(self, context: ToolContext[Any], program: str) -> str:
         output = await self._invoke(context, json.dumps({"js": program}))
         if output is None:
-            raise UserError("A call of the program waits for a person, and a custom tool cannot pause the run.")
-        # Images have a description in the text.
+            raise UserError("A call of the program needs approval, and a custom tool cannot pause the run.")
+        # The text describes the images.
         return output if isinstance(output, str) else cast("str", output[0].text)
 
     def with_tools(self, tools: Iterable[FunctionTool]) -> ProgramFunctionTool:
-        """Return the same over these, which are described as those are that it was made of.
-
-        Runs of several agents share one, side by side, and each has tools of its own.
-        """
+        """Return a copy over other tools with the same descriptions: several agents share one compiled tool."""
         copied = copy.copy(self)
         copied._tools = {tool.name: tool for tool in tools}  # noqa: SLF001 - of the same class
         copied.tool = copy.copy(self.tool)
         copied.tool.on_invoke_tool = copied._invoke  # noqa: SLF001 - as above
-        copied.tool.description = self._core.description  # saved programs come and go
+        copied.tool.description = self._core.description  # lists the saved programs of now
         return copied
 
     def _convert(self, tool: FunctionTool, output_schema: Any) -> Tool:
@@ -190,7 +188,7 @@ class ProgramFunctionTool:
         async def needs_approval(arguments: Any, context: ToolCallContext) -> bool:
             return await context.context.needs_approval(name, arguments or {}, context)
 
-        # A tool of which nothing is asked may still be rejected for the whole run, which costs nothing to look up.
+        # A run-wide rejection is checked for tools without approval rules too.
         return convert_tool(
             tool, needs_approval if self._config.approvals.may_need_approval(tool) else False, output_schema
         )
@@ -218,7 +216,7 @@ class ProgramFunctionTool:
         if call.error is not None:
             raise call.error
         if not call.is_finished:
-            return None  # the SDK asks about what waits
+            return None  # the SDK reports the interruptions
         status = "completed" if call.failure is None else "failed"
         self._call_data[context] = {"codemode": {"status": status, "calls": log.records}}
         if call.failure is not None:
@@ -231,7 +229,7 @@ class ProgramFunctionTool:
 
 
 def _agent_context(context: ToolContext[Any]) -> ToolContext[Any]:
-    """Return the context for the agent of a paused program: what a run says of its models is not for that one."""
+    """Return the context for the program's agent, without the run's model settings, guardrails and filters."""
     run_config = context.run_config or RunConfig()
     agent_run_config = dataclasses.replace(
         run_config,

@@ -1,4 +1,4 @@
-"""Code mode, CodeCall, exec and wait for pydantic-ai. The public names, nothing else."""
+"""Code mode, CodeCall, exec and wait for pydantic-ai: public names."""
 
 from .capability import CodeCall, CodeMode, ExecWait
 from .code_call import CodeCallToolset

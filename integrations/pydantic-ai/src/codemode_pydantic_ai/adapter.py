@@ -1,4 +1,4 @@
-"""pydantic-ai tools for the core's own `create_code_mode_tool`, outside any agent. Found through an entry point."""
+"""Register pydantic-ai tools with `codemode.create_code_mode_tool`, for use outside an agent."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from .nested import NestedCalls
 
 
 def register(register_adapter: Callable[[Callable[[Any], bool], Callable[[Any], codemode.Tool]], None]) -> None:
-    """Teach the core these tools."""
+    """Register pydantic-ai tools (entry point ``codemode.adapters``)."""
     register_adapter(lambda value: isinstance(value, Tool), convert_tool)
 
 
 def convert_tool(tool: Tool[Any]) -> codemode.Tool:
-    """Return the tool of a program that runs a pydantic-ai tool.
+    """Convert a pydantic-ai tool; ``requires_approval`` becomes ``needs_approval``.
 
-    ``context`` of the codeMode call is its `RunContext` or its deps. ``requires_approval`` is the core's approval.
+    The ``context`` of the codeMode call is a `RunContext` or the deps.
     """
     definition = tool.tool_def
     return_schema = definition.return_schema
@@ -60,14 +60,14 @@ def convert_tool(tool: Tool[Any]) -> codemode.Tool:
 
 @dataclass(frozen=True)
 class _ToolInput:
-    """Plain JSON for the framework to validate, and what a person is shown of it, if one is asked."""
+    """Plain JSON arguments for the framework to validate, and the input that an approver sees, if one is asked."""
 
     arguments: dict[str, Any]
     displayed: dict[str, Any] | None
 
 
 class _InputSchema(FrameworkSchema):
-    """What a tool takes, as its definition says."""
+    """The input schema of a tool's definition."""
 
     def __init__(self, tool: Tool[Any]) -> None:
         self._tool = tool
@@ -78,7 +78,7 @@ class _InputSchema(FrameworkSchema):
 
 
 class _ArgumentsSchema:
-    """The arguments of a tool, whose approval shows what the framework will make of them."""
+    """Validates arguments; for tools that require approval it displays them as the framework validates them."""
 
     def __init__(self, tool: Tool[Any], compiled_schema: CompiledSchema) -> None:
         self._tool = tool
@@ -87,15 +87,15 @@ class _ArgumentsSchema:
 
     @property
     def varies(self) -> bool:
-        """Whether one input may give two values."""
+        """Whether one input may validate to two values."""
         return self._compiled_schema.varies
 
     def validate_output(self, value: Any, what: str) -> Any:
-        """Refuse: arguments describe no output."""
+        """Raise `NotImplementedError`: this schema is for input only."""
         raise NotImplementedError(what)
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check plain JSON from a program. Raises `SchemaMismatch`, `CodeModeToolError`."""
+        """Validate plain JSON from a program. Raises `SchemaMismatch` or `CodeModeToolError`."""
         arguments: dict[str, Any] = self._compiled_schema.validate_input(value).value or {}
         tool = self._tool
         if not tool.requires_approval:

@@ -1,4 +1,4 @@
-"""Whose turn it is, and how many calls a run may still make. Counts; calls nothing."""
+"""Schedule sequential calls and enforce a run's usage limits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pydantic_ai import RunContext
 
 @dataclass
 class CallBudget:
-    """Counts the tool calls of one run that have begun and are not in its usage yet."""
+    """Counts the started tool calls of one run that its usage does not include yet."""
 
     in_flight: int = 0
 
     def reserve(self, ctx: RunContext[Any]) -> Reservation:
-        """Count a call that is about to run. Raises `UsageLimitExceeded` when it would be one too many."""
+        """Count a call that is about to run. Raises `UsageLimitExceeded` at the limit."""
         if ctx.usage_limits is not None:
             projected = copy.copy(ctx.usage)
             projected.tool_calls += self.in_flight + 1
@@ -35,13 +35,13 @@ class CallBudget:
 
 @dataclass
 class Reservation:
-    """One counted call, given back once: when the framework has counted it, or when it has failed."""
+    """One counted call, released when the framework counts it or when it fails."""
 
     budget: CallBudget
     is_held: bool = True
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the call, once."""
         if self.is_held:
             self.is_held = False
             self.budget.in_flight -= 1
@@ -49,7 +49,7 @@ class Reservation:
 
 @dataclass
 class CallScheduler:
-    """Lets the calls of one run go side by side, and a ``sequential`` one alone, in order of arrival."""
+    """Runs the calls of one run concurrently, and sequential ones exclusively, in order of arrival."""
 
     running: int = 0
     is_exclusive: bool = False
@@ -57,7 +57,7 @@ class CallScheduler:
 
     @asynccontextmanager
     async def acquire(self, *, is_sequential: bool) -> AsyncGenerator[None, None]:
-        """Wait for the turn of one call and hold it."""
+        """Wait until the call may run, and hold its slot inside the block."""
         await self._enter(is_sequential)
         try:
             yield
@@ -96,8 +96,10 @@ class CallScheduler:
 
 @dataclass
 class SharedCallState:
-    """What the programs of one run share of both."""
+    """Call budget and scheduler that the programs of one run share."""
 
     budget: CallBudget = field(default_factory=CallBudget)
     scheduler: CallScheduler = field(default_factory=CallScheduler)
-    states: dict[int, Any] = field(default_factory=dict[int, Any])  # where they leave values for each other
+    states: dict[int, Any] = field(
+        default_factory=dict[int, Any]
+    )  # state backends, by the id of their `ConversationStates`

@@ -1,4 +1,4 @@
-"""The capabilities: the tools of a surface in place of an agent's own."""
+"""Capabilities that replace an agent's tools with those of a surface."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _TOOL_SEARCH = "tool_search"
 
 @dataclass(init=False)
 class ToolCheckedModel(WrapperModel):
-    """A model that is offered exactly certain tools, or not asked. ``offered`` gives their names, or None for any."""
+    """A model that refuses requests with other tools than allowed.
+
+    ``get_allowed_names`` returns the tool names, or None to allow any.
+    """
 
     def __init__(self, wrapped: Model, get_allowed_names: Callable[[], frozenset[str] | None]) -> None:
         super().__init__(wrapped)
@@ -46,7 +49,7 @@ class ToolCheckedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make a request. Raises `UserError` for one that offers something else."""
+        """Make a request. Raises `UserError` if its tools differ from the allowed ones."""
         require_exact_tools(model_request_parameters, self._get_allowed_names())
         return await super().request(messages, model_settings, model_request_parameters)
 
@@ -58,14 +61,14 @@ class ToolCheckedModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse, None]:
-        """Make a request whose response is streamed. Raises as `request` does."""
+        """Make a streamed request. Raises as `request` does."""
         require_exact_tools(model_request_parameters, self._get_allowed_names())
         async with super().request_stream(messages, model_settings, model_request_parameters, run_context) as response:
             yield response
 
 
 def require_exact_tools(parameters: ModelRequestParameters, allowed_names: frozenset[str] | None) -> None:
-    """Raise `UserError` unless exactly these tools are offered, beside those that take the run's output."""
+    """Raise `UserError` unless the request has exactly these tools, apart from output tools."""
     if allowed_names is None:
         return
     has_tool_search = any(tool.with_native == _TOOL_SEARCH for tool in parameters.function_tools)
@@ -87,17 +90,18 @@ def require_exact_tools(parameters: ModelRequestParameters, allowed_names: froze
 class CodeMode(SurfaceCapability[AgentDepsT]):
     """Lets the model write programs over the agent's tools instead of calling them one by one.
 
-    ``options``: `CodeModeOptions` or a mapping. ``keep``: tools that the model goes on calling directly, ``tools``
-    those that programs call: names, a mapping that a tool's metadata must hold, or ``(ctx, definition) -> bool``, sync
-    or async; "all" for ``tools`` alone. One in both is called both ways, one in neither directly; without ``tools``
-    programs call all that are not kept. A name that fits no tool ends the first run with a `UserError`.
-    ``max_retries``: how often the model may correct a program that failed. ``pool``: the `WorkerPool` that runs the
-    programs, such as a tenant's share; without one they wait for workers of the process-wide pool. ``listing``:
-    ``execution_policy.listing``, what the model is told of the tools. Continuations are always sealed, and hold for a
-    week unless ``continuation.max_age_ms`` says otherwise. ``store`` is as in `codemode.create_code_mode_tool`: any
-    process that has the key and the messages resumes, and only one does. ``library``: saved programs, as there; of an
-    agent of several users its ``owner`` is a function of the call, whose ``context.run_context.deps`` are the run's.
-    Raises `ValueError` for what means nothing.
+    ``options``: `CodeModeOptions` or a mapping. ``keep``: tools that the model calls directly; ``tools``: tools that
+    programs call. Each is a collection of names, a mapping that a tool's metadata must contain, or
+    ``(ctx, definition) -> bool``, sync or async; ``tools`` may be "all". A tool in both is called both ways, one in
+    neither directly; without ``tools`` programs call all tools not in ``keep``. A name that matches no tool ends the
+    first run with a `UserError`. ``max_retries``: how often the model may correct a failed program. ``pool``: the
+    `WorkerPool` that runs programs, such as a tenant's share; default is the process-wide pool. ``listing``:
+    ``execution_policy.listing``. Continuations are always sealed and expire after ``continuation.max_age_ms`` (default
+    one week). ``store``: as in `codemode.create_code_mode_tool`; any process with the key and the messages can resume,
+    and only one does. ``library``: saved programs, as there; for an agent with several users, its ``owner`` is a
+    function of the call, whose ``context.run_context.deps`` are the run's deps.
+
+    Raises `ValueError` for invalid options.
     """
 
     options: OptionsLike = None
@@ -107,7 +111,7 @@ class CodeMode(SurfaceCapability[AgentDepsT]):
     library: ProgramLibrary | None = None
 
     def __post_init__(self) -> None:
-        """Check the options now, not in the first run."""
+        """Validate the options at creation."""
         check_options(self.keep, self.max_retries, self.tools)
         self.store = None if self.store is None else open_store(self.store)
         self._surface = CodeModeSurface(self.options, self.pool, self.listing, self.store, self.library)
@@ -120,14 +124,14 @@ class CodeMode(SurfaceCapability[AgentDepsT]):
 
 @dataclass(init=False)
 class CodeCall(SurfaceCapability[AgentDepsT]):
-    """Lets the model search the agent's tools, read the definitions of those that fit, and call them from scripts.
+    """Lets the model search the agent's tools, read definitions of matches, and call them from scripts.
 
-    ``options``: `CodeCallOptions` or a mapping; its fields may also be given by name, such as ``direct_calls=``, and
-    then stand above it. The meta-tools are called ``codecall_search`` and so on unless ``names`` says otherwise.
-    ``search={"embed": ...}`` also takes a pydantic-ai `Embedder`. A tool says what it is to CodeCall in its
-    ``metadata["codecall"]``. ``script_context``: ``(ctx: RunContext) -> mapping``, sync or async, of what scripts read
-    in ``codecallContext``. ``keep``, ``max_retries``, ``pool``, ``store`` and ``library`` are those of `CodeMode`; a
-    script that failed is an answer, and costs no retry.
+    ``options``: `CodeCallOptions` or a mapping; fields may also be passed as keyword arguments, such as
+    ``direct_calls=``, which take precedence. The meta-tools are named ``codecall_search`` etc. unless ``names`` changes
+    that. ``search={"embed": ...}`` also accepts a pydantic-ai `Embedder`. A tool's CodeCall metadata is its
+    ``metadata["codecall"]``. ``script_context``: ``(ctx: RunContext) -> mapping``, sync or async, which scripts read as
+    ``codecallContext``. ``keep``, ``max_retries``, ``pool``, ``store`` and ``library`` are those of `CodeMode`. A
+    failed script is a result and uses no retry.
     """
 
     options: CodeCallOptions  # pyright: ignore[reportGeneralTypeIssues] - the base's default is for its own __init__
@@ -157,14 +161,15 @@ class CodeCall(SurfaceCapability[AgentDepsT]):
 
 @dataclass(init=False)
 class ExecWait(SurfaceCapability[AgentDepsT]):
-    """Shows the model ``exec``, which runs programs over a hidden catalog of tools, and ``wait``, to go on with one.
+    """Replaces the tools with ``exec``, which runs programs over a catalog of tools, and ``wait``, which continues one.
 
-    The catalog holds the agent's tools and those of ``sources``: a `ToolSource`, several, or tools. ``direct``: tools,
-    or names of some, that the model calls itself. ``options``: `ExecWaitOptions`, a mapping, True or False, or a whole
-    configuration, of which ``tools.codeMode`` is read; the capability is on unless that says ``enabled: False``, and
-    then changes nothing. The rest is what `codemode.create_exec_wait_tools` takes. A program belongs to its
-    conversation. When a run of the agent ends, programs of its that have calls in flight are aborted. Raises
-    `ValueError` for what means nothing.
+    The catalog contains the agent's tools and those of ``sources``: a `ToolSource`, several, or tools. ``direct``:
+    tools, or names of tools, that the model calls directly. ``options``: `ExecWaitOptions`, a mapping, True or False,
+    or a whole configuration with ``tools.codeMode``; ``enabled: False`` turns the capability off. The other parameters
+    are those of `codemode.create_exec_wait_tools`. A program belongs to its conversation. When a run of the agent ends,
+    its programs with calls in flight are aborted.
+
+    Raises `ValueError` for invalid options.
     """
 
     options: ExecWaitOptions  # pyright: ignore[reportGeneralTypeIssues] - the base's default is for its own __init__
@@ -188,7 +193,7 @@ class ExecWait(SurfaceCapability[AgentDepsT]):
         defer_loading: bool = False,
     ) -> None:
         if defer_loading:
-            raise ValueError("exec and wait cannot be loaded late: they stand in the place of all other tools")
+            raise ValueError("defer_loading cannot be used with ExecWait: exec and wait replace all other tools")
         super().__init__(id=id, description=description, defer_loading=defer_loading)
         opened_store = None if store is None else open_store(store)
         config_fields: dict[str, Any] = {"settings": settings, "namespaces": namespaces, "store": opened_store}
@@ -199,7 +204,7 @@ class ExecWait(SurfaceCapability[AgentDepsT]):
         self._surface = surface if config.options.enabled else None
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
-        """Put exec and wait in the place of the agent's tools."""
+        """Replace the agent's tools with exec and wait."""
         if self._surface is None:
             return None
         surface_fields: dict[str, Any] = {
@@ -210,7 +215,7 @@ class ExecWait(SurfaceCapability[AgentDepsT]):
         return ExecWaitToolset(toolset, self.options, self.direct, self.max_retries, self.pool, **surface_fields)
 
     def get_wrapper_model(self, model: Model) -> Model | None:
-        """Look at what each request offers the model, when all other capabilities have had their say."""
+        """Check the tools of each request after all other capabilities."""
         return None if self._surface is None else ToolCheckedModel(model, lambda: self._run.allowed_tools)
 
     async def before_model_request(
@@ -218,7 +223,7 @@ class ExecWait(SurfaceCapability[AgentDepsT]):
         ctx: RunContext[AgentDepsT],  # noqa: ARG002 - the framework's signature
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
-        """End the run when a call that a program has in flight has raised what ends it."""
+        """Raise the fatal error of a program's call in flight."""
         fatal_error = next(
             (program.fatal_error for program in self._run.waiting_programs.values() if program.fatal_error is not None),
             None,
@@ -228,15 +233,15 @@ class ExecWait(SurfaceCapability[AgentDepsT]):
         return request_context
 
     async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> Any:  # noqa: ARG002 - as above
-        """Leave no call in flight behind the run: what it uses, such as a connection, is the run's."""
+        """Abort calls in flight when the run ends: connections that they use belong to the run."""
         try:
             return await handler()
         finally:
             finishing = [program.on_run_end(self._run) for program in self._run.waiting_programs.values()]
-            # It is finished even if the run is cancelled once more.
+            # Finish even if the run is cancelled again.
             await asyncio.shield(asyncio.gather(*finishing, return_exceptions=True))
 
     async def aclose(self) -> None:
-        """End the programs that wait; those that a store keeps are given back, for other processes to go on with."""
+        """End waiting programs; release those in a store, so that other processes can continue them."""
         if isinstance(self._surface, ExecWaitSurface):
             await self._surface.aclose()

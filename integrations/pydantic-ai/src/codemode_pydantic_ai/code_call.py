@@ -1,4 +1,4 @@
-"""CodeCall as a face: a few tools that search, describe and run any number of others. Answers no approvals."""
+"""CodeCall surface: meta-tools that search, describe and run other tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ARGUMENTS = TypeAdapter(dict[str, Any])
 
 
 class CodeCallFields(TypedDict, total=False):
-    """The fields of `CodeCallOptions`, which says what they are."""
+    """The fields of `CodeCallOptions`; see there."""
 
     mode: Literal["codecall_only", "codecall_opt_in", "metadata_driven"]
     top_k: int
@@ -62,7 +62,7 @@ def make_code_call_options(
     pool: WorkerPool | None,
     store: StoreLike | None = None,
 ) -> CodeCallOptions:
-    """Return the options of an agent's CodeCall. Raises `ValueError` naming the full path of what is wrong."""
+    """Return the options with an agent's defaults. Raises `ValueError` with the path of an invalid option."""
     base = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     call_options = (
@@ -115,11 +115,11 @@ class CodeCallSurface:
         self._compiled = CompiledToolCache[CoreToolset](self._make_toolset)
 
     def _make_toolset(self, tools: Mapping[str, codemode.Tool], newest: CoreToolset | None) -> CoreToolset:
-        # What was indexed and embedded for another step, or for another conversation, is not again.
+        # Reuses the search index and embeddings of earlier steps.
         return (newest or self._empty_toolset).over(list(tools.values()))
 
     async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
-        """Return the meta-tools, and the names of the tools that are listed beside them."""
+        """Return the meta-tools, and the names of tools that stay visible to the model."""
         toolset = await self._compiled.get(program_tools)
         listed_names = {tool.name for tool in toolset.list_tools()}
         return ModelTools(
@@ -145,11 +145,11 @@ class CodeCallSurface:
         )
 
     def is_reserved_name(self, name: str) -> bool:
-        """Tell whether a model might take this for a meta-tool."""
+        """Return whether a name looks like that of a meta-tool."""
         return CodeCallOptions.is_meta_tool_name(name)
 
     def rebuild_outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
-        """Return the call of execute or invoke that paused. What only the host gave it is not in it."""
+        """Return the call of execute or invoke that paused, without values that only the host passed."""
         prefix = self._empty_toolset.tools[0].name.removesuffix("search")
         given_arguments = opened.given or {}
         if given_arguments.get("source") == "invoke":
@@ -186,10 +186,10 @@ class _MetaToolCall:
 
 @dataclass
 class CodeCallToolset(SurfaceToolset[AgentDepsT]):
-    """Replaces the tools of another toolset with the meta-tools of CodeCall, except those that must stay native.
+    """Replaces the tools of another toolset with the meta-tools of CodeCall, except those that only the model can call.
 
-    ``options``: `CodeCallOptions` or a mapping. The rest is as `CodeModeToolset` has it. The `CodeCall` capability uses
-    it; without that, a pause defers the call of the meta-tool itself.
+    ``options``: `CodeCallOptions` or a mapping. Other parameters are those of `CodeModeToolset`. The `CodeCall`
+    capability uses this toolset; without it, a pause defers the call of the meta-tool.
     """
 
     store: StoreLike | None = None

@@ -1,4 +1,4 @@
-"""codeMode as a face: one tool that runs programs. Answers no approvals and rewrites no history."""
+"""codeMode surface: one tool that runs programs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class CodeModeSurface:
         return ModelTools(surface_tools=(surface_tool,))
 
     def is_reserved_name(self, name: str) -> bool:
-        """Tell whether this is the name of the tool."""
+        """Return whether this is the name of the tool."""
         return name == TOOL_NAME
 
     def rebuild_outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
@@ -111,7 +111,7 @@ class _ProgramCall:
 
     def __init__(self, tool: CodeModeTool, states: ConversationStates | None, *, is_durable: bool) -> None:
         self._code_mode = (tool.without_journal() if is_durable else tool).for_one_call()
-        # What a durable engine runs again must not find what it has left itself.
+        # A replayed run must not read the values that it wrote before.
         self._states = None if is_durable else states
 
     def program_text(self, arguments: dict[str, Any]) -> str:
@@ -136,10 +136,10 @@ class _ProgramCall:
 
 @dataclass
 class CodeModeToolset(SurfaceToolset[AgentDepsT]):
-    """Replaces the tools of another toolset with ``codeMode``, except those that must stay native.
+    """Replaces the tools of another toolset with ``codeMode``, except those that only the model can call.
 
-    All parameters are those of the `CodeMode` capability, which uses it; without that, a pause defers the codeMode call
-    itself, and `answer` answers the inner calls in its metadata.
+    Parameters are those of the `CodeMode` capability, which uses this toolset. Without the capability, a pause defers
+    the codeMode call, and `answer` answers the nested calls in its metadata.
     """
 
     listing: Listing | None = None
@@ -152,7 +152,7 @@ class CodeModeToolset(SurfaceToolset[AgentDepsT]):
 
 
 class _StepTools:
-    """What each step of the last runs showed its model: that can be called, and nothing else."""
+    """The codeMode tool of the latest step of each recent run: a call uses the tools that its model saw."""
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, tuple[int, ToolsetTool[Any]]] = OrderedDict()
@@ -182,12 +182,11 @@ def create_code_mode_tool(
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> Tool[AgentDepsT]:
-    """Make one `pydantic_ai.Tool` of a toolset or of tools and functions, for agents without the capability.
+    """Create one `pydantic_ai.Tool` from a toolset, or from tools and functions, for agents without the capability.
 
-    The model is shown the tools that the toolset has at each step. A toolset that must be entered, as some MCP ones
-    must, is for you to enter. ``pool``: the `WorkerPool` that runs the programs. ``listing``: what the model is told of
-    the tools. ``store`` and ``library`` are those of `CodeMode`. A pause defers the call of this tool; see `answer`.
-    Raises `ValueError` for what is no tool.
+    Each step lists the tools that the toolset has then. Enter toolsets that need it, such as MCP toolsets, yourself.
+    ``pool``, ``listing``, ``store`` and ``library`` are those of `CodeMode`. A pause defers the call of this tool; see
+    `answer`. Raises `ValueError` for an invalid tool.
     """
     toolset_options: dict[str, Any] = {"max_retries": max_retries, "pool": pool, "listing": listing, "store": store}
     toolset_options["library"] = library

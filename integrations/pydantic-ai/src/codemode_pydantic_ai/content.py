@@ -1,4 +1,4 @@
-"""The framework's media as content of a program and back, and values as plain JSON."""
+"""Convert pydantic-ai's media to `MediaContent` and back, and values to plain JSON."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MAX_ATTACHMENTS = 64
 
 
 def to_media_content(value: Any) -> MediaContent | None:
-    """Return the content that an object of the framework is; None for any other."""
+    """Convert a media object of the framework to `MediaContent`; None for any other value."""
     if not isinstance(value, _MEDIA_TYPES):
         return None
     if isinstance(value, BinaryContent):
@@ -52,14 +52,14 @@ def to_media_content(value: Any) -> MediaContent | None:
     serialized = _media_adapter().dump_python(value, mode="json")
     try:
         mime_type = value.media_type or _UNKNOWN_MIME_TYPE
-    except ValueError:  # nothing in the address says it
+    except ValueError:  # the URL does not tell
         mime_type = _UNKNOWN_MIME_TYPE
     kind = _MEDIA_KIND_BY_URL_KIND.get(value.kind, "file")
     return MediaContent(b"", mime_type, kind=kind, origin=json.dumps(serialized, sort_keys=True))
 
 
 def from_media_content(part: MediaContent) -> Any:
-    """Return the framework's object of a part: one that it was made of, or the bytes."""
+    """Convert `MediaContent` to the framework's object: the original one, or one with the bytes."""
     origin: dict[str, Any] = json.loads(part.origin) if part.origin is not None else {}
     if "kind" in origin:
         return _media_adapter().validate_python(origin)
@@ -67,37 +67,37 @@ def from_media_content(part: MediaContent) -> Any:
 
 
 def restore_media(arguments: Any) -> Any:
-    """Return the same with the framework's objects in those places."""
+    """Replace media placeholders in arguments by the framework's objects."""
     return restore_content(arguments, from_media_content) if isinstance(arguments, Mapping) else arguments
 
 
 def extract_media(output: Any) -> Any:
-    """Return what a tool gave with what stands for it in place of each image, audio and file."""
+    """Replace the images, audio and files of an output by `MediaContent`."""
     return replace_content(output, to_media_content)
 
 
 def media_placeholder(value: Any) -> dict[str, Any] | None:
-    """Return what stands for an object of the framework in what people are shown; None for any other."""
+    """Return the placeholder of a media object that approvers see; None for any other value."""
     part = to_media_content(value)
     place = replace_content(part)
     return None if place is part else place
 
 
 def split_media(result: Any) -> tuple[Any, list[Any]]:
-    """Return an answer as JSON, and the objects that go with it, for the model to see."""
+    """Split a result into JSON and media objects for the model."""
     plain, parts = split_content(result)
     return plain, [from_media_content(part) for part in parts]
 
 
 class ResultAttachments:
-    """What results of nested calls have beside their values, for the result of the outer call."""
+    """Metadata and content of nested results, to attach to the outer result."""
 
     def __init__(self) -> None:
         self.call_metadata: list[dict[str, Any]] = []
         self.content: list[Any] = []
 
     def add(self, name: str, tool_call_id: str, result: ToolReturn[Any]) -> None:
-        """Note the metadata of a result, and what it wants a model to be shown."""
+        """Add the metadata and the model content of a nested result."""
         if result.metadata is not None:
             self.call_metadata.append({"tool": name, "tool_call_id": tool_call_id, "metadata": result.metadata})
         if result.content is not None:
@@ -105,7 +105,7 @@ class ResultAttachments:
             self.content += items[: _MAX_ATTACHMENTS - len(self.content)]
 
     def attach_to(self, result: Any) -> Any:
-        """Return the outer result with all of that."""
+        """Return the outer result with the metadata and content added."""
         if not self.call_metadata and not self.content:
             return result
         tool_return: ToolReturn[Any] = (
@@ -118,7 +118,7 @@ class ResultAttachments:
 
 
 def with_content_schemas(schema: Any) -> Any:
-    """Return a JSON Schema in which the framework's images, audio and files are content of a program."""
+    """Replace the schemas of the framework's images, audio and files by that of `MediaContent`."""
     if isinstance(schema, list):
         return [with_content_schemas(value) for value in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -127,7 +127,7 @@ def with_content_schemas(schema: Any) -> Any:
     if _is_content_schema(mapping):
         return dict(MediaContent.json_schema)
     replaced = {key: with_content_schemas(value) for key, value in mapping.items()}
-    # Several of the framework's classes are the same to a program.
+    # Several classes have the same schema now, so that oneOf would match none.
     if "oneOf" in replaced and _refers_to_content(mapping):
         replaced["anyOf"] = replaced.pop("oneOf")
         replaced.pop("discriminator", None)
@@ -148,7 +148,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _explicit_identifier(content: BinaryContent) -> str | None:
-    """Return the identifier that somebody gave it: the framework makes one of the bytes where nobody did."""
+    """Return the identifier unless the framework derived it from the bytes."""
     identifier = content.identifier
     return None if identifier == BinaryContent(content.data, media_type=content.media_type).identifier else identifier
 
@@ -167,10 +167,10 @@ _DISPLAYABLE_TYPES = (*_JSON_TYPES, float, Decimal, date, time, timedelta, UUID,
 
 
 def displayed_arguments(validated: Mapping[str, Any], flattened_parameter: str | None) -> dict[str, Any]:
-    """Return a tool's validated arguments as plain JSON, keyed as its schema keys them.
+    """Return a tool's validated arguments as plain JSON with the keys of its schema.
 
-    ``flattened`` names the one parameter that is shown as the input itself. What runs is shown whole: fields that a
-    model leaves out when it is serialised, and what a serialiser would hide.
+    ``flattened_parameter``: the parameter whose fields are the input. Fields that a model excludes or hides when it is
+    serialised are included: approvers must see everything that runs.
     """
     displayed = json.loads(json.dumps(to_plain_arguments(validated), sort_keys=True))
     flattened_value = (
@@ -180,7 +180,7 @@ def displayed_arguments(validated: Mapping[str, Any], flattened_parameter: str |
 
 
 def to_plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as plain values, nothing hidden."""
+    """Return arguments as plain values, including excluded and secret fields."""
     return {name: _to_plain(value) for name, value in arguments.items()}
 
 
@@ -207,7 +207,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def _plain_object(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object in which nothing stands in the place of what is written alike."""
+    """Return a JSON object; keys with the same text get numbers, so that none is lost."""
     displayed: dict[str, Any] = {}
     for name, value in items:
         key = next(key for key in _candidate_keys(name) if key not in displayed)
@@ -254,7 +254,7 @@ def _sort_key(value: Any) -> str:
 
 
 def _describe_object(value: Any) -> Any:
-    """Show what a class of the tool's author holds, when that is simple; else its kind is all that can be said."""
+    """Describe an object of an unknown class by its simple attributes, else by its type alone."""
     type_name, name = type(value).__qualname__, getattr(value, "__qualname__", None)
     if isinstance(name, str):  # a function or a class
         return f"<{type_name} {getattr(value, '__module__', '')}.{name}>"

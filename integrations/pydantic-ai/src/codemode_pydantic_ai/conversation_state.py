@@ -1,7 +1,7 @@
-"""The state of programs, by conversation, in this process. Knows no program, and nothing of what is kept.
+"""Keep program state by conversation, in this process.
 
-A conversation is known by its history: by its id together with a call of a program that has been made in it. An id
-alone may be chosen by whoever sends a history in, and must not open what others have kept.
+A conversation is identified by its id together with a program call in its history. An id alone is not trusted: a
+client may choose it, and must not read the state of others.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _ConversationEntry:
 
 
 class ConversationStates:
-    """What the programs of each conversation have left, of those used last: at most 1,024, of 64 MiB together.
+    """State of the most recently used conversations: at most 1,024, with 64 MiB in total.
 
-    ``tool_name`` is that of the tool that runs them, ``arguments`` those of its arguments that may hold one.
+    ``tool_name``: the tool that runs programs. ``arguments``: names of its arguments that may contain the program.
     """
 
     def __init__(self, tool_name: str, *arguments: str) -> None:
@@ -48,12 +48,12 @@ class ConversationStates:
         self._lock = forkable_lock()
 
     def __call__(self, _conversation_id: str | None) -> TextPlace | None:
-        """Give the place of the call that is being made; None where each call brings its own."""
+        """Return the state backend of the current call; None where calls pass their own."""
         return _current_backend.get()
 
     @contextmanager
     def use_for_call(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> Generator[None]:
-        """Let the place that `of` returns be given to what is asked for one while the block runs."""
+        """Make the conversation's state backend the current one inside the block."""
         token = _current_backend.set(self.get_backend(ctx, run_entries))
         try:
             yield
@@ -61,7 +61,7 @@ class ConversationStates:
             _current_backend.reset(token)
 
     def get_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> TextPlace:
-        """Return the place of the conversation that a call is made in. ``known`` are those of its run of the agent."""
+        """Return the state backend of the conversation of a call; ``run_entries`` caches those of the agent's run."""
         conversation = ctx.conversation_id or ""
         with self._lock:
             entry = (
@@ -100,7 +100,7 @@ class ConversationStates:
     def _program_text(self, part: ToolCallPart) -> str:
         try:
             arguments = part.args_as_dict()
-        except (ValueError, AssertionError):  # arguments that are no JSON object are told of elsewhere
+        except (ValueError, AssertionError):  # invalid arguments are reported elsewhere
             return ""
         return next((str(arguments[name]) for name in self._arguments if name in arguments), "")
 
@@ -110,7 +110,7 @@ class ConversationStates:
             _, oldest = self._entries.popitem(last=False)
             size -= oldest.backend.size
             for digest in oldest.call_digests:
-                # What several have made says nothing to those that are still here.
+                # Keep ambiguous digests while another conversation has them.
                 if self._entry_by_digest.get(digest) is oldest or not any(
                     digest in entry.call_digests for entry in self._entries.values()
                 ):
@@ -118,7 +118,7 @@ class ConversationStates:
 
 
 def _earlier_messages(ctx: RunContext[Any]) -> list[ModelMessage]:
-    """Return the history without what this run has added: that a model calls as another's did proves nothing."""
+    """Return the history without this run's messages: a new call that equals another's is no evidence."""
     return [message for message in ctx.messages if message.run_id is None or message.run_id != ctx.run_id]
 
 

@@ -1,4 +1,4 @@
-"""Framework tools as tools of a program: names, schemas, annotations, exact outputs."""
+"""Convert pydantic-ai tools to tools of a program."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from codemode.plugins import (
 from .content import with_content_schemas
 from .framework_internals import get_function
 
-# pydantic says of a model's schema that it is open unless the model forbids extra input, although an instance is
-# written with its fields alone. What a program reads of a result is checked where the schema is closed.
+# pydantic describes a model as open unless it forbids extra input, although serialization writes only its fields. With
+# a closed schema, a program's reads of unknown fields are reported.
 
 _SCHEMA_MODE: Any = "serialization"
-# What leaves fields out as it writes, and adds none.
+# Serializers that omit items and add none.
 _OMITTING_SERIALIZERS = ("include-exclude-sequence", "include-exclude-dict")
 
 
 class _ClosedSchemaGenerator(GenerateToolJsonSchema):
-    """Closes what classes are written as that nothing is a subclass of, for that may have more.
+    """Closes the schemas of classes without subclasses; an instance of a subclass may have more fields.
 
-    ``classes`` are those that were closed. ``unsure`` is filled where a serializer does not say what it makes.
+    ``closed_classes``: classes whose schemas were closed. ``unknown_serializers``: serializers without a schema.
     """
 
     closed_classes: list[type]
@@ -53,7 +53,7 @@ class _ClosedSchemaGenerator(GenerateToolJsonSchema):
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
         json_schema, cls = super().dataclass_schema(schema), schema["cls"]
-        # One of the standard library is written with all that it has, by the names of its fields.
+        # A standard dataclass is serialized with all its fields, by name.
         has_all_fields = {field.name for field in dataclasses.fields(cls)} <= set(json_schema.get("properties", ()))
         return self._close(json_schema, cls) if has_all_fields else json_schema
 
@@ -64,9 +64,7 @@ class _ClosedSchemaGenerator(GenerateToolJsonSchema):
         return json_schema
 
     def _close(self, json_schema: dict[str, Any], cls: type) -> dict[str, Any]:
-        if json_schema.get("additionalProperties") is False and not _has_no_subclasses(
-            cls
-        ):  # it forbids what its subclasses have
+        if json_schema.get("additionalProperties") is False and not _has_no_subclasses(cls):  # subclasses may have more
             return {name: value for name, value in json_schema.items() if name != "additionalProperties"}
         if json_schema.get("type") != "object" or "additionalProperties" in json_schema or not _has_no_subclasses(cls):
             return json_schema
@@ -88,9 +86,9 @@ _closed_schemas: weakref.WeakKeyDictionary[Callable[..., Any], _ClosedSchema] = 
 def close_output_schema(
     declared_schema: dict[str, Any] | None, function: Callable[..., Any] | None
 ) -> dict[str, Any] | None:
-    """Return the schema of what a function returns, closed where that is sure.
+    """Return the output schema of a tool, closed where no other fields are possible.
 
-    ``declared`` is what its tool says; another than the annotation of the function gives stays as it is.
+    ``declared_schema``: the tool's schema; it is unchanged if it does not equal that of the function's annotation.
     """
     if not declared_schema or function is None or not ("properties" in declared_schema or "$defs" in declared_schema):
         return declared_schema
@@ -98,7 +96,7 @@ def close_output_schema(
         cached = _closed_schemas.get(function)
         if cached is None:
             _closed_schemas[function] = cached = _make_closed_schema(declared_schema, function)
-    except TypeError:  # a callable of a kind that cannot be remembered
+    except TypeError:  # no weak references to this callable
         return declared_schema
     is_same = cached.declared_schema == declared_schema and all(
         cls is not None and _has_no_subclasses(cls) for cls in _live_classes(cached)
@@ -107,7 +105,7 @@ def close_output_schema(
 
 
 def find_excluding_return_type(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
-    """Return a function's return type if it has fields that are excluded from its JSON, else None."""
+    """Return a function's return type if its JSON excludes fields, else None."""
     if function is None or not (
         isinstance(declared_schema, dict) and ("properties" in declared_schema or "$defs" in declared_schema)
     ):
@@ -122,7 +120,7 @@ def find_excluding_return_type(declared_schema: Any, function: Callable[..., Any
 
 
 class OutputSchema(FrameworkSchema):
-    """A tool's declared output, without the fields that its function's return type excludes."""
+    """A tool's declared output without the fields that the return type excludes."""
 
     def __init__(self, declared_schema: Any, return_type: Any) -> None:
         self._declared_schema = declared_schema
@@ -170,7 +168,7 @@ def _make_closed_schema(declared_schema: dict[str, Any], function: Callable[...,
         adapter = TypeAdapter[Any](_return_type(function))
         open_schema = adapter.json_schema(schema_generator=GenerateToolJsonSchema, mode=_SCHEMA_MODE)
         closed_schema = adapter.json_schema(schema_generator=Exact, mode=_SCHEMA_MODE)
-    except Exception:  # noqa: BLE001 - annotations may hold anything: then what the tool says is all there is
+    except Exception:  # noqa: BLE001 - annotations may be anything
         return _ClosedSchema(declared_schema, declared_schema, [])
     if open_schema != declared_schema or Exact.unknown_serializers:
         return _ClosedSchema(declared_schema, declared_schema, [])
@@ -183,7 +181,7 @@ def _return_type(function: Callable[..., Any]) -> Any:
 
 
 def _has_no_subclasses(cls: type) -> bool:
-    """Tell whether an instance of a class is of no other: it is final, or nobody has derived one so far."""
+    """Return whether a class is final or has no subclasses yet."""
     return getattr(cls, "__final__", False) is True or not cast("Any", cls).__subclasses__()
 
 
@@ -203,10 +201,10 @@ class FrameworkTool(Tool):
 
 
 def stays_native(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
-    """Tell whether the model alone can call this tool, whatever an agent says.
+    """Return whether only the model can call this tool.
 
-    Native stay output tools, tool search and capability loading with what they have not revealed yet, the local
-    stand-ins of provider-native tools, and tools whose name a program cannot write.
+    These are output tools, tool search and capability loading with the tools not revealed yet, local fallbacks of
+    provider-native tools, and tools without a callable name.
     """
     return (
         definition.kind == "output"
@@ -218,9 +216,9 @@ def stays_native(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
 
 
 class CompiledToolCache(Generic[CompiledT]):
-    """The last few sets of tools and what was made of them: schemas, descriptions and an index are worth making once.
+    """Caches what a surface compiles from the latest sets of tools: schemas, descriptions, a search index.
 
-    ``make`` gets the tools, by what the framework calls them, and what was made last, or None.
+    ``make`` gets the tools by the framework's names and the latest compiled object, or None.
     """
 
     def __init__(self, make: Callable[[Mapping[str, Tool], CompiledT | None], CompiledT]) -> None:
@@ -229,7 +227,7 @@ class CompiledToolCache(Generic[CompiledT]):
         self._lock = forkable_lock()
 
     async def get(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
-        """Return what is made of these tools."""
+        """Return the compiled object for these tools."""
         if len(tools) < _MIN_TOOLS_FOR_THREAD:
             return self._get_or_make(tools)
         return await asyncio.to_thread(self._get_or_make, tools)
@@ -267,7 +265,7 @@ def _description_key(definition: ToolDefinition) -> list[Any]:
 
 
 def get_annotations(definition: ToolDefinition) -> dict[str, Any]:
-    """Return a tool's hints: an MCP tool's annotations, or the same keys in the metadata of any other tool."""
+    """Return a tool's hints: MCP annotations, or the same keys in the metadata of other tools."""
     metadata = definition.metadata or {}
     annotations = metadata.get("annotations")
     hints = cast("dict[str, Any]", annotations) if isinstance(annotations, dict) else metadata
@@ -277,7 +275,7 @@ def get_annotations(definition: ToolDefinition) -> dict[str, Any]:
 
 
 def get_surface_metadata(definition: ToolDefinition) -> dict[str, Any]:
-    """Return what a tool says of itself for CodeCall, and what kind of tool it is for exec and wait."""
+    """Return the metadata for CodeCall, and the tool kind for exec and wait."""
     metadata = definition.metadata or {}
     return {key: metadata[key] for key in _METADATA_KEYS if key in metadata}
 
@@ -298,7 +296,7 @@ def _convert_tool(
     try:
         PreparedTool.of(tool).compile()
     except ValueError:
-        # The framework validates with its own validator; a schema that we cannot read only costs the declaration.
+        # The framework validates itself; without a readable schema only the declaration is lost.
         return FrameworkTool(
             tool.name,
             execute=tool.execute,
@@ -323,7 +321,7 @@ def _output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:
     is_from_server = {"meta", "annotations"} <= set(definition.metadata or {})
     if schema is None or not is_from_server or not (schema.get("x-fastmcp-wrap-result") or _is_wrapped_result(schema)):
         return schema
-    # A server wraps what is no object into {"result": ...}, and the framework's MCP client unwraps it again.
+    # A server wraps values that are no objects into {"result": ...}, and the framework's MCP client unwraps them.
     inner = dict(schema["properties"]["result"])
     return {**inner, "$defs": schema["$defs"]} if "$defs" in schema else inner
 

@@ -1,4 +1,4 @@
-"""Inputs of nested calls: rule, person and tool get one value. Decides nothing about approval."""
+"""Make approval rule, approver and tool see the same input of a nested call."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from .error_mapping import format_error
 from .framework_internals import ask_inline_handler_again, flattened_parameter
 
 EDIT_REFUSED = "editRefused"
-"""In the metadata of a call that is asked about again: why the input that a person put in its place was refused."""
+"""Metadata key of a repeated approval request: why the edited input was refused."""
 MAX_INLINE_QUESTIONS = 3
-"""How often an inline handler is asked about one call while its edits do not fit. The run pauses then."""
+"""How often an inline handler may submit an invalid edit for one call before the run pauses."""
 
 
 class EditRefused(ApprovalRequired):
-    """Ask about a call again, as it was shown before an edit that does not fit its tool."""
+    """Request approval again with the original input, because the edited one is invalid."""
 
 
 class CallInput:
-    """The input of one nested call: what the program gave, and what a person was shown of it, if one was.
+    """The input of one nested call: the program's arguments, and the input displayed to an approver.
 
-    ``edited`` is what a person put in its place, ``metadata`` what the pause said beside it; ``require_allowed`` raises
-    what the core's pipeline has against an edited one.
+    ``edited_input``: the approver's edit. ``metadata``: the pause's metadata. ``require_allowed``: raises if the core's
+    pipeline rejects an edited input.
     """
 
     def __init__(
@@ -58,31 +58,31 @@ class CallInput:
     async def create(
         cls, arguments: dict[str, Any], displayed: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
     ) -> CallInput:
-        """Keep a copy of what the program gave: a tool may change that, and then ask for approval."""
+        """Copy the program's arguments: a tool may change them before it asks for approval."""
         return cls(arguments, await run_bounded(arguments, lambda: to_json(arguments)), displayed, metadata)
 
     @property
     def tool_metadata(self) -> dict[str, Any]:
-        """What the tool said beside its question, without why an earlier edit was refused."""
+        """The tool's own approval metadata, without the reason of a refused edit."""
         return {key: value for key, value in (self.metadata or {}).items() if key != EDIT_REFUSED}
 
     @property
     def unvalidated(self) -> dict[str, Any]:
-        """A copy of what is to be validated."""
+        """A copy of the input before validation."""
         return from_json(self._original_json) if self.edited_input is None else copy_json(self.edited_input)
 
     def displayed_candidates(self) -> Iterator[dict[str, Any]]:
-        """Give the inputs of which one should come out as it was shown.
+        """Yield inputs of which one should validate to the displayed input.
 
-        A validator that changes its input must see what the program gave; a default that is new each time must be
-        the one that was shown.
+        A validator that changes its input must get the program's arguments; a default that differs each time must be
+        the displayed one.
         """
         yield {**self._copy_displayed(), **self.unvalidated}
         yield self._copy_displayed()
         yield self.unvalidated
 
     def edited_candidates(self, edited_input: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give the inputs of which one should come out as somebody edited it."""
+        """Yield inputs of which one should validate to the edited input."""
         displayed, unvalidated = self.displayed or {}, self.unvalidated
         unchanged_keys = [
             key
@@ -98,16 +98,16 @@ class CallInput:
 
 @dataclass
 class NestedToolManager(ToolManager[Any]):
-    """A manager of hidden tools that shows people validated inputs and runs what it showed, or nothing.
+    """A tool manager that displays validated inputs to approvers and runs exactly the displayed input.
 
-    ``inputs`` holds those of the calls under way, by their ids.
+    ``call_inputs``: inputs of the calls in flight, by call id.
     """
 
     call_inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
 
     @classmethod
     def from_manager(cls, manager: ToolManager[Any]) -> NestedToolManager:
-        """Return one that has all that another has: whatever the framework gives one belongs to the step."""
+        """Return a copy of a manager with all its fields."""
         return cls(
             **{
                 manager_field.name: getattr(manager, manager_field.name)
@@ -119,10 +119,10 @@ class NestedToolManager(ToolManager[Any]):
     async def validate_tool_call(
         self, call: ToolCallPart, *, approved: bool = False, metadata: Any = None, wrap_validation_errors: bool = True
     ) -> ValidatedToolCall[Any]:
-        """Validate a call; an approved one must come out as it was shown or edited.
+        """Validate a call; an approved one must validate to the displayed or edited input.
 
-        Raises `CodeModeToolError` when it comes out differently than it was shown, `ApprovalRequired` when an edited
-        one does not fit the tool, or validation makes something else of it.
+        Raises `CodeModeToolError` if it differs from the displayed input, and `ApprovalRequired` if an edited input is
+        invalid or validates to another value.
         """
         settings = {"approved": approved, "metadata": metadata, "wrap_validation_errors": wrap_validation_errors}
         call_input = self.call_inputs.get(call.tool_call_id)
@@ -145,24 +145,24 @@ class NestedToolManager(ToolManager[Any]):
     async def handle_call(
         self, call: ToolCallPart, *, approved: bool = False, metadata: Any = None, **settings: Any
     ) -> Any:
-        """Make a call; ask an inline handler again, at most `MAX_INLINE_QUESTIONS` times, whose edit does not fit."""
+        """Run a call; ask an inline handler at most `MAX_INLINE_QUESTIONS` times while its edits are invalid."""
         try:
             return await super().handle_call(call, approved=approved, metadata=metadata, **settings)
         except EditRefused as error:
             if approved:
-                raise  # by answers that a resume brought: the run pauses again
+                raise  # an answer of a resume: the run pauses again
             refusal = error
         for _ in range(MAX_INLINE_QUESTIONS - 1):
             try:
                 return await ask_inline_handler_again(self, call, refusal, **settings)
             except EditRefused as error:
-                if error is refusal:  # the handler leaves the call to others
+                if error is refusal:  # the handler did not decide
                     break
                 refusal = error
         raise refusal
 
     async def resolve_deferred_tool_calls(self, requests: DeferredToolRequests) -> DeferredToolResults | None:
-        """Let an inline handler see what will run."""
+        """Pass the displayed inputs to an inline handler."""
         for call_id in self.call_inputs.keys() & requests.metadata.keys():
             self.call_inputs[call_id].metadata = requests.metadata[call_id]
         calls = [await self._with_displayed_input(call) for call in requests.calls]
@@ -173,11 +173,11 @@ class NestedToolManager(ToolManager[Any]):
         if call.tool_call_id not in self.call_inputs:
             return call
         displayed = await self.get_displayed_input(call)
-        # A copy: what a handler takes out of it before it shows it to somebody is not taken out of what runs.
+        # A copy: a handler may redact it without changing what runs.
         return replace(call, args=await run_bounded(displayed, lambda: copy_json(displayed)))
 
     async def get_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
-        """Return what a person is shown of a call under way: its validated input as plain JSON."""
+        """Return the input of a call in flight as an approver sees it: validated, as plain JSON."""
         call_input = self.call_inputs[call.tool_call_id]
         if call_input.displayed is None:
             assert call_input.validated is not None  # noqa: S101 - only a valid call can wait
@@ -189,7 +189,7 @@ class NestedToolManager(ToolManager[Any]):
     async def _restore_changed_input(self, call: ToolCallPart, call_input: CallInput) -> dict[str, Any]:
         settings = {"wrap_validation_errors": False}
         unvalidated = call_input.unvalidated
-        # Defaults that are new each time are those that rule and tool have seen; all else is what the program gave.
+        # Defaults that differ each time are those that rule and tool saw; the rest are the program's arguments.
         validated = await self._try_validate(call, {**copy_json(call_input.displayed or {}), **unvalidated}, settings)
         if not isinstance(validated, Exception) and await _validates_to(validated, call_input.displayed):
             return await _display_validated(validated)
@@ -202,14 +202,14 @@ class NestedToolManager(ToolManager[Any]):
             validated = await self._try_validate(call, candidate, settings)
             if not isinstance(validated, Exception) and await _validates_to(validated, call_input.displayed):
                 return validated
-        raise _not_run_error(call, "validated again, its input comes out differently than it was shown")
+        raise _not_run_error(call, "validated again, its input differs from the displayed one")
 
     async def _validate_edited(
         self, call: ToolCallPart, call_input: CallInput, settings: dict[str, Any]
     ) -> ValidatedToolCall[Any]:
         try:
             edited_input = restore_integers(call.args_as_dict(), call_input.displayed)
-        except (ValueError, TypeError, RecursionError, AssertionError) as error:  # the last of what is no object
+        except (ValueError, TypeError, RecursionError, AssertionError) as error:  # AssertionError: no JSON object
             raise _make_edit_refused(call_input, str(error)) from None
         if call_input.require_allowed is not None:
             await call_input.require_allowed(edited_input)
@@ -225,7 +225,7 @@ class NestedToolManager(ToolManager[Any]):
                 call_input.edited_input, call_input.displayed = validated_candidates[-1]
                 return validated
         if validated_candidates:
-            # Nobody has seen what validation makes of the edited input: whoever edited it is shown that.
+            # Validation changed the edited input: display the result to the approver.
             call_input.edited_input, call_input.displayed = validated_candidates[0]
             raise ApprovalRequired(metadata=call_input.tool_metadata or None)
         raise _make_edit_refused(call_input, "the tool does not take it" if refusal is None else format_error(refusal))
@@ -251,7 +251,7 @@ def _make_edit_refused(call_input: CallInput, reason: str) -> EditRefused:
 
 
 def _matches_edit(edited_value: Any, displayed: Any) -> bool:
-    """Tell whether what would run is what somebody wrote, defaults and ways of writing a number aside."""
+    """Return whether the displayed input equals the edit, apart from added defaults and number formats."""
     if isinstance(edited_value, dict) and isinstance(displayed, dict):
         edited_mapping, displayed_mapping = cast("dict[str, Any]", edited_value), cast("dict[str, Any]", displayed)
         return all(
@@ -294,14 +294,14 @@ async def _is_same_json(arguments: dict[str, Any], displayed: dict[str, Any] | N
 async def require_displayed_input(
     call: ToolCallPart, call_input: CallInput, arguments: dict[str, Any], tool: ToolsetTool[Any]
 ) -> None:
-    """Raise `CodeModeToolError` when an approved call would run with something else than was shown.
+    """Raise `CodeModeToolError` if an approved call would run with another input than displayed.
 
-    Hooks around the execution of a tool come after its validation, and may change its input once more.
+    Hooks around the execution of a tool run after validation and may change its input.
     """
     if call_input.displayed is not None and not await _is_same_json(
         await _display_arguments(arguments, tool), call_input.displayed
     ):
-        reason = "after it was shown, a hook has changed its input. What changes inputs belongs in after_tool_validate"
+        reason = "a hook changed its input after it was displayed. Change inputs in after_tool_validate"
         raise _not_run_error(call, reason)
 
 

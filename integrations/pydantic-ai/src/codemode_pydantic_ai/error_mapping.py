@@ -1,4 +1,4 @@
-"""What a program is told of a nested call that failed as the framework lets calls fail. Counts no retries."""
+"""Convert the framework's call errors to errors of a program."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from codemode import CodeModeToolApprovalDeniedError, CodeModeToolError
 from codemode.plugins import SchemaMismatch
 
 REPORTED_ERRORS = (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError, ValidationError, RunCancelled)
-"""What the framework tells a model of, instead of ending the run."""
+"""Errors that the framework reports to the model instead of ending the run."""
 
 _MAX_LISTED_ERRORS = 1000
 
 
 @dataclass(frozen=True)
 class ErrorStyle:
-    """The errors of nested calls in the words of a surface. The codes are None where it has those of the classes.
+    """How a surface reports errors of nested calls. A code of None means the code of the error class.
 
-    ``shows_details``: a program of the surface may read them, so they say nothing that it knows already.
-    ``names_tools``: programs have other names for tools than the framework, so a pause says the framework's.
+    ``omits_details``: programs can read details, which would only repeat what they know. ``includes_tool_name``: a
+    pause includes the framework's tool name, because programs use another one.
     """
 
     denied_code: str | None = None
@@ -32,14 +32,14 @@ class ErrorStyle:
     includes_tool_name: bool = False
 
     def make_denied_error(self, call: ToolCallPart, message: str) -> CodeModeToolApprovalDeniedError:
-        """Return the error of a call that somebody denied."""
+        """Return the error of a denied call."""
         details = self._details(call, reason=message)
         return CodeModeToolApprovalDeniedError(message, code=self.denied_code, details=details)
 
     def make_failed_error(
         self, call: ToolCallPart, message: str, *, is_invalid_input: bool = False
     ) -> CodeModeToolError:
-        """Return the error of a call that failed. ``is_refused``: its input was wrong, and it did not run."""
+        """Return the error of a failed call; with ``is_invalid_input`` it did not run."""
         return CodeModeToolError(
             message, code=self.invalid_input_code if is_invalid_input else None, details=self._details(call)
         )
@@ -54,7 +54,7 @@ DEFAULT_ERROR_STYLE = ErrorStyle()
 
 
 def format_error(error: Exception) -> str:
-    """Return the text of one of these, as a model would have read it."""
+    """Return the text of a reported error, as a model would read it."""
     if isinstance(error, ValidationError):
         return _validation_error_text(error)
     if isinstance(error, RunCancelled):
@@ -74,7 +74,7 @@ def _response_text(part: ToolReturnPart) -> str:
 def _validation_error_text(error: ValidationError) -> str:
     count = error.error_count()
     if count > _MAX_LISTED_ERRORS:
-        # A program can cause half a million of them, and pydantic cannot list only the first.
+        # A program can cause half a million errors, and pydantic cannot list only the first ones.
         return f"Invalid input: {count} validation errors."
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     return f"Invalid input: {SchemaMismatch.describe((problem['loc'], problem['msg']) for problem in problems)}"

@@ -1,4 +1,4 @@
-"""exec and wait for an agent: its tools in programs that outlive one call."""
+"""exec and wait surface: programs that may continue after the call that started them."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ _ANY_OBJECT: Mapping[str, Any] = {"type": "object", "additionalProperties": True
 
 @dataclass(kw_only=True)
 class SourceTool(ToolsetTool[Any]):
-    """A tool of a source, which the framework knows by its id, for another owner's may have the same name."""
+    """A tool of a source, named by its id: tools of different owners may have the same name."""
 
     source_tool: ToolsetTool[Any]
 
 
 @dataclass
 class SourceRoutingToolset(WrapperToolset[Any]):
-    """Calls an agent's own tools and those of sources."""
+    """Routes calls to the agent's tools or to the toolsets of sources."""
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """Call a tool where it is from."""
+        """Call a tool in its own toolset."""
         if not isinstance(tool, SourceTool):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         inner = tool.source_tool
@@ -77,9 +77,9 @@ class SourceRoutingToolset(WrapperToolset[Any]):
 
 
 class ToolSources:
-    """The sources beside an agent's tools: toolsets by the beginning of their tools' ids, and servers of MCP.
+    """The sources in addition to an agent's tools: toolsets by id prefix, and MCP servers.
 
-    Raises `ValueError` for what is no source, and no tool.
+    Raises `ValueError` for an invalid source or tool.
     """
 
     def __init__(self, sources: Any) -> None:
@@ -96,7 +96,7 @@ class ToolSources:
         ]
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """Return the tools by their ids."""
+        """Return the tools by id."""
         tools: dict[str, ToolsetTool[Any]] = {}
         for id_prefix, toolset in self._toolsets:
             for name, tool in (await toolset.get_tools(ctx)).items():
@@ -105,7 +105,7 @@ class ToolSources:
 
 
 def make_source_tool(tool: ToolsetTool[Any]) -> SourceTool:
-    """Return a toolset's tool as one that is called there, whatever it is called by."""
+    """Wrap a toolset's tool, so that it is called in its toolset under its own name."""
     return SourceTool(
         toolset=tool.toolset,
         tool_def=tool.tool_def,
@@ -117,7 +117,7 @@ def make_source_tool(tool: ToolsetTool[Any]) -> SourceTool:
 
 
 def _adapt_server_tool(tool: codemode.Tool, tool_id: str) -> codemode.Tool:
-    """Return a tool of a server whose calls are made as those of an agent's tools are."""
+    """Return a server's tool whose calls run through the agent's hooks."""
     call_server = tool.execute
     if call_server is None:
         return tool
@@ -125,7 +125,7 @@ def _adapt_server_tool(tool: codemode.Tool, tool_id: str) -> codemode.Tool:
     async def execute(value: Any, context: ToolCallContext) -> Any:
         async def run(**arguments: Any) -> Any:
             answer = await call_server(arguments, context)
-            # What a server sends is of any size: much of it is made plain off the loop.
+            # A server's result may be large: convert it off the event loop.
             if not isinstance(answer, ToolResult):
                 return answer
             return await run_bounded((answer.content, answer.structured_content), lambda: _tool_result_to_dict(answer))
@@ -138,7 +138,7 @@ def _adapt_server_tool(tool: codemode.Tool, tool_id: str) -> codemode.Tool:
 
 
 def _tool_result_to_dict(answer: ToolResult) -> dict[str, Any]:
-    """Return what a server has answered as the framework's hooks are shown it."""
+    """Return a server's result as the dict that hooks get."""
     fields: dict[str, Any] = {
         "content": [_block_to_dict(block) for block in answer.content],
         _IS_ERROR_KEY: answer.is_error,
@@ -172,7 +172,7 @@ def _read_sources(sources: Any) -> list[ToolSource]:
 
 
 def _to_toolset(tools: Any) -> AbstractToolset[Any]:
-    """Return the tools of a source as a toolset. Raises `ValueError` for what is no tool."""
+    """Return the tools of a source as a toolset. Raises `ValueError` for an invalid tool."""
     if isinstance(tools, AbstractToolset):
         return cast("AbstractToolset[Any]", tools)
     if isinstance(tools, Mapping):
@@ -199,7 +199,7 @@ def _to_tool(value: Any, name: str | None) -> Tool[Any]:
 
 
 def _convert_core_tool(tool: codemode.Tool) -> Tool[Any]:
-    """Return a tool of the core as one of the framework, which validates, asks and runs as the core would."""
+    """Convert a core tool to one of the framework with the same validation, approval and execution."""
     prepared = PreparedTool.of(tool)
 
     async def run(ctx: RunContext[Any], /, **arguments: Any) -> Any:
@@ -241,14 +241,14 @@ _ARGUMENTS_ADAPTER = TypeAdapter(dict[str, Any])
 
 
 def make_exec_wait_options(options: Any) -> ExecWaitOptions:
-    """Return the options of a pair that somebody has asked for: it is on unless they say that it is not."""
+    """Return the options; exec and wait are enabled unless the options disable them."""
     options = ExecWaitOptions.from_config(options)
     return options if options.is_set("enabled") else dataclasses.replace(options, enabled=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecWaitConfig:
-    """What pairs are made with, beside their tools."""
+    """Settings of exec and wait, apart from their tools."""
 
     options: ExecWaitOptions
     settings: CodeModeOptions | Mapping[str, Any] | None = None
@@ -260,7 +260,7 @@ class ExecWaitConfig:
     library: ProgramLibrary | None = None
 
     def create_tools(self, sources: list[ToolSource]) -> ExecWaitTools:
-        """Return the pair over these tools."""
+        """Create exec and wait over these tools."""
         settings = make_options(CodeModeOptions.of(self.settings), self.pool, has_clock=False)
         store_fields: dict[str, Any] = {"store": self.store, "tenant": self.tenant, "app": self.app}
         run_fields: dict[str, Any] = {"settings": settings, "namespaces": self.namespaces, "pool": self.pool}
@@ -268,7 +268,7 @@ class ExecWaitConfig:
 
 
 class ExecProgram:
-    """A program of exec: what its calls are made with, which is of whichever call of the model is on it last."""
+    """A program of exec; its nested calls run through the latest outer call of exec or wait."""
 
     def __init__(self, exec_wait_tools: ExecWaitTools, scope: str, calls: NestedCalls) -> None:
         self.exec_wait_tools = exec_wait_tools
@@ -282,30 +282,30 @@ class ExecProgram:
 
     @property
     def run_context(self) -> RunContext[Any]:
-        """The context of the call of the model."""
+        """The context of the latest outer call."""
         return self._calls.run_context
 
     @property
     def run(self) -> RunState:
-        """What the calls of the run of the agent share that is on it last."""
+        """The shared state of the agent's run that uses the program."""
         return cast("RunState", self._calls.shared_state)
 
     def attach(self, calls: NestedCalls) -> None:
-        """Let the calls that come be those of another call of the model. Raises what ends the run of the agent."""
+        """Continue with another outer call. Raises the program's fatal error, which ends the agent's run."""
         if self.fatal_error is not None:
             raise self.fatal_error
         calls.log.take_over(self._calls.log)
         self.is_in_use, self._calls, self._loop = True, calls, asyncio.get_running_loop()
 
     async def call(self, name: str, arguments: Any, context: ToolCallContext) -> Any:
-        """Make one nested call."""
+        """Run one nested call."""
         calls, loop = self._calls, self._loop
         work, run = calls.call(name, arguments, context), id(calls.shared_state)
         self._in_flight[run] += 1
         try:
             if loop is asyncio.get_running_loop():
                 return await work
-            # The program lives on the loop of its exec; clients and turns are of the run that goes on with it.
+            # The program runs on the loop of its exec; clients and the scheduler belong to the latest run.
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
         finally:
             self._in_flight[run] -= 1
@@ -313,21 +313,21 @@ class ExecProgram:
                 self._abort_run(calls.fatal_error)
 
     async def call_new_tool(self, tool: Tool[Any], arguments: Any, context: ToolCallContext) -> Any:
-        """Make one nested call of a tool that nobody knew before."""
+        """Run one nested call of a tool that is not in the catalog yet."""
         toolset = FunctionToolset[Any]([tool])
         found = await toolset.get_tools(self.run_context)
         self._calls.add_tool(tool.name, make_source_tool(found[tool.name]))
         return await self.call(tool.name, arguments, context)
 
     def _abort_run(self, fatal: BaseException) -> None:
-        # The call that made it may be over by now: then the one that is on the program ends, or the next one.
+        # The outer call may have returned: then the current one ends, or the next one.
         self.fatal_error = fatal
         if self._calls.fatal_error is None:
             self._calls.fatal_error = fatal
             self._calls.cancel_program()
 
     async def on_run_end(self, run: RunState) -> None:
-        """Abort it, if calls of this run are in flight: what they use is gone when the run of the agent has ended."""
+        """Abort the program if calls of this run are in flight: their connections close with the run."""
         self.fatal_error = None
         if self.run_id is None:
             return
@@ -338,12 +338,12 @@ class ExecProgram:
         }
         if self.run is run:
             await self.exec_wait_tools.abort(**program_filter, only_in_flight=True)
-        if self._in_flight[id(run)]:  # another run of the conversation goes on with it
+        if self._in_flight[id(run)]:  # another run of the conversation continues it
             await self.exec_wait_tools.abort(**program_filter)
 
 
 class ExecWaitSurface:
-    """exec and wait over the tools of a step. ``direct`` are the names of the tools that stay beside them."""
+    """exec and wait over the tools of a step. ``direct``: names of tools that the model also gets."""
 
     title = EXEC_NAME
     continues_across_calls = True
@@ -378,7 +378,7 @@ class ExecWaitSurface:
         return exec_wait_tools
 
     async def aclose(self) -> None:
-        """End every program, or give it back to the store that keeps it."""
+        """End every program, or release it to its store."""
         await asyncio.gather(*(pair.aclose() for pair in [*self._created_tools]))
 
     async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
@@ -404,7 +404,7 @@ class ExecWaitSurface:
         return SurfaceTool(kind=kind, definition=definition, validator=_ARGUMENTS_ADAPTER.validator, new_call=new_call)
 
     def is_reserved_name(self, name: str) -> bool:
-        """Tell whether this is the name of one of the two."""
+        """Return whether this is exec or wait."""
         return name in (EXEC_NAME, WAIT_NAME)
 
     def rebuild_outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
@@ -412,7 +412,7 @@ class ExecWaitSurface:
         return EXEC_NAME, {"code": opened.js}
 
     def get_program(self, run_id: Any, exec_wait_tools: ExecWaitTools, scope: str, calls: NestedCalls) -> ExecProgram:
-        """Return the program that a call of the model is on: one that was left waiting here, or another."""
+        """Return the waiting program with this run id, or a new one."""
         program = self._programs.get(run_id) if isinstance(run_id, str) else None
         if program is None or program.scope != scope or program.is_in_use:
             return ExecProgram(exec_wait_tools, scope, calls)
@@ -420,7 +420,7 @@ class ExecWaitSurface:
         return program
 
     def add_waiting_program(self, program: ExecProgram, run_id: str) -> None:
-        """Note that a program waits, and may be gone on with by its id."""
+        """Remember a waiting program by its run id."""
         program.run_id = run_id
         self._programs[run_id] = program
         program.run.waiting_programs[run_id] = program
@@ -434,7 +434,7 @@ class _ExecWaitCall:
     ) -> None:
         if is_durable:
             raise UserError(
-                "exec and wait leave programs waiting in this process, and a durable engine may repeat a run in another"
+                "exec and wait keep programs waiting in this process, and a durable engine may repeat a run in another"
                 " one: use CodeMode there, or run the whole agent in one step."
             )
         self._surface = surface
@@ -496,7 +496,7 @@ class _ExecWaitCall:
 
 
 def _unique_call_id(ctx: RunContext[Any]) -> str | None:
-    """Return the id of a call of the model, told apart from earlier ones of this conversation: models repeat ids."""
+    """Return the outer call's id, made unique in the conversation: models repeat ids."""
     call_id = ctx.tool_call_id
     if not call_id:
         return None
@@ -511,7 +511,7 @@ _EXCLUDED_TOOL_KINDS = ("tool-search", "capability-load")
 
 @dataclass
 class ExecWaitToolset(SurfaceToolset[AgentDepsT]):
-    """Shows exec and wait in place of all tools but those that are named as direct ones."""
+    """Replaces all tools except the direct ones with exec and wait."""
 
     async def _partition_tools(
         self, tools: dict[str, ToolsetTool[AgentDepsT]], ctx: RunContext[AgentDepsT]
@@ -549,14 +549,14 @@ class ExecWaitToolset(SurfaceToolset[AgentDepsT]):
 
 
 def _is_in_catalog(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
-    """Tell whether a tool is in the catalog: what looks for tools is not, nor what belongs to no active capability."""
+    """Return whether a tool is in the catalog: no search tools, and none of inactive capabilities."""
     if definition.tool_kind in _EXCLUDED_TOOL_KINDS:
         return False
     return definition.capability_id is None or definition.capability_id in ctx.active_capability_ids
 
 
 def _without_deferred_loading(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
-    """Return a tool as one that can be called at once: programs have a search of their own."""
+    """Return a tool without deferred loading: programs have their own search."""
     definition = tool.tool_def
     if not definition.defer_loading and definition.with_native is None and definition.unless_native is None:
         return tool

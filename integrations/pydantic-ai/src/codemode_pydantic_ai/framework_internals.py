@@ -1,7 +1,6 @@
-"""What pydantic-ai keeps to itself and this package cannot do without: the one file that names it.
+"""Access private attributes of pydantic-ai; the only module that does.
 
-Known are 2.62, which has no questions among deferred calls, to 2.68. In a version that keeps it otherwise nothing
-breaks: what a function here says of itself is then left out.
+Tested with 2.62 (without questions among deferred calls) to 2.68. With other internals the functions do nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pydantic_ai.toolsets.function import FunctionToolsetTool
 async def ask_inline_handler_again(
     manager: ToolManager[Any], call: ToolCallPart, approval_required: ApprovalRequired, **settings: Any
 ) -> Any:
-    """Ask an inline handler about a call and do what it decides, as `ToolManager.handle_call`; else raise ``waits``."""
+    """Ask an inline handler about a call and apply its decision, or raise ``approval_required`` if there is none."""
     resolve: Any = getattr(manager, "_resolve_single_deferred", None)
     if resolve is None:
         raise approval_required
@@ -28,20 +27,16 @@ async def ask_inline_handler_again(
 
 
 def mark_as_questions(requests: DeferredToolRequests, questions: Collection[str]) -> None:
-    """Let ``requests.kind`` say of these calls that they ask a question; else it says that they are external.
-
-    It has no public counterpart that sets.
-    """
+    """Make ``requests.kind`` return "question" for these calls; the framework has no public setter."""
     kinds: Any = getattr(requests, "_kinds", None)
     if isinstance(kinds, dict):
         cast("dict[str, Any]", kinds).update(dict.fromkeys(questions, "question"))
 
 
 def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
-    """Return the name of the only parameter of a function, a model that the framework shows as the input itself.
+    """Return the name of a function's only parameter if the framework flattens that parameter's model into the input.
 
-    What else has an input of one name, such as ``**kwargs`` or a server's open schema, keeps that name. The function of
-    a tool is a method of its schema, which nothing else leads to where another toolset has renamed the tool.
+    Other inputs with one name, such as ``**kwargs`` or a server's open schema, are not flattened.
     """
     schema = _function_schema(tool)
     is_its_own = getattr(schema, "validator", None) is tool.args_validator
@@ -49,7 +44,7 @@ def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
 
 
 def get_function(tool: ToolsetTool[Any]) -> Callable[..., Any] | None:
-    """Return the function behind a tool; None for tools of other kinds."""
+    """Return the function behind a tool; None if it has none."""
     return getattr(_function_schema(tool), "function", None)
 
 

@@ -1,4 +1,4 @@
-"""Nested calls on the framework's own path, reported while they run."""
+"""Run nested calls through the framework's tool manager, and report them as events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .error_mapping import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, for
 
 
 def is_durable_run(capability: AbstractCapability[Any] | None) -> bool:
-    """Tell whether a durable engine may repeat this run, and match what it has recorded by the order of beginnings."""
+    """Return whether a durable engine may replay this run and match its records by call order."""
     results: list[bool] = []
     if capability is not None:
         capability.apply(lambda current: results.append(getattr(current, "in_durable_context", False) is True))
@@ -46,9 +46,9 @@ def is_durable_run(capability: AbstractCapability[Any] | None) -> bool:
 
 
 def require_outside_workflow() -> None:
-    """Raise `UserError` inside a workflow function of Temporal, before anything is started or asked.
+    """Raise `UserError` inside a Temporal workflow function.
 
-    It is the error of which pydantic-ai's plugin for Temporal ends the workflow; for others its task is tried for ever.
+    pydantic-ai's Temporal plugin ends the workflow for this error; for others Temporal retries forever.
     """
     try:
         WorkerPool.refuse_in_workflow()
@@ -86,13 +86,12 @@ _BROWSER_KEYS = {
 
 @dataclass(kw_only=True)
 class NestedCallEvent(CustomEvent, name="codemode.call"):
-    """A call that a program makes: once when it begins, once when it ends or waits, and again when it goes on.
+    """A nested call: emitted when it starts, when it ends or waits, and again when it resumes.
 
-    ``tool_call_id`` and ``tool_name`` are those of the model's call that runs the program, ``call_id`` and
-    ``nested_tool_name`` those of the call itself. ``waits_as`` is the id under which a waiting call is answered.
-    ``input`` and ``output`` are plain JSON, and None where they are longer than 16 KiB, which ``input_bytes`` and
-    ``output_characters``, of its JSON text, say. An input that somebody has edited is the edited one from when the call
-    is made with it. Times are Unix milliseconds. A browser is sent no ``output``.
+    ``tool_call_id`` and ``tool_name`` are those of the outer call, ``call_id`` and ``nested_tool_name`` those of the
+    nested call. ``waits_as``: id under which a waiting call is answered. ``input`` and ``output``: plain JSON, None if
+    larger than 16 KiB; ``input_bytes`` and ``output_characters`` are the sizes of their JSON texts. An edited input
+    replaces the original one when the call runs with it. Times are Unix milliseconds. Browsers get no ``output``.
     """
 
     call_id: str
@@ -108,12 +107,11 @@ class NestedCallEvent(CustomEvent, name="codemode.call"):
     completed_at_ms: float | None = None
 
     def to_payload(self) -> Any:
-        """Return what adapters send to a browser: of each call one part of the message, which is brought up to date.
+        """Return the message part that adapters send to a browser; later events of the call update it.
 
-        ``data`` of it has ``toolCallId``, ``toolName``, ``state``, ``input`` and the rest in these spellings, and
-        ``outerToolCallId``.
+        Its ``data`` has ``toolCallId``, ``toolName``, ``state``, ``input`` and so on, and ``outerToolCallId``.
         """
-        # Imported here, for most agents have no browser.
+        # Imported late: most agents have no browser.
         from pydantic_ai.ui.vercel_ai.response_types import DataChunk
 
         fields = {browser_key: getattr(self, name) for name, browser_key in _BROWSER_KEYS.items()}
@@ -121,7 +119,7 @@ class NestedCallEvent(CustomEvent, name="codemode.call"):
         return DataChunk(type=f"data-{self.name}", id=self.call_id, data={**data, "outerToolCallId": self.tool_call_id})
 
     def to_metadata(self) -> dict[str, Any]:
-        """Return the call as the metadata of the tool's return has it."""
+        """Return the call as an entry of the tool return's metadata."""
         fields = {
             "name": self.nested_tool_name,
             "call_id": self.call_id,
@@ -137,10 +135,10 @@ class NestedCallEvent(CustomEvent, name="codemode.call"):
 
 
 class CallLog:
-    """Hears of the calls of a program, and passes them on to whoever streams the run of the agent.
+    """Records the calls of a program and emits events into the agent's run.
 
-    A program that is left waiting may go on in another call of the model, whose log it is then: `follow`. ``is_live``
-    False is for an engine that repeats runs, where the order of all that is told would have to be the same again.
+    A later outer call that continues the program takes over its log. ``is_live`` is False for durable engines, which
+    would have to replay the events in the same order.
     """
 
     name = "nested calls"
@@ -158,7 +156,7 @@ class CallLog:
         self._replayed: set[str] = set()
 
     def __call__(self, event: Any) -> None:
-        """Hear of an event of an invocation, on whichever loop that lives."""
+        """Handle an invocation event, on the invocation's event loop."""
         if self._invocation_id is None and isinstance(event, InvocationStarted):
             self._invocation_id = event.invocation_id
         if isinstance(event, NestedToolCallEvent) and event.invocation_id == self._invocation_id:
@@ -167,15 +165,15 @@ class CallLog:
 
     @property
     def latest(self) -> CallLog:
-        """The log of the call that goes on with the program; this one, until one does."""
+        """The log of the outer call that runs the program now."""
         return self if self._successor is None else self._successor.latest
 
     def find_start_event(self, event: NestedToolCallEvent) -> NestedCallEvent | None:
-        """Return what was told of a call when it began, if this event is of its end."""
+        """Return the start event of a call, if this event is its end."""
         return self._calls.get(event.tool_call_id) if isinstance(event, NestedToolResultEvent) else None
 
     def record(self, call_event: NestedCallEvent, *, is_replay: bool) -> None:
-        """Keep what has become of a call, and pass it on unless it was told of before the program had paused."""
+        """Record a call event, and emit it unless it is a replay of one before the pause."""
         self._calls[call_event.call_id] = call_event
         if is_replay:
             self._replayed.add(call_event.call_id)
@@ -184,11 +182,11 @@ class CallLog:
             self._events.append(call_event)
             if asyncio.get_running_loop() is self._loop:
                 self._has_events.set()
-            else:  # the program lives on the loop of the call that began it
+            else:  # the program runs on the loop of the call that started it
                 self._loop.call_soon_threadsafe(self._has_events.set)
 
     def record_edit(self, call_id: str, edited_input: dict[str, Any]) -> None:
-        """Let the input of a call be the one that somebody put in its place, with which it has been made."""
+        """Replace the recorded input of a call by the edited one that it ran with."""
         call_event = self._calls.get(call_id)
         if call_event is not None:
             size = len(to_json(edited_input))
@@ -197,7 +195,7 @@ class CallLog:
             )
 
     def take_over(self, log: CallLog) -> None:
-        """Take over what is still to come of the calls of another log, and what came after its call had returned."""
+        """Take over the calls of another log, with the events after its outer call returned."""
         if log is self:
             return
         calls, events = log.hand_over(self)
@@ -206,7 +204,7 @@ class CallLog:
         self._has_events.set()
 
     def hand_over(self, log: CallLog) -> tuple[dict[str, NestedCallEvent], Iterable[NestedCallEvent]]:
-        """Leave what is still to come to another log. Returns what came after the report, and what was not told yet."""
+        """Forward later events to another log. Returns changed calls since the report, and events not emitted yet."""
         self._successor = log
         return {
             key: call_event
@@ -215,7 +213,7 @@ class CallLog:
         }, self._events
 
     def list_calls(self) -> list[dict[str, Any]]:
-        """Return every call in the order in which they began, as plain data; ``replayed`` are those before a pause."""
+        """Return all calls in start order as plain data; those before a pause are marked ``replayed``."""
         self._reported_calls = dict(self._calls)
         return [
             {**call_event.to_metadata(), **({"replayed": True} if call_id in self._replayed else {})}
@@ -224,7 +222,7 @@ class CallLog:
 
     @asynccontextmanager
     async def stream_events(self) -> AsyncGenerator[None]:
-        """Emit events into the run while the block goes on, and the last of them when it is left."""
+        """Emit events during the block, and the last ones at its end."""
         emit_task = asyncio.create_task(self._emit_batches())
         try:
             yield
@@ -237,7 +235,7 @@ class CallLog:
     async def _emit_batches(self) -> None:
         while True:
             await self._has_events.wait()
-            # Each time that whoever streams is woken costs as much as an event: what comes together is told together.
+            # Waking the consumer costs as much as an event: emit events in batches.
             await asyncio.sleep(_EVENT_BATCH_SECONDS)
             self._has_events.clear()
             await self._emit_pending()
@@ -247,7 +245,7 @@ class CallLog:
             while self._events:
                 await self._ctx.emit(self._events.popleft())
         except UserError:
-            # There is nobody to tell: no run of an agent, or one whose events this tool is not to make.
+            # No agent run, or one that accepts no events from this tool.
             self._is_live = False
             self._events.clear()
 
@@ -256,7 +254,7 @@ def _make_call_event(
     event: NestedToolCallEvent, ctx: RunContext[Any], started_event: NestedCallEvent | None
 ) -> NestedCallEvent:
     size = event.input_bytes if started_event is None else started_event.input_bytes
-    # What an input is decoded to once need not be decoded again.
+    # Reuse the input decoded for the start event.
     call_input = (
         started_event.input if started_event is not None else event.input if size <= _MAX_STREAMED_BYTES else None
     )
@@ -289,18 +287,18 @@ def _result_fields(event: NestedToolResultEvent) -> dict[str, Any]:
 APPROVAL_KIND = "pydantic-ai/approval"
 CALL_KIND = "pydantic-ai/call"
 TOOL_NAME_KEY = "toolName"
-"""In the payload of a pause: what the framework calls the tool, where programs have another name for it."""
+"""Payload key of a pause: the framework's tool name, if programs use another one."""
 
-# These end the run of the agent; a program must not be able to catch them.
+# These end the agent's run; a program must not catch them.
 _FATAL_ERRORS = (AgentRunError, UserError)
 
 
 @dataclass
 class _GuardedToolset(WrapperToolset[Any]):
-    """Stands where the framework calls a tool, behind all its hooks.
+    """Runs behind all hooks of the framework, right around the tool.
 
-    What was approved must arrive as it was shown; and a reservation is given back at the moment before the framework
-    counts the call itself.
+    An approved call must run with the displayed input, and its reservation must be released just before the framework
+    counts the call.
     """
 
     reservations: dict[str, Reservation] = field(default_factory=dict[str, Reservation])
@@ -316,20 +314,19 @@ class _GuardedToolset(WrapperToolset[Any]):
             )
         result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
         reservation = self.reservations.get(ctx.tool_call_id or "")
-        if reservation is not None:  # a tool may make calls of its own, under ids of its own
+        if reservation is not None:  # a tool may make calls with other ids
             reservation.release()
         return result
 
 
 class NestedCalls:
-    """The calls of one program, through a `ToolManager` that knows the hidden tools.
+    """The nested calls of one program, run through a `ToolManager` with the program tools.
 
-    ``fatal`` is what ends the run of the agent, whatever the program does; ``stop`` then cancels the program.
-    ``settled`` are the calls that somebody answered, by the id under which they waited, ``beside`` what results have
-    beside their values. ``is_repeated`` tells that a
-    durable engine runs them, one after the other, and may run them again. ``words`` are those of the errors that a
-    program is told of. ``run_context`` is that of the model's call; hooks of the core, whose ``context`` this is, find
-    it here. ``shared`` is what all programs of the run share, and ``log`` hears of the calls.
+    ``fatal_error``: error that ends the agent's run even if the program catches it; ``cancel_program`` is called when
+    it is set. ``settled_results``: results of answered calls, by the id under which they waited. ``attachments``:
+    metadata and content of results. ``is_durable``: a durable engine runs the calls sequentially and may replay them.
+    ``error_style``: how errors are reported to programs. ``run_context``: context of the outer call, also for the
+    core's hooks. ``shared_state``: budget and scheduler of the run. ``log``: records the calls.
     """
 
     def __init__(
@@ -367,7 +364,7 @@ class NestedCalls:
     ) -> Any:
         """Run one nested call, or finish one that waited. Returns plain JSON.
 
-        ``approved`` and ``shown`` are for a call that somebody has already approved, as it was shown.
+        ``is_approved`` and ``displayed``: the call was already approved, with this displayed input.
         """
         call = ToolCallPart(name, replace_content(arguments) or {}, tool_call_id=context.tool_call_id)
         try:
@@ -379,16 +376,16 @@ class NestedCalls:
         except _FATAL_ERRORS as error:
             self.fatal_error = error
             self.cancel_program()
-            # The run raises it; raised from here it would be logged as a failure of the tool, which it is not.
+            # The run raises the fatal error; raised here it would be logged as a failure of the tool.
             raise self._error_style.make_failed_error(call, "the run of the agent has ended") from None
 
     def add_tool(self, name: str, tool: ToolsetTool[Any]) -> None:
-        """Let one more tool be called, which was not known before."""
+        """Add a tool that nested calls can use."""
         assert self._manager.tools is not None  # noqa: S101 - given when the manager is made
         self._manager.tools[name] = tool
 
     async def _finish_waiting_call(self, call: ToolCallPart, context: ToolCallContext) -> Any:
-        """Go on with a call that waited, by the answer that it got."""
+        """Finish a call that waited, with its answer."""
         interrupt = context.interrupt
         assert interrupt is not None  # noqa: S101 - the caller has looked
         try:
@@ -410,7 +407,7 @@ class NestedCalls:
         if "failed" in answer:
             raise self._error_style.make_failed_error(call, str(answer["failed"]))
         if answer.get("approved") is not True:
-            # Where a store keeps the question, the answer is in the words of its decisions.
+            # Decisions of a store have "reason" instead of "message".
             message = answer.get("message", answer.get("reason")) or ToolDenied().message
             raise self._error_style.make_denied_error(call, str(message))
         if payload["kind"] != APPROVAL_KIND:
@@ -441,7 +438,7 @@ class NestedCalls:
             name = call.tool_name if self._error_style.includes_tool_name else None
             _raise_interrupt(deferral, await self._get_displayed_input(call), call_input.edited_input, name)
         except REPORTED_ERRORS as error:
-            # The text says it all, but for what a tool itself could not validate: the host's log has that.
+            # A validation error inside the tool is chained for the host's log; other texts are complete.
             is_tool_validation = call_input.has_started and isinstance(error, ValidationError)
             failure = self._error_style.make_failed_error(
                 call, format_error(error), is_invalid_input=not call_input.has_started
@@ -465,14 +462,14 @@ class NestedCalls:
     async def _get_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
         try:
             return await self._manager.get_displayed_input(call)
-        except ValidationError as error:  # an iterator validates what it gives when it is read
+        except ValidationError as error:  # an iterator validates its items when read
             raise self._error_style.make_failed_error(call, format_error(error), is_invalid_input=True) from None
 
     async def _to_json(self, output: Any) -> Any:
         max_values = self._policy.max_values
 
         def convert() -> Any:
-            # A generator is the tool's code, and may never end.
+            # A generator may be endless.
             value = (
                 list(islice(cast("Iterator[Any]", output), max_values + 1))
                 if isinstance(output, GeneratorType)
@@ -481,13 +478,13 @@ class NestedCalls:
             value = extract_media(value)
             try:
                 return tool_return_ta.dump_python(value, mode="json", by_alias=True)
-            except ValueError:  # a part of it cannot be written: the core reads the others
+            except ValueError:  # not serializable in part: the core converts the rest
                 return value
 
         return await run_bounded(output, convert)
 
     async def _call_through_manager(self, call: ToolCallPart, context: ToolCallContext, **options: Any) -> Any:
-        """Make a call; while an inline handler decides about it, the program's time stands still."""
+        """Run a call; the program's time stops while an inline handler decides about it."""
         with ExitStack() as asking_person:
 
             async def on_asked(_requests: object) -> None:
@@ -496,8 +493,7 @@ class NestedCalls:
             async def on_answered(_requests: object, _results: object) -> None:
                 asking_person.close()
 
-            # A program may catch what fails, and what it does not catch is a retry of the program: neither is one of
-            # the tool's own.
+            # An uncaught error is a retry of the program, not of the tool.
             return await self._manager.handle_call(
                 call,
                 wrap_validation_errors=False,
@@ -510,7 +506,7 @@ class NestedCalls:
 def _make_manager(
     toolset: AbstractToolset[Any], tools: Mapping[str, ToolsetTool[Any]], ctx: RunContext[Any]
 ) -> NestedToolManager:
-    """Return a manager of the hidden tools that shares the run's hooks and usage with the visible one."""
+    """Return a manager of the program tools with the run's hooks and usage."""
     outer = ctx.tool_manager
     if outer is None:
         return NestedToolManager(toolset, ctx=ctx, tools=dict(tools))

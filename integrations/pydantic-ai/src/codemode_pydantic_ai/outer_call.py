@@ -1,4 +1,4 @@
-"""One call of a tool that runs others: from the model's arguments to its answer, its pause or its retry."""
+"""Run one call of a surface tool, to its result, pause or retry."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from .surfaces import Surface, SurfaceTool
 
 
 class WaitingProgram(Protocol):
-    """A program that a call of a run has left waiting, with calls that may go on."""
+    """A waiting program whose calls may still be in flight."""
 
     @property
     def fatal_error(self) -> BaseException | None:
-        """What ends the run of the agent, of what one of its calls has raised meanwhile."""
+        """The error of one of its calls that ends the agent's run."""
         ...
 
     async def on_run_end(self, run: RunState) -> None:
-        """End it when this run of the agent ends, if calls of the run are in flight."""
+        """Abort the program if calls of the ended run are in flight."""
         ...
 
 
 @dataclass
 class RunState(SharedCallState):
-    """What the calls of one run of the agent share.
+    """State that the calls of one agent run share.
 
-    ``paused`` holds the metadata of paused calls by their id, ``settled`` what became of answered inner calls,
-    ``shown`` the ids of waiting calls that a client knows of, ``resumed`` those of paused calls that go on. ``waiting``
-    are the programs that calls have left to be gone on with, by their ids, and ``offered`` the only tools that a model
-    may be shown in this step, if that is known. ``is_checked``: the names of ``tools`` and ``keep`` are those of tools.
+    ``paused_metadata``: metadata of paused calls by id. ``waiting_programs``: programs of exec by run id.
+    ``allowed_tools``: the only tools that the model may get in this step; None if any. ``settled_results``: results of
+    answered nested calls, by outer call and id. ``displayed_call_ids``: pending calls that clients know.
+    ``resumed_call_ids``: paused outer calls that resume. ``are_names_checked``: ``tools`` and ``keep`` were validated.
     """
 
     paused_metadata: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -54,7 +54,7 @@ class RunState(SharedCallState):
 
 
 class OuterCall:
-    """One call of a tool of a face."""
+    """One call of a surface tool."""
 
     def __init__(
         self,
@@ -72,24 +72,24 @@ class OuterCall:
         self._calls = NestedCalls(
             *program_tools, ctx, run_state, surface.settings.execution_policy, surface.error_style
         )
-        # An engine gives what it has recorded to the next call in order: one that came from a journal would shift them.
+        # A durable engine matches its records with calls by order, which a journal would shift.
         self._call = tool.new_call(is_durable=self._calls.is_durable)
 
     async def run(self, arguments: dict[str, Any]) -> Any:
-        """Return the answer.
+        """Return the result.
 
-        Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure, `UserError` for one that was answered before.
+        Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure, `UserError` for a pause answered before.
         """
         opened_pause = await self._open_pause() if self._ctx.tool_call_approved and self._tool.makes_calls else None
         try:
             result = await self._run_until_fatal(arguments, opened_pause)
         except CodeModeProtocolError as error:
             if error.was_answered:
-                raise make_refused_error(self._surface, "go on", error) from error
+                raise make_refused_error(self._surface, "resume", error) from error
             raise
         except CodeModeError as error:
             if error.details.get("origin") == "journal":
-                raise  # no fault of the program, which goes on when the run is made again
+                raise  # not the program's fault; the run can be repeated
             raise ModelRetry(failure_text(error, self._call.program_text(arguments))) from error
         finally:
             if self._calls.settled_results:
@@ -100,7 +100,7 @@ class OuterCall:
         return self._add_call_metadata(self._calls.attachments.attach_to(self._call.format_result(result, self._id)))
 
     def _add_call_metadata(self, formatted: Any) -> Any:
-        """Return what the model is shown, with what the application may know of the calls."""
+        """Add the list of nested calls to the result's metadata, for the application."""
         if not self._tool.makes_calls:
             return formatted
         tool_return = cast("ToolReturn[Any]", formatted if isinstance(formatted, ToolReturn) else ToolReturn(formatted))
@@ -108,11 +108,11 @@ class OuterCall:
         return replace(tool_return, metadata={**(tool_return.metadata or {}), **call_metadata})
 
     async def _open_pause(self) -> tuple[Pause, dict[str, Any]]:
-        """Return the pause that an approval of this call resumes, and the answers."""
+        """Return the pause that this call's approval resumes, and the answers."""
         metadata = self._ctx.tool_call_metadata
         pause_data = cast("dict[str, Any]", metadata).get(METADATA_KEY) if isinstance(metadata, dict) else None
         if pause_data is None:
-            # To approve the program is not to approve what it calls, least of all to run it again.
+            # Approving the outer call approves no nested call, and must not run the program again.
             if self._id in self._run_state.paused_metadata:
                 self._defer(self._run_state.paused_metadata[self._id])
             raise UserError(
@@ -168,7 +168,7 @@ class OuterCall:
         return await self._resume_program(pause.interrupt, answers, call)
 
     async def _resume_program(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        """Go on from a pause; where a run was cut off that did so by these answers, from there."""
+        """Resume a pause, or the recovery interrupt of an earlier resume with these answers."""
         try:
             return await self._call.resume(interrupt, answers, call)
         except CodeModeError as error:
@@ -179,6 +179,6 @@ class OuterCall:
 
 
 def _response_time_ms(messages: Iterable[ModelMessage]) -> int | None:
-    """Return when the model made its calls: the one time that an engine that repeats a run has recorded."""
+    """Return when the model made its calls: the only time that a durable engine records."""
     times = [message.timestamp for message in messages if isinstance(message, ModelResponse)]
     return max(int(times[-1].timestamp() * 1000), 1) if times else None

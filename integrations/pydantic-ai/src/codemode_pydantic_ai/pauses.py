@@ -1,4 +1,4 @@
-"""Pauses of a program as deferred tool calls, and in message histories."""
+"""Convert pauses to deferred tool calls, and store them in message histories."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ METADATA_KEY = "codemode"
 
 @dataclass(frozen=True)
 class Pause:
-    """A paused program, or direct call: its interrupt, and the call of the model that waits for it.
+    """A paused program or direct call: its interrupt and the outer call that waits for it.
 
-    ``is_other`` tells that this is another call than the one that began it, such as a wait. ``js`` is the program,
-    types stripped, where it was opened.
+    ``is_other_call``: the outer call did not start the program, as a wait. ``js``: the opened program without types.
     """
 
     interrupt: Interrupt
@@ -47,9 +46,9 @@ class Pause:
 
     @classmethod
     async def open(cls, stored: object, surface: Surface, conversation_id: str | None) -> Pause:
-        """Open what was kept of a pause, wherever it comes from. Raises `UserError` for one that is not ours any more.
+        """Open a stored pause from any source. Raises `UserError` if it is invalid or was answered.
 
-        The continuation is signed; which call of the model waits for it is not, so that must be one of the face.
+        The continuation is signed; the outer call is not, so it must be a call of a surface tool.
         """
         try:
             if not isinstance(stored, dict):
@@ -66,26 +65,26 @@ class Pause:
             outer_id = opened.interrupt.outer_tool_call_id
             return cls(opened.interrupt, ToolCallPart(name, arguments, tool_call_id=outer_id), js=opened.source)
         except CodeModeProtocolError as error:
-            raise make_refused_error(surface, "go on", error) from error
+            raise make_refused_error(surface, "resume", error) from error
 
     @property
     def outer_id(self) -> str:
-        """The id of the call of the model."""
+        """The id of the outer call."""
         return self.outer_call.tool_call_id
 
     @property
     def program_id(self) -> str:
-        """The id of the call that began the program, from which those of its waiting calls are made."""
+        """The id of the call that started the program; the ids of its waiting calls derive from it."""
         return self.interrupt.outer_tool_call_id
 
     @property
     def stored(self) -> dict[str, Any]:
-        """What `of` opens."""
+        """The stored form, which `open` reads."""
         continuation = dict(self.interrupt.continuation)
         return _add_outer_call(continuation, self.outer_call, self.program_id) if self.is_other_call else continuation
 
     async def close(self, surface: Surface, ctx: RunContext[Any]) -> None:
-        """Let the program go on no more. Raises `UserError` when it has gone on already."""
+        """End the program. Raises `UserError` if it was resumed already."""
         try:
             await OpenedContinuation.end(
                 self.interrupt.continuation, options=surface.settings, conversation_id=ctx.conversation_id or None
@@ -94,14 +93,14 @@ class Pause:
             raise make_refused_error(surface, "be denied", error) from error
 
     def make_resume_metadata(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata with which the framework's approval of the outer call resumes the program."""
+        """Return the metadata for an approval of the outer call that resumes the program."""
         return {METADATA_KEY: {"continuation": self.stored, "answers": dict(answers)}}
 
 
 def make_refused_error(surface: Surface, action: str, error: CodeModeProtocolError) -> UserError:
-    """Return the error of a pause with which ``what`` cannot be done."""
+    """Return the error of a pause for which ``action`` is impossible."""
     message = f"This paused {surface.title} call cannot {action}"
-    hint = "a pause goes on in its own conversation (conversation_id) alone"
+    hint = "a pause resumes only in its own conversation (conversation_id)"
     return UserError(error.explain(message, first="the message history", otherwise=hint))
 
 
@@ -129,16 +128,16 @@ def _read_outer_call(stored: Mapping[str, Any], surface: Surface) -> ToolCallPar
 
 
 def find_program_id(stored: object, outer_id: str) -> str:
-    """Return the id of the call that began the program of a pause, as it says itself."""
+    """Return the id of the call that started a stored pause's program, unverified."""
     call: Any = cast("dict[str, Any]", stored).get("call") if isinstance(stored, dict) else None
     program: Any = cast("dict[str, Any]", call).get("program") if isinstance(call, dict) else None
     return program if isinstance(program, str) else outer_id
 
 
 def make_pause_metadata(interrupt: Interrupt, call: ToolCallPart | None = None) -> dict[str, Any]:
-    """Return what a deferred outer call carries: the sealed continuation, and what waits in it.
+    """Return the metadata of a deferred outer call: the sealed continuation and its pending calls.
 
-    ``call``: the one that is deferred, where it may be another than the one that began the program.
+    ``call``: the deferred call, if it may not be the one that started the program.
     """
     requests = [
         {
@@ -155,12 +154,12 @@ def make_pause_metadata(interrupt: Interrupt, call: ToolCallPart | None = None) 
 
 
 def is_waiting_id(tool_call_id: str) -> bool:
-    """Tell whether an id is that of an inner call that waits."""
+    """Return whether this is the id of a pending nested call."""
     return Interrupt.find_outer_id(tool_call_id) is not None
 
 
 def list_waiting_calls(interrupt: Interrupt) -> list[ToolCallPart]:
-    """Return the inner calls that wait, as calls of their own."""
+    """Return the pending nested calls as tool calls."""
     return [_to_tool_call(request) for request in interrupt.requests]
 
 
@@ -173,7 +172,7 @@ def _to_tool_call(request: PendingRequest) -> ToolCallPart:
 async def expand_pauses(
     requests: DeferredToolRequests, surface: Surface, ctx: RunContext[Any]
 ) -> tuple[DeferredToolRequests, list[Pause]]:
-    """Return the requests with every paused outer call replaced by the inner calls that wait."""
+    """Replace each paused outer call in the requests by its pending nested calls."""
     expanded = replace(requests, calls=list(requests.calls), approvals=[], metadata=dict(requests.metadata))
     pauses: list[Pause] = []
     questions: set[str] = set()
@@ -199,7 +198,7 @@ async def expand_pauses(
 
 
 def collect_answers(pause: Pause, results: DeferredToolResults) -> dict[str, Any]:
-    """Return the answers to this pause among deferred results, as plain JSON. Raises `UserError` for wrong ones."""
+    """Return the answers to a pause as plain JSON. Raises `UserError` for invalid ones."""
     results_by_id = results.to_tool_call_results()
     answers: dict[str, Any] = {}
     for request in pause.interrupt.requests:
@@ -240,7 +239,7 @@ def _answer_to_json(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
 
 
 def _decision_to_json(result: Any) -> dict[str, Any]:
-    """Return the answer about a call that core itself asks about, such as that of saving a program."""
+    """Return the decision about a call that the core asks about, such as saving a program."""
     if isinstance(result, ToolApproved):
         edited_arguments: Any = result.override_args
         return {"approved": True} if edited_arguments is None else {"approved": True, "input": edited_arguments}
@@ -249,10 +248,10 @@ def _decision_to_json(result: Any) -> dict[str, Any]:
 
 
 def _outcome_to_json(waiting_id: str, result: Any) -> dict[str, Any]:
-    """Return what became of a call, as the core is told: approved it runs again, denied it has failed."""
+    """Return the resolution of a call of unknown outcome: approved runs it again, denied makes it fail."""
     if isinstance(result, ToolApproved):
         if result.override_args is not None:
-            raise UserError(f"{waiting_id!r} may have been made already: it runs again as it was, or not at all")
+            raise UserError(f"{waiting_id!r} may have run already: approve it without override_args, or deny it")
         return {"runAgain": True}
     if isinstance(result, ToolDenied | ToolFailed | ModelRetry):
         return {"error": {"message": result.message}}
@@ -267,11 +266,11 @@ def _value_to_json(result: Any) -> Any:
 
 
 def answer(requests: DeferredToolRequests, results: Mapping[str, Any]) -> DeferredToolResults:
-    """Answer the inner calls of deferred outer calls where no capability translates them.
+    """Answer the nested calls of deferred outer calls, for agents without a capability of this package.
 
-    ``results``: ``True``, ``False``, `ToolApproved`, `ToolDenied` or a result by the id of the inner call, as they
-    stand in ``requests.metadata[<id of the outer call>]["codemode"]["requests"]``. Raises `UserError` for an
-    approval of a call that waits for a result.
+    ``results``: ``True``, ``False``, `ToolApproved`, `ToolDenied` or a result, by the id of the nested call in
+    ``requests.metadata[<id of the outer call>]["codemode"]["requests"]``. Raises `UserError` for an approval of a call
+    that waits for a result.
     """
     deferred = DeferredToolResults()
     for approval in requests.approvals:
@@ -293,15 +292,15 @@ def answer(requests: DeferredToolRequests, results: Mapping[str, Any]) -> Deferr
     return deferred
 
 
-# All that comes back, from a database or a browser, is opened with this host's keys or refused.
+# Continuations from databases and browsers are untrusted: they are opened with this host's keys.
 
 _MAX_CACHED_BYTES = 64 << 20
 
 
 class PauseCache:
-    """Sealed continuations of this process by the ids under which their calls wait; the oldest are dropped first.
+    """Sealed continuations of this process by the unguessable ids of their pending calls; the oldest are dropped first.
 
-    For clients that keep the message history themselves and send back nothing but ids. The ids cannot be guessed.
+    For clients that keep the message history and send back only ids.
     """
 
     def __init__(self, max_bytes: int = _MAX_CACHED_BYTES) -> None:
@@ -311,7 +310,7 @@ class PauseCache:
         self._lock = forkable_lock()
 
     def put(self, pause: Pause) -> None:
-        """Keep a pause under each of its waiting calls."""
+        """Store a pause under each of its pending calls."""
         stored = pause.stored
         size = sum(map(len, pause.interrupt.continuation["body"]))
         with self._lock:
@@ -323,7 +322,7 @@ class PauseCache:
                 self._remove(next(iter(self._entries)))
 
     def get(self, waiting_id: str) -> Mapping[str, Any] | None:
-        """Return the continuation in which this call waits."""
+        """Return the stored pause with this pending call."""
         with self._lock:
             entry = self._entries.get(waiting_id)
         return None if entry is None else entry[0]
@@ -334,7 +333,7 @@ class PauseCache:
 
 
 def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None:
-    """Put the calls that wait and the sealed continuations into the response that made the outer calls."""
+    """Add pending calls and sealed continuations to the response with the outer calls, in place."""
     index = _last_response_index(messages)
     if index is None:
         return
@@ -351,9 +350,9 @@ def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None
 async def restore_pauses(
     ctx: RunContext[Any], deferred_results: DeferredToolResults, pause_cache: PauseCache, surface: Surface
 ) -> list[Pause]:
-    """Return the pauses at the end of a history and make it the history that the model knows, in place.
+    """Return the pauses at the end of a history, and restore the model's view of the history in place.
 
-    Raises `UserError` for a continuation that is not ours any more, and for an outer call that has lost its own.
+    Raises `UserError` for an invalid continuation, and for a paused outer call without its continuation.
     """
     messages = ctx.messages
     index = _last_response_index(messages)
@@ -386,7 +385,7 @@ def _require_continuations(title: str, response: ModelResponse, known_ids: Colle
     paused_ids = {Interrupt.find_outer_id(call.tool_call_id) for call in calls}
     for call in calls:
         if call.tool_call_id in paused_ids and call.tool_call_id not in known_ids:
-            # It has begun: to run it from its start would make its finished calls a second time.
+            # Starting it again would run its finished calls twice.
             raise UserError(
                 f"The {title} call {call.tool_call_id!r} is paused, and its continuation, which the metadata of its "
                 "response held, is not in this history. It can only be denied."
@@ -394,7 +393,7 @@ def _require_continuations(title: str, response: ModelResponse, known_ids: Colle
 
 
 def remove_pauses(messages: list[ModelMessage]) -> None:
-    """Make it the history that the model knows, in place: without inner calls, without continuations."""
+    """Restore the model's view of the history in place: no pending nested calls, no continuations."""
     messages[:] = list(_without_waiting_calls(messages))
 
 
@@ -404,7 +403,7 @@ def _returned_call_ids(messages: Iterable[ModelMessage]) -> set[str]:
 
 
 def find_client_results(messages: list[ModelMessage], pauses: Iterable[Pause]) -> dict[str, Any]:
-    """Return what a client sent as results of inner calls that wait for a result. Approvals are never taken so."""
+    """Return results that a client sent for nested calls that wait for one; approvals are never read this way."""
     waiting_ids = {
         request.interrupt_id
         for pause in pauses
@@ -424,7 +423,7 @@ def _last_response_index(messages: list[ModelMessage]) -> int | None:
 def _find_continuations(
     messages: Iterable[ModelMessage], response: ModelResponse, answered_ids: Iterable[str], pause_cache: PauseCache
 ) -> dict[str, Any]:
-    """Return the continuations of the outer calls of the last response, by their ids."""
+    """Return the stored pauses of the last response by outer call id."""
     present_ids = [part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)]
     outer_id_by_waiting_id = {
         stored: outer
@@ -432,7 +431,7 @@ def _find_continuations(
         if (outer := Interrupt.find_outer_id(stored)) is not None
     }
     own_ids = {*present_ids, *outer_id_by_waiting_id.values()}
-    # A client may have merged the metadata of several responses into one message: whose it is, the ids say.
+    # A client may have merged the metadata of several responses: match by ids.
     stored = [
         _mapping((stored.metadata or {}).get(METADATA_KEY)) for stored in messages if isinstance(stored, ModelResponse)
     ]
@@ -451,7 +450,7 @@ def _find_continuations(
 
 
 def _find_waiting_call_id(stored: Mapping[str, Any], program_id: str) -> str:
-    """Return the id of the call that waits, of what this process has kept of a pause."""
+    """Return the id of the outer call of a stored pause."""
     return stored["call"]["id"] if "call" in stored else program_id
 
 
@@ -460,7 +459,7 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _restore_outer_calls(response: ModelResponse, pauses: Iterable[Pause]) -> ModelResponse:
-    """Put back the outer calls that a client's history has lost, where their inner calls stand."""
+    """Restore outer calls that a client's history has lost, at the position of their nested calls."""
     parts = list(response.parts)
     tool_name_by_id = {part.tool_call_id: part.tool_name for part in parts if isinstance(part, ToolCallPart)}
     for pause in pauses:
@@ -468,7 +467,7 @@ def _restore_outer_calls(response: ModelResponse, pauses: Iterable[Pause]) -> Mo
             positions = (position for position, part in enumerate(parts) if _is_waiting_call_of(part, pause.program_id))
             parts.insert(next(positions, len(parts)), pause.outer_call)
         elif pause.is_other_call and tool_name_by_id[pause.outer_id] != pause.outer_call.tool_name:
-            # Answers to inner calls approve the call that waits for them: no other one may stand there.
+            # Answers approve the outer call, so it must be the one that waits.
             raise UserError(f"The call {pause.outer_id!r} is not the one that waits for the paused program.")
     return replace(response, parts=parts)
 

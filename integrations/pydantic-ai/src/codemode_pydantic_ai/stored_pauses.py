@@ -1,4 +1,4 @@
-"""Pauses of an agent in a store: requests, decisions, and resuming where the agent is."""
+"""Store the pauses of an agent, and resume them when they are decided."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PauseRequests:
-    """What an agent waits for: its requests, the call behind each by the request's id, and the programs around them.
+    """The pending requests of an agent, with the call id of each by request id, and the source of their programs.
 
-    ``key`` names the pause; ``expires_at_ms`` is None where nothing in it expires.
+    ``key``: identifies the pause. ``expires_at_ms``: None if nothing in it expires.
     """
 
     key: str
@@ -71,7 +71,7 @@ async def collect_requests(
     conversation_id: str | None,
     tools: Mapping[str, ToolDefinition],
 ) -> PauseRequests:
-    """Return what a run asks that ended in this. Raises `UserError` for a pause of a program that cannot be opened."""
+    """Return the requests of a paused run. Raises `UserError` for a program's pause that cannot be opened."""
     response = next(item for item in reversed(messages) if isinstance(item, ModelResponse))
     stored_by_id = cast("dict[str, Any]", (response.metadata or {}).get(METADATA_KEY) or {})
     pauses = [await Pause.open(item, surface, conversation_id) for item in stored_by_id.values()]
@@ -95,10 +95,10 @@ async def collect_requests(
     for call, kind in _list_waiting_calls(output):
         if METADATA_KEY in output.metadata.get(call.tool_call_id, {}):
             raise UserError(
-                f"The programs of {call.tool_name!r} cannot be kept in a store: give the agent the capability instead."
+                f"The programs of {call.tool_name!r} cannot be stored: give the agent the capability instead."
             )
         inner_request = inner_requests.get(call.tool_call_id)
-        # A model repeats its ids, and requests of a store are known by theirs everywhere.
+        # Request ids of a store are unique, and models repeat call ids.
         request_id = call.tool_call_id if inner_request is not None else f"{call.tool_call_id}:{key[:16]}"
         calls[request_id] = call.tool_call_id
         requests.append(_make_request(request_id, call, kind, output, tools.get(call.tool_name), inner_request))
@@ -153,7 +153,7 @@ def _make_request(
 
 
 def make_tool_form(definition: ToolDefinition) -> ToolForm:
-    """Return what a page needs of a tool."""
+    """Return what an approval page needs to know about a tool."""
     return ToolForm(definition.parameters_json_schema, definition.description or "", get_annotations(definition))
 
 
@@ -195,7 +195,7 @@ def _add_outcome(results: DeferredToolResults, call_id: str, answer: Mapping[str
 
 
 def _to_tool_result(value: Any) -> Any:
-    # Nothing at all is no answer to the framework.
+    # The framework takes None for no answer.
     return ToolReturn(return_value=None) if value is None else value
 
 
@@ -207,14 +207,14 @@ OnEnd = Callable[[Record, AgentRunResult[Any]], object]
 
 @dataclass(frozen=True)
 class StoredRun(Generic[OutputDataT]):
-    """What a run of the agent came to; ``record_id`` is that of its record where it waits for people, else None."""
+    """Result of an agent run; ``record_id`` is the id of its record if it waits for decisions, else None."""
 
     result: AgentRunResult[OutputDataT]
     record_id: str | None
 
     @property
     def output(self) -> OutputDataT:
-        """The output of the agent; `DeferredToolRequests` where it waits."""
+        """The output of the agent; `DeferredToolRequests` if it waits."""
         return self.result.output
 
 
@@ -260,9 +260,9 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         labels: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> StoredRun[OutputDataT]:
-        """Run the agent, and keep what it waits for. ``settings`` are those of ``agent.run``.
+        """Run the agent, and store its pause if it waits. ``settings`` are those of ``agent.run``.
 
-        ``tenant`` is whose record it is, where that was not said before; ``labels`` are added to it. Raises as
+        ``tenant``: the record's tenant, unless `stored_pauses` set it. ``labels`` are added to the record. Raises as
         ``agent.run`` does, and `StoreUnavailableError`.
         """
         record_tenant = self._records.resolve_tenant(tenant)
@@ -274,15 +274,15 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         return StoredRun(result, await self._records.put(pause, record_tenant, labels))
 
     def run_sync(self, user_prompt: Any = None, **settings: Any) -> StoredRun[OutputDataT]:
-        """Do what `run` does where no event loop runs."""
+        """Do what `run` does outside an event loop."""
         return asyncio.run(self.run(user_prompt, **settings))
 
     async def resume(self, record: Record, answers: Mapping[str, Any]) -> Any:
-        """Go on with a record, once all that its agent's step asks is decided. For a `Resumer`, and for a console.
+        """Resume a record when all requests of its step are decided. For a `Resumer` or a console.
 
         Returns the agent's output as plain JSON, or the `StoredPause` in which it waits now. The same answers again
-        give the same and run nothing. Raises `CodeModeProtocolError` for a record that this agent cannot go on with,
-        and what the run raises.
+        return the same result and run nothing. Raises `CodeModeProtocolError` for a record that this agent cannot
+        resume, and the errors of the run.
         """
         stored = self._records.read_payload(record)
         if stored["calls"].keys() - answers.keys():
@@ -297,7 +297,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
             try:
                 result = await self._run(observer, message_history=messages, deferred_tool_results=results, **settings)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is raised again
-                raise _to_store_error(error, run)  # noqa: B904 - the same error, or the reason that it has
+                raise _to_store_error(error, run)  # noqa: B904 - the same error or its cause
             return await self._finish_run(record, result, observer, run)
 
     resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
@@ -322,7 +322,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
                 callback_result = self._on_end(record, result)
                 if inspect.isawaitable(callback_result):
                     await callback_result
-            except Exception:  # noqa: BLE001 - the run has come to its end, whatever becomes of its messages
+            except Exception:  # noqa: BLE001 - the run has finished
                 _log.exception("on_end has failed for record %s", record.id)
         return end
 
@@ -359,14 +359,15 @@ def stored_pauses(
     resume_with: ResumeWith | None = None,
     on_end: OnEnd | None = None,
 ) -> StoredPauses[AgentDepsT, OutputDataT]:
-    """Keep the pauses of an agent in a store: ``await pauses.run(prompt)`` runs it, `StoredPauses.resume` goes on.
+    """Keep the pauses of an agent in a store: ``await pauses.run(prompt)`` runs it, `StoredPauses.resume` resumes it.
 
-    What a step of the agent asks is one record: of all its programs, and of calls beside them. It goes on when all is
-    decided; what it waits for then is the record's next version, and its output what the record comes to. The agent
-    has a capability of this package, with ``store.guard`` and a key that all processes have. ``tenant`` ALL_TENANTS:
-    each run says its own. ``resume_with`` gives the settings of ``agent.run`` for a record that goes on, such as
-    ``deps``, sync or async; ``on_end`` is given the record and the result of a run that has ended, for its messages.
-    Raises `ValueError` for an agent without the capability, or with another guard.
+    All requests of one step, of programs and of other calls, are one record. It resumes when all are decided; the next
+    pause is the record's next version, and the agent's output is the record's outcome. The agent needs a capability of
+    this package, with ``store.guard`` and a key that all processes share.
+
+    ``tenant``: tenant of the records; with ALL_TENANTS each run passes its own. ``resume_with``: returns the settings
+    of ``agent.run`` for a record, such as ``deps``, sync or async. ``on_end``: called with the record and the result of
+    a finished run. Raises `ValueError` for an agent without the capability or with another guard.
     """
     record_options: dict[str, Any] = {"labels": labels, "resume_with": resume_with, "on_end": on_end}
     return StoredPauses(agent, store, tenant=tenant, app=app, **record_options)
@@ -374,7 +375,7 @@ def stored_pauses(
 
 @dataclass
 class _RunObserver(AbstractCapability[Any]):
-    """Notes of a run which tools a pause is about, and says when it does more than to end the calls it paused in."""
+    """Records the tools of a run, and marks it unguarded when it makes calls after those it paused in."""
 
     run: AgentRun | None = None
     tools: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
@@ -411,16 +412,16 @@ def _find_surface(agent: AbstractAgent[Any, Any]) -> Surface:
     agent.root_capability.apply(visit)
     if not surfaces:
         examples = "capabilities=[CodeMode(...)], CodeCall(...) or ExecWait(...)"
-        raise ValueError(f"the agent has no capability of codemode whose pauses a store could keep: give it {examples}")
+        raise ValueError(f"the agent has no codemode capability: give it {examples}")
     return surfaces[0]
 
 
 def _to_store_error(error: BaseException, run: AgentRun) -> BaseException:
-    """Return what a store is told of an error: the end of a run that can go on no more, else it is tried again."""
+    """Return the error for the store: one with a final cause ends the record, others are retried."""
     reason = error.__cause__
     if isinstance(error, UserError) and isinstance(reason, CodeModeProtocolError):
         if not reason.was_answered:
-            reason.details["not_resumable"] = True  # not here, with these keys: nothing has run
+            reason.details["not_resumable"] = True  # wrong keys: nothing has run
         return reason
     is_framework_error = isinstance(error, AgentRunError | UserError)
     is_final = is_framework_error and not isinstance(error, ModelAPIError)

@@ -1,4 +1,4 @@
-"""What the capabilities share: pauses translated where the framework's nodes begin and end. Knows no surface."""
+"""Base class of the capabilities: replace tools, and translate pauses to deferred calls."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from .surfaces import MAX_RETRIES, ProgramToolSelector, Surface, ToolSelector
 
 @dataclass
 class SurfaceCapability(AbstractCapability[AgentDepsT]):
-    """Shows the tools of a face in place of the agent's, and translates the pauses of what runs behind them.
+    """Replaces the agent's tools with those of a surface, and translates pauses to deferred calls.
 
-    Without a face it does nothing.
+    Without a surface it does nothing.
     """
 
     options: Any = None
@@ -60,9 +60,9 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
     _run: RunState = field(default_factory=RunState, init=False, repr=False)
 
     def __new__(cls, *args: Any, **_kwargs: Any) -> Self:
-        """Refuse what the framework does with a class: it calls it with the context of each run."""
+        """Reject a class as capability: the framework would call it with the context of each run."""
         if args and isinstance(args[0], RunContext):
-            raise UserError(f"an agent's capabilities are objects: write {cls.__name__}() in place of {cls.__name__}")
+            raise UserError(f"an agent's capabilities are objects: write {cls.__name__}() instead of {cls.__name__}")
         return super().__new__(cls)
 
     @property
@@ -72,30 +72,30 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
 
     @property
     def surface(self) -> Surface | None:
-        """The face, where there is one."""
+        """The surface, if there is one."""
         return self._surface
 
     @property
     def _program_tools(self) -> ProgramToolSelector | None:
-        """The tools that programs call; None: all that are not kept."""
+        """The tools that programs call; None means all except those in ``keep``."""
         return None
 
     @classmethod
     def from_spec(cls, *args: Any, **kwargs: Any) -> AbstractCapability[Any]:
-        """Return what the specification of an agent says. Raises `ValueError` for signing keys in it."""
+        """Create the capability from an agent's specification. Raises `ValueError` for signing keys in it."""
         if _has_signing_keys([*args, kwargs]):
             raise ValueError(
-                f"{cls.__name__}: continuation.keys belong in no specification: "
+                f"{cls.__name__}: continuation.keys must not be in a specification: "
                 "set them with codemode.set_continuation_signing_key"
             )
         return cls(*args, **kwargs)
 
     def get_ordering(self) -> CapabilityOrdering:
-        """Stand outside everything else that wraps tools: what another takes out of a step is in no program then."""
+        """Wrap all other capabilities: programs then cannot call tools that another one removes from a step."""
         return CapabilityOrdering(position="outermost", wraps=[AbstractCapability])
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:  # noqa: ARG002
-        """Return the capability with a state of its own for this run. Raises `UserError` where no program can run."""
+        """Return a copy with its own state for this run. Raises `UserError` where programs cannot run."""
         if self._surface is not None:
             require_outside_workflow()
         copied = copy(self)
@@ -103,7 +103,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         return copied
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
-        """Put the tools of the face in the place of the agent's."""
+        """Replace the agent's tools with those of the surface."""
         return SurfaceToolset(
             toolset,
             self.options,
@@ -118,11 +118,11 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
 
     @property
     def has_wrap_run_event_stream(self) -> bool:
-        """Return False: events are translated when somebody streams, and that alone is no reason to stream."""
+        """Return False: the capability translates events of a stream but needs none."""
         return False
 
     async def before_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any) -> Any:
-        """Turn answers to inner calls into the resumption of the program that made them."""
+        """Convert answers to nested calls into approvals that resume their programs."""
         if self._surface is None or not isinstance(node, UserPromptNode):
             return node
         prompt = cast("UserPromptNode[AgentDepsT, Any]", node)
@@ -134,7 +134,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         return prompt if results is None else replace(prompt, deferred_tool_results=results)
 
     async def after_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any, result: Any) -> Any:  # noqa: ARG002
-        """Turn the deferral of an outer call into those of the inner calls that wait."""
+        """Convert the deferral of an outer call into deferrals of its pending nested calls."""
         final = cast("End[Any]", result).data if isinstance(result, End) else None
         output = cast("FinalResult[Any]", final).output if isinstance(final, FinalResult) else None
         if self._surface is None or not isinstance(output, DeferredToolRequests):
@@ -153,14 +153,14 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         *,
         stream: AsyncIterable[AgentStreamEvent],
     ) -> AsyncIterator[AgentStreamEvent]:
-        """Show the inner calls that wait, and what became of them, as calls of their own."""
+        """Emit pending nested calls and their results as events of their own."""
         async for event in stream:
             if self._surface is not None and isinstance(event, DeferredToolRequestsEvent):
                 for pause_event in await self._pause_events(event, ctx):
                     yield pause_event
                 continue
             if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed_call_ids:
-                # Whoever streams knows it from the run that paused: announced once more it would be another call.
+                # Clients know the call from the paused run; a second announcement would look like another call.
                 self._run.resumed_call_ids.discard(event.part.tool_call_id)
                 yield replace(event, args_valid=None)
                 continue
@@ -172,7 +172,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
     async def _resolve_results(
         self, ctx: RunContext[AgentDepsT], deferred_results: DeferredToolResults
     ) -> DeferredToolResults | None:
-        """Return the framework's results for what is pending at the end of the history; None when nothing is ours."""
+        """Return the framework's results for the pauses at the end of the history; None if there are none."""
         earlier_messages = list(ctx.messages)
         pauses = await restore_pauses(ctx, deferred_results, self._pause_cache, self._required_surface)
         results = replace(
@@ -217,7 +217,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         waiting = [call for pause in pauses for call in list_waiting_calls(pause.interrupt)]
         new_calls = [call for call in waiting if call.tool_call_id not in self._run.displayed_call_ids]
         self._run.displayed_call_ids.update(call.tool_call_id for call in new_calls)
-        # Clients look at the last step of a response: everything that waits must be in one.
+        # Clients read the last step of a response: all pending calls must be in one.
         part_events: list[AgentStreamEvent] = []
         for index, call in enumerate(new_calls):
             part_events += [PartStartEvent(index=index, part=call), PartEndEvent(index=index, part=call)]
@@ -231,7 +231,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
 
 
 def _has_signing_keys(value: Any) -> bool:
-    """Tell whether options that a file has said name signing keys."""
+    """Return whether options of a specification contain signing keys."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         continuation: Any = fields.get("continuation")

@@ -1,4 +1,4 @@
-"""The toolset that shows a model the few tools of a surface instead of many."""
+"""Toolset that replaces other tools with those of a surface."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .surfaces import (
 
 
 def to_toolset(tools: Any) -> AbstractToolset[Any]:
-    """Return a toolset as it is, and one of tools and functions. Raises `ValueError` for anything else."""
+    """Return a toolset, wrapping tools and functions in one. Raises `ValueError` for other values."""
     if isinstance(tools, AbstractToolset):
         return cast("AbstractToolset[Any]", tools)
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
@@ -49,16 +49,16 @@ def to_toolset(tools: Any) -> AbstractToolset[Any]:
 
 
 def require_toolset(value: Any) -> None:
-    """Raise `ValueError` for what is no toolset."""
+    """Raise `ValueError` unless the value is a toolset."""
     if not isinstance(value, AbstractToolset):
-        raise ValueError(f"what is wrapped must be a toolset, such as FunctionToolset([...]), got {_type_name(value)}")  # noqa: TRY004
+        raise ValueError(f"expected a toolset, such as FunctionToolset([...]), got {_type_name(value)}")  # noqa: TRY004
 
 
 def _type_name(value: Any) -> str:
     return type(value).__name__
 
 
-# Toolsets of somebody's own around it, and capabilities with hooks: then what the function says of itself is not sure.
+# Custom toolsets and capabilities with hooks may change results, so that the function's return type is not reliable.
 
 _RESULT_HOOKS = ("after_tool_execute", "wrap_tool_execute", "on_tool_execute_error")
 _FRAMEWORK_PACKAGES = ("pydantic_ai", "codemode_pydantic_ai")
@@ -68,7 +68,7 @@ _HOOKS_MODULE = "pydantic_ai.capabilities.hooks"
 def hide_changed_functions(
     tools: Mapping[str, ToolsetTool[Any]], toolset: AbstractToolset[Any], capability: AbstractCapability[Any] | None
 ) -> Mapping[str, ToolsetTool[Any]]:
-    """Return tools of a toolset; where somebody may change what they return, such as lead to no function."""
+    """Return the tools, without their functions if a custom toolset or a hook may change their results."""
     if not (_has_custom_wrapper(toolset) or _has_result_hooks(capability)):
         return tools
     return {
@@ -94,7 +94,7 @@ def _has_custom_wrapper(toolset: AbstractToolset[Any]) -> bool:
         current.apply(leaves.append)
         if not inner_toolsets and any(
             leaf is not current for leaf in leaves
-        ):  # what a function has made, and maybe wrapped
+        ):  # a function made it and may have wrapped it
             return True
         pending += inner_toolsets
     return False
@@ -125,7 +125,7 @@ def _is_framework_method(method: Any) -> bool:
 
 @dataclass(kw_only=True)
 class SurfaceToolsetTool(ToolsetTool[Any]):
-    """A tool of a face in one step, with the tools behind it."""
+    """A surface tool in one step, with the tools that programs can call."""
 
     surface_tool: SurfaceTool
     surface: Surface
@@ -134,7 +134,7 @@ class SurfaceToolsetTool(ToolsetTool[Any]):
 
 @dataclass
 class SurfaceToolset(WrapperToolset[AgentDepsT]):
-    """Replaces the tools of another toolset with those of a face, except those that must stay native."""
+    """Replaces the tools of another toolset with those of a surface, except those that only the model can call."""
 
     options: Any = None
     keep: ToolSelector = ()
@@ -149,7 +149,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
     )
 
     def __post_init__(self) -> None:
-        """Check the options now, not in the first run."""
+        """Validate the options at creation."""
         require_toolset(self.wrapped)
         check_options(self.keep, self.max_retries, self.tools)
         if self.surface is None:
@@ -164,13 +164,13 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         return self.surface
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
-        """Return the toolset with a state of its own for this run."""
+        """Return a copy with its own state for this run."""
         return dataclasses.replace(
             self, wrapped=await self.wrapped.for_run(ctx), run_state=self.run_state or RunState()
         )
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """Return the tools that the model goes on calling directly, and those of the face for the others."""
+        """Return the tools that the model calls directly, and the surface tools that replace the others."""
         surface = self._required_surface
         tools = await self.wrapped.get_tools(ctx)
         direct_names, program_tools = await self._partition_tools(tools, ctx)
@@ -199,7 +199,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
     async def _partition_tools(
         self, tools: dict[str, ToolsetTool[AgentDepsT]], ctx: RunContext[AgentDepsT]
     ) -> tuple[Collection[str], dict[str, ToolsetTool[AgentDepsT]]]:
-        """Return the names of the tools that stay, and what is behind those of the face; a tool may be both."""
+        """Return the names of direct tools, and the program tools; a tool may be both."""
         selection, run = AgentToolSelection(self.tools, self.keep), self._get_run_state(ctx)
         if not run.are_names_checked:
             selection.require_known_in(self.wrapped, tools)
@@ -219,18 +219,18 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         return direct_names, program_tools
 
     def _has_no_program_tools(self, program_tools: Mapping[str, ToolsetTool[AgentDepsT]]) -> bool:
-        """Tell whether there is nothing for which the face could stand."""
+        """Return whether the surface would have no tools to call."""
         return not program_tools
 
     @property
     def _program_toolset(self) -> AbstractToolset[AgentDepsT]:
-        """What calls the tools behind those of the face."""
+        """The toolset that runs program tools."""
         return self.wrapped
 
     def _make_surface_toolset_tool(
         self, surface_tool: SurfaceTool, program_tools: dict[str, ToolsetTool[AgentDepsT]]
     ) -> ToolsetTool[AgentDepsT]:
-        # What runs beside it is not all known here: then the framework must keep it apart.
+        # Tools outside of this toolset may run concurrently: the framework must run it exclusively.
         runs_other_tools = surface_tool.makes_calls and not self.covers_all_agent_tools
         is_sequential = runs_other_tools and any(tool.tool_def.sequential for tool in program_tools.values())
         return SurfaceToolsetTool(
@@ -246,13 +246,13 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
-        """Run a program, go on with a paused one, or call a tool that stayed native."""
+        """Run a program, resume a paused one, or call a direct tool."""
         run = self._get_run_state(ctx)
         surface = self._required_surface
         if not isinstance(tool, SurfaceToolsetTool) or tool.surface is not surface:
             async with run.scheduler.acquire(is_sequential=tool.tool_def.sequential):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        # Beside what the framework has counted, calls of programs that nobody is on may be in flight.
+        # Waiting programs may have calls in flight that the framework has not counted.
         reservation = run.budget.reserve(ctx)
         try:
             return await OuterCall(

@@ -1,4 +1,4 @@
-"""What surfaces have in common for an agent: chosen tools, and calls that pause."""
+"""Protocols and options that the surfaces share."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from .error_mapping import ErrorStyle
 ToolSelector: TypeAlias = (
     Collection[str] | Mapping[str, Any] | Callable[[RunContext[Any], ToolDefinition], bool | Awaitable[bool]]
 )
-"""Names, what a tool's metadata holds, or a function of the run and a tool's definition."""
+"""Tool names, a mapping that a tool's metadata must contain, or a predicate of run context and definition."""
 ProgramToolSelector: TypeAlias = ToolSelector | Literal["all"]
-"""The same, or all tools."""
+"""The same, or "all"."""
 
 
 class AgentToolSelection(ToolSelection):
-    """What an agent says of its tools. Raises `ValueError` for what says nothing of any."""
+    """Which tools programs and the model call. Raises `ValueError` for an invalid selector."""
 
     def require_known_in(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
-        """Raise `UserError` for a name that fits no tool of a toolset, which has these in this step."""
+        """Raise `UserError` for a name that matches no tool of a toolset; ``there`` are those of this step."""
         try:
             self.require_known({*there, *_list_tool_names(toolset)})
         except ValueError as error:
@@ -48,7 +48,7 @@ class AgentToolSelection(ToolSelection):
 
 
 def _list_tool_names(toolset: AbstractToolset[Any]) -> Iterator[str]:
-    """Return the names of tools that a toolset has in some step, as far as it says so: it may hide them in this one."""
+    """Yield the names of tools that a toolset declares, including those hidden in this step."""
     if isinstance(toolset, FunctionToolset):
         yield from toolset.tools
     elif isinstance(toolset, CombinedToolset):
@@ -64,7 +64,7 @@ def _list_tool_names(toolset: AbstractToolset[Any]) -> Iterator[str]:
 
 
 def _is_dynamic(toolset: AbstractToolset[Any]) -> bool:
-    """Tell whether a toolset may have quite other tools in another step."""
+    """Return whether a toolset may have different tools in each step."""
     if isinstance(toolset, CombinedToolset):
         return any(map(_is_dynamic, toolset.toolsets))
     if isinstance(toolset, WrapperToolset):
@@ -77,38 +77,38 @@ MAX_RETRIES = 3
 
 
 class SurfaceCall(Protocol):
-    """One call of a tool of a face, by the model."""
+    """One call of a surface tool by the model."""
 
     def program_text(self, arguments: dict[str, Any]) -> str:
-        """Return the program in the model's arguments; nothing where there is none."""
+        """Return the program in the arguments; "" if there is none."""
         ...
 
     async def start(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:
-        """Return the answer, or the `Interrupt` of a pause."""
+        """Return the result, or the `Interrupt` of a pause."""
         ...
 
     async def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        """Go on with a pause. Returns as `begin` does."""
+        """Resume a pause. Returns as `start` does."""
         ...
 
     def format_result(self, result: Any, tool_call_id: str) -> Any:
-        """Return what the model is given for an answer."""
+        """Return a result as the model gets it."""
         ...
 
 
 class CallFactory(Protocol):
-    """Makes a call of one tool of a face."""
+    """Creates a `SurfaceCall`."""
 
     def __call__(self, *, is_durable: bool) -> SurfaceCall:
-        """``is_repeated``: in a run of a durable engine, whose records are its journal."""
+        """``is_durable``: a durable engine runs the agent, and its records replace the journal."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class SurfaceTool:
-    """One tool of a face, as a model meets it. ``makes_calls`` tells whether it runs tools, which may wait.
+    """One tool of a surface, as the model sees it.
 
-    ``kind`` tells it from other tools of its name, in the metadata of what it returns.
+    ``makes_calls``: it runs other tools, so it may pause. ``kind``: identifies the tool in the metadata of results.
     """
 
     kind: str
@@ -120,16 +120,16 @@ class SurfaceTool:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelTools:
-    """What a face shows in place of tools: its own, and the names of those that stay visible beside them."""
+    """The tools that a model gets: those of the surface, and the names of program tools that stay visible."""
 
     surface_tools: tuple[SurfaceTool, ...]
     visible_names: Collection[str] = ()
 
 
 class Surface(Protocol):
-    """One surface of the core, under an agent's options. ``title`` is what people call it.
+    """One surface of the core with an agent's options. ``title``: its name in messages.
 
-    ``leaves_programs``: a program may be gone on with, and pause, in another call than the one that began it.
+    ``continues_across_calls``: a later outer call may continue a program, and pause in it.
     """
 
     title: str
@@ -138,29 +138,29 @@ class Surface(Protocol):
     error_style: ErrorStyle
 
     async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
-        """Return what stands for these tools. Raises `ValueError` for what one of them cannot be."""
+        """Return the model's tools for a step. Raises `ValueError` for a tool that the surface cannot use."""
         ...
 
     def is_reserved_name(self, name: str) -> bool:
-        """Tell whether a tool beside those of the face cannot be called so."""
+        """Return whether other tools must not have this name."""
         ...
 
     def rebuild_outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
-        """Return name and arguments of the call that paused."""
+        """Return name and arguments of the outer call that paused."""
         ...
 
 
 def make_options(
     options: CodeModeOptions, pool: WorkerPool | None, *, has_clock: bool = True, store: StoreLike | None = None
 ) -> CodeModeOptions:
-    """Return the options of programs that agents run. A continuation may leave the process: it is sealed."""
+    """Return options with an agent's defaults. Continuations may leave the process, so they are sealed."""
     agent_options = configure_agent_options(options, pool=pool, store=store, has_clock=has_clock)
     continuation: ContinuationOptions = dataclasses.replace(agent_options.continuation, seal=True)
     return agent_options.with_parts(continuation=continuation)
 
 
 def reject_approval_callback(options: CodeModeOptions) -> None:
-    """Raise `ValueError` for a function that decides at once: what waits is the framework's to decide."""
+    """Raise `ValueError` for an approval callback: the framework decides about pending calls."""
     if options.approval.on_approval_required is not None:
         raise ValueError(
             "approval.on_approval_required would never be called: give the agent a HandleDeferredToolCalls capability"
@@ -168,12 +168,12 @@ def reject_approval_callback(options: CodeModeOptions) -> None:
 
 
 def code_argument_metadata(name: str, language: str = "javascript") -> dict[str, str]:
-    """Return the metadata of a tool that tells who shows its calls, as tracing does, where the program is."""
+    """Return tool metadata that names the argument with the program, for tracing and UIs."""
     return {"code_arg_name": name, "code_arg_language": language}
 
 
 def check_options(keep: Any, max_retries: int, tools: Any = None) -> None:
-    """Raise `ValueError` for what a toolset cannot be made with."""
+    """Raise `ValueError` for invalid selectors or retries."""
     AgentToolSelection(tools, keep)
     if type(max_retries) is not int or max_retries < 0:
         raise ValueError(f"max_retries must be an integer of at least 0, got {max_retries!r}")

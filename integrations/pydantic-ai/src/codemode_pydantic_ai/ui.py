@@ -1,4 +1,4 @@
-"""Paused programs behind an adapter for browsers. Knows no protocol."""
+"""Keep paused programs in the history of UI adapters."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from codemode import Interrupt
 
 
 class PausedPrograms(UIAdapter[Any, Any, Any, Any, Any]):
-    """Beside an adapter, keeps the call of codeMode where a client answers the calls that wait inside it.
+    """Adapter mixin that keeps the codeMode call when a client answers its nested calls.
 
-    ``class Chat(PausedPrograms, VercelAIAdapter): ...``. Any adapter goes on with a paused program; without this it
-    warns that the history of a client that keeps the messages itself ends with a call that nobody has answered.
+    ``class Chat(PausedPrograms, VercelAIAdapter): ...``. Any adapter can resume a paused program; without this mixin it
+    warns that a client-side history ends with an unanswered call.
     """
 
     def sanitize_messages(
         self, messages: Sequence[ModelMessage], *, deferred_tool_results: DeferredToolResults | None = None
     ) -> list[ModelMessage]:
-        """Do what the adapter does, and count a paused program as answered where one of its calls is."""
+        """Do what the adapter does, and count a paused program as answered if one of its calls is."""
         if deferred_tool_results is not None:
             answered_ids = [*deferred_tool_results.approvals, *deferred_tool_results.calls]
             outer_ids = {outer_id for outer_id in map(Interrupt.find_outer_id, answered_ids) if outer_id is not None}
-            # The framework looks at the ids alone; what the answers are is for the run.
+            # The framework compares ids only; the run reads the answers.
             approvals = {**dict.fromkeys(outer_ids, True), **deferred_tool_results.approvals}
             deferred_tool_results = replace(deferred_tool_results, approvals=approvals)
         return super().sanitize_messages(messages, deferred_tool_results=deferred_tool_results)
