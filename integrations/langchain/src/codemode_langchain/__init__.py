@@ -1,4 +1,4 @@
-"""Code mode, CodeCall and the pair exec and wait for LangChain and LangGraph. The public names, nothing else."""
+"""Code mode, CodeCall, exec and wait for LangChain and LangGraph: public names."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Match answers to their questions, and keep calls that share a node apart."""
+"""Match answers to questions, and coordinate outer calls that share a node."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from .checkpoints import clear_plain_answer, clear_plain_answer_async, save_resu
 from .langgraph_internals import NAMESPACE, SCRATCHPAD, NodeContext, get_node_context
 from .node_tasks import compute_digest
 
-# LangGraph keeps the value of a plain ``Command(resume=...)`` in the checkpoint and gives it to the first
-# ``interrupt()`` without an answer, in later runs too. Each question of a program is a task of its own: a later run
-# finds the first question answered, and would give that value to the second. Here it counts once, in the run that it
-# was given to, for the one interrupt that waited when that run began.
+# LangGraph stores the value of a plain ``Command(resume=...)`` in the checkpoint and passes it to the first unanswered
+# ``interrupt()``, in later runs too. Each question of a program is its own task, so a later run would pass the value to
+# the second question. Here the value is used once, in its own run, for the interrupt that was pending at its start.
 
 _PLAIN_ANSWER_KEY = "plain"
 _lock = forkable_lock()
@@ -31,11 +30,11 @@ _taken_answers: weakref.WeakKeyDictionary[Any, set[str]] = (
 
 
 class NestedAnswers:
-    """The answers that a nested call has for programs inside it.
+    """The answers of a nested call for programs inside it.
 
-    ``by_id`` are those of graphs that keep checkpoints, by the ids of interrupts, ``by_shown`` the newest, by the
-    `shown_digest` of what was asked. It is in a scratchpad where LangGraph looks for a plain answer. There is none for
-    nested calls: what a run was given is for the questions of the program.
+    ``by_id``: answers by interrupt id, for graphs with checkpoints. ``by_display_digest``: the latest answers by
+    `compute_display_digest`. The object replaces the scratchpad's source of plain answers, which nested calls must not
+    take: they belong to the questions of the outer program.
     """
 
     def __init__(self, by_id: Mapping[str, Any], by_display_digest: Mapping[str, Any]) -> None:
@@ -46,17 +45,17 @@ class NestedAnswers:
         return None
 
     def take(self, interrupt_id: str, displayed: Any, *, keeps_checkpoints: bool) -> Any:
-        """Take the answer to a question, None where there is none."""
+        """Take the answer to a question; None if there is none."""
         if keeps_checkpoints:
             return self._by_id.pop(interrupt_id, None)
         return self._by_display_digest.pop(compute_display_digest(displayed), None)
 
 
 def ask_person(question: Question, node: RunnableConfig) -> dict[str, Any]:
-    """Wait for the answer to one question, as the function of a task of its own in a node.
+    """Wait for the answer to one question, as the function of a task in a node.
 
-    ``of`` tells which it answers. It is saved before it counts: what it lets run may be the last thing that this
-    process does.
+    The result's ``of`` is the question's key. It is saved before it is used: the process may die in the call that it
+    allows.
     """
     config = _get_config()
     given_answer = _take_given_answer(config, node, question.value)
@@ -79,12 +78,12 @@ async def ask_person_async(question: Question, node: RunnableConfig) -> dict[str
 
 
 def compute_display_digest(displayed: Any) -> str:
-    """Return what tells one question from another by what a person is shown, under whichever id it is asked."""
+    """Return a digest of a displayed question, independent of its id."""
     return compute_digest({**displayed, "tool_call_id": None} if isinstance(displayed, dict) else displayed)
 
 
 def compute_interrupt_id(namespace: str, answer_count: int) -> str:
-    """Return the id of a task's next ``interrupt()``, as LangGraph makes it."""
+    """Return the id of a task's next ``interrupt()``, as LangGraph computes it."""
     from langgraph.types import Interrupt
 
     return Interrupt.from_ns(None, ns=f"{namespace}|{answer_count}" if answer_count else namespace).id
@@ -98,7 +97,7 @@ def _get_config() -> RunnableConfig:
 
 @dataclass(frozen=True)
 class _GivenAnswer:
-    """An answer, and the loop whose checkpoint has it as a plain one."""
+    """An answer, and the loop whose checkpoint stores it as a plain one."""
 
     answer: Any
     loop: Any = None
@@ -116,7 +115,7 @@ def _interrupt(config: RunnableConfig, question: Question, given_answer: _GivenA
 
 
 def _take_given_answer(config: RunnableConfig, node: RunnableConfig, displayed: Any) -> _GivenAnswer | None:
-    """Take the answer that was given to the question of this task otherwise than by the id of its interrupt."""
+    """Take the answer to this task's question, unless it was given by interrupt id."""
     own_node = get_node_context(config)
     if own_node is None or own_node.scratchpad.resume:
         return None
@@ -130,11 +129,11 @@ def _take_given_answer(config: RunnableConfig, node: RunnableConfig, displayed: 
             return None if answer is None else _GivenAnswer(answer)
         if enclosing_node.resume_value is not None:
             if is_retry:
-                return None  # LangGraph's platform brings the answer again that the attempt before may have taken
+                return None  # a retry on LangGraph's platform repeats an answer that may be used
             given_answer = _take_run_answer(own_node, own_interrupt_id, enclosing_node, displayed)
             if given_answer is not None and given_answer.loop is not None:
                 for scratchpad in (own_node.scratchpad, node.get("configurable", {})[SCRATCHPAD]):
-                    scratchpad.get_null_resume(True)  # else LangGraph gives it to the next one who asks
+                    scratchpad.get_null_resume(True)  # else LangGraph passes it to the next interrupt
             return given_answer
         enclosing_node = get_node_context(enclosing_node.loop.config)
     return None
@@ -145,7 +144,7 @@ def _take_run_answer(
 ) -> _GivenAnswer | None:
     pending, answers = resumed_node.pending_interrupts, resumed_node.resume_value
     own_interrupt = pending.get(own_interrupt_id)
-    if own_interrupt is None and not own_node.keeps_checkpoints:  # it asks under another id each time
+    if own_interrupt is None and not own_node.keeps_checkpoints:  # without checkpoints the id differs each time
         own_interrupt = next(
             (
                 interrupt
@@ -170,7 +169,7 @@ def _take_run_answer(
 
 
 def _take_once(loop: Any, answer_key: str) -> bool:
-    """Note that an answer is taken. False when it has been before."""
+    """Mark an answer as used. False if it was used before."""
     with _lock:
         taken_keys = _taken_answers.setdefault(loop, set())
         is_first = answer_key not in taken_keys
@@ -178,16 +177,16 @@ def _take_once(loop: Any, answer_key: str) -> bool:
         return is_first
 
 
-# The first that raises an interrupt ends the node, and LangGraph cancels what runs in it. Knows no program.
+# The first call that raises an interrupt ends the node, and LangGraph cancels the others.
 
 _asking_call_ids: weakref.WeakKeyDictionary[Any, str] = (
     weakref.WeakKeyDictionary()
-)  # whose question waits, by the run's loop
-_running_calls: dict[int, set[NodeCall]] = {}  # by the scratchpad of the node, which its calls hold
+)  # call with the pending question, by the run's loop
+_running_calls: dict[int, set[NodeCall]] = {}  # by id of the node's scratchpad, which its calls hold
 
 
 class NodeCall:
-    """One call in its node, where there is one. ``with`` it while the call is at work."""
+    """One running outer call of a node; a context manager."""
 
     def __init__(self, config: RunnableConfig) -> None:
         self._scratchpad = config.get("configurable", {}).get(SCRATCHPAD)
@@ -204,7 +203,7 @@ class NodeCall:
         self._unregister()
 
     async def wait_for_others(self) -> None:
-        """Wait until no other call of the node is at work; this one no longer is."""
+        """Stop counting this call as running, and wait for the other calls of the node."""
         self._unregister()
         while other_calls := _running_calls.get(id(self._scratchpad)):
             await next(iter(other_calls)).ended.wait()
@@ -218,10 +217,10 @@ class NodeCall:
 
 
 def may_ask_now(config: RunnableConfig, tool_call_id: str, questions_to_ask: Iterable[Question]) -> bool:
-    """Tell whether a program may ask, where only one question of an agent's step may wait: none of another does.
+    """Return whether a program may ask now, if only one question of an agent's step may be pending.
 
-    Only of an agent that is in no other graph: there a question that is asked always ends the run, and the program
-    that may not ask now runs again when it is answered.
+    Applies to agents that are in no other graph: a question ends their run, and a program that may not ask now runs
+    again after the answer.
     """
     questions = list(questions_to_ask)
     keys, own_digests = {item.key for item in questions}, {compute_display_digest(item.value) for item in questions}
@@ -229,10 +228,10 @@ def may_ask_now(config: RunnableConfig, tool_call_id: str, questions_to_ask: Ite
     if own_node is None or not own_node.keeps_checkpoints or get_node_context(own_node.loop.config) is not None:
         return True
     if any(isinstance(item, dict) and cast("Any", item).get("of") in keys for item in own_node.get_step_results()):
-        return True  # it was answered, and only finds the answers again
+        return True  # answered before: it reads the stored answers
     pending, resume_value = own_node.pending_interrupts, own_node.resume_value
     if any(compute_display_digest(item.value) in own_digests for item in pending.values()):
-        return True  # it has asked before
+        return True  # its own question is pending
     if resume_value is None or own_node.has_resume_map:
         pending = {key: item for key, item in pending.items() if key not in (resume_value or {})}
         if pending:

@@ -1,4 +1,4 @@
-"""Which nested calls a person decides about, what is shown, and what answers mean."""
+"""Approval rules, the questions that they ask, and the meaning of answers."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ from .conversion import NeedsApproval, is_destructive, tool_call
 
 
 class CallLimits(Protocol):
-    """What limits the calls of a program."""
+    """Limits on the nested calls of a program."""
 
     def admit(self, tool: str, call_id: str) -> None:
-        """Count a call that is about to be made; raise for one that is too much."""
+        """Count a call that is about to run. Raises if it exceeds a limit."""
         ...
 
     def restore(self, calls: Mapping[str, str]) -> None:
-        """Count calls that a process has made which ended in the middle: their tools, by their ids."""
+        """Count calls of a process that died: tool names by call id."""
         ...
 
     @property
     def to_record(self) -> dict[str, Any]:
-        """What a part of the program keeps of its calls."""
+        """The calls of a segment, for its record."""
         ...
 
     def find_end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
-        """Return what answers a program that was stopped for good, and a command; None for one that waits."""
+        """Return the final text and a command for a program stopped by a limit; None if it only waits."""
         ...
 
     def make_count_commands(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
-        """Return the commands that tell the graph what all parts of a program have called."""
+        """Return the commands that report the calls of all segments to the graph."""
         ...
 
 
 class Caller(Protocol):
-    """How one call of a tool is made, and what limits them."""
+    """How nested calls run, and their limits."""
 
     @property
     def limits(self) -> CallLimits | None:
-        """None where nothing does."""
+        """The limits; None if there are none."""
         ...
 
     def may_be_intercepted(self) -> bool:
-        """Tell whether something else may answer a call in the place of its tool."""
+        """Return whether middleware may answer a call instead of its tool."""
         ...
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """Return what LangChain makes of the call: a message, a command, or a list of them."""
+        """Run the call; return LangChain's result: a message, a command, or a list of them."""
         ...
 
     async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
@@ -73,7 +73,7 @@ class DirectCaller:
     limits = None
 
     def may_be_intercepted(self) -> bool:
-        """See `Caller.may_be_answered`."""
+        """See `Caller.may_be_intercepted`."""
         return False
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
@@ -85,15 +85,13 @@ class DirectCaller:
         return await tool.ainvoke(call, config)
 
 
-# Asks nobody.
-
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
 _MAX_SCHEMA_PARTS = 5_000
 
 
 class ApproveDecision(TypedDict):
-    """The call runs as it was shown."""
+    """The call runs as displayed."""
 
     type: Literal["approve"]
 
@@ -115,7 +113,7 @@ class RespondDecision(TypedDict):
 def make_decision_type(
     name: str, allowed_decisions: tuple[DecisionType, ...], tool: PreparedTool | None = None, displayed: Any = None
 ) -> Any:
-    """Return the type that LangGraph checks an answer against before it is saved."""
+    """Return the type against which LangGraph validates an answer before it saves it."""
     types: dict[str, Any] = {"approve": ApproveDecision, "reject": RejectDecision, "respond": RespondDecision}
     if "edit" in allowed_decisions:
         types["edit"] = _make_edit_decision_type(name, tool, displayed)
@@ -134,7 +132,7 @@ def _make_edit_decision_type(name: str, tool: PreparedTool | None, displayed: An
 
 
 def _inline_references(schema: Any) -> Any:
-    """Write out what a schema refers to, for its place in another schema: anything where it is too much or endless."""
+    """Inline the references of a schema; large or recursive parts become schemas that accept anything."""
     remaining_parts = _MAX_SCHEMA_PARTS
 
     def expand(schema_part: Any, enclosing: tuple[str, ...]) -> Any:
@@ -174,7 +172,7 @@ def _make_edit_check(tool: PreparedTool | None, displayed: Any) -> Callable[[dic
 
 
 def _require_unchanged(tool: PreparedTool, args: dict[str, Any]) -> None:
-    """Raise `ValueError` when the tool would not run with just what a person has written, completed by defaults."""
+    """Raise `ValueError` if the tool would run with anything but the edited input and defaults."""
     validated = tool.validate_input(args).json_value
     changed_path = find_difference(args, validated) or find_difference(
         validated, tool.validate_input(validated).json_value
@@ -190,7 +188,7 @@ def _decision_to_dict(decision: Any) -> Any:
 
 
 def _unwrap_single_decision(answer: Any) -> Any:
-    """Take ``{"decisions": [decision]}`` too, as answers to the batched shape are written."""
+    """Unwrap ``{"decisions": [decision]}``, the form of answers in batched mode."""
     if isinstance(answer, dict) and set(cast("dict[str, Any]", answer)) == {"decisions"}:
         decisions = cast("dict[str, Any]", answer)["decisions"]
         if isinstance(decisions, list) and len(cast("list[Any]", decisions)) == 1:
@@ -201,7 +199,7 @@ def _unwrap_single_decision(answer: Any) -> Any:
 
 
 def _normalize_inbox_decision(decision: Any) -> Any:
-    """Take what the agent inbox sends too: the text or the edited call as ``args``."""
+    """Convert the decisions of the agent inbox, which sends the text or the edited call as ``args``."""
     match decision:
         case {"type": "edit", "args": {"action": name, "args": args}, **rest} if not rest:
             return {"type": "edit", "edited_action": {"name": name, "args": args}}
@@ -211,7 +209,7 @@ def _normalize_inbox_decision(decision: Any) -> Any:
             return decision
 
 
-# The shapes are those of LangChain's `HumanInTheLoopMiddleware`. Pauses nothing itself.
+# Questions and decisions have the shapes of LangChain's `HumanInTheLoopMiddleware`.
 
 InterruptMode: TypeAlias = Literal["per_call", "batched"]
 INTERRUPT_MODES: tuple[InterruptMode, ...] = ("per_call", "batched")
@@ -221,7 +219,7 @@ ApprovalCheck: TypeAlias = Callable[[dict[str, Any]], bool]
 
 
 class ApprovalConfig(TypedDict):
-    """How calls of one tool are reviewed. ``when`` takes the arguments and tells whether to ask."""
+    """How calls of one tool are reviewed. ``when``: takes the arguments and returns whether to ask."""
 
     allowed_decisions: NotRequired[list[DecisionType]]
     description: NotRequired[str | Callable[[str, dict[str, Any]], str]]
@@ -230,7 +228,7 @@ class ApprovalConfig(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewRule:
-    """How another middleware of the agent reviews calls of one tool. Its functions take what LangChain gives them."""
+    """A rule of another middleware of the agent for one tool; its functions have LangChain's signatures."""
 
     allowed_decisions: tuple[DecisionType, ...]
     description: Any
@@ -246,10 +244,11 @@ _NO_ANNOTATIONS: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a person is asked while a request is pending, and the type that an answer must have (None: any).
+    """A question to a person about a pending request.
 
-    ``key`` names the question in this outer call, ``inside`` what asked it in a graph inside the nested call;
-    ``members`` are the questions that this one stands for.
+    ``key``: identifies the question in its outer call. ``value``: what is displayed. ``response_schema``: type of the
+    answer, None for any. ``inside``: id of the interrupt in a graph inside the nested call. ``members``: the questions
+    that a batch combines.
     """
 
     key: str
@@ -261,15 +260,15 @@ class Question:
 
 
 class ApprovalPolicy:
-    """The rules of one set of tools, and how people are asked. Raises `ValueError` for a malformed rule or mode."""
+    """Approval rules for one set of tools. Raises `ValueError` for a malformed rule or mode."""
 
     def __init__(self, rules: ApprovalRules | None, interrupt_mode: InterruptMode | None = "per_call") -> None:
         if interrupt_mode not in (None, *INTERRUPT_MODES):
             raise ValueError(f"interrupt_mode must be one of {', '.join(INTERRUPT_MODES)}, got {interrupt_mode!r}")
         self._mode = interrupt_mode
         self._adopted_rules: dict[str, ReviewRule] = {}
-        self._reviewed_names: frozenset[str] | None = None  # of every agent; None before the first
-        self.uses_declared_hints = rules == DESTRUCTIVE  # by the tools themselves
+        self._reviewed_names: frozenset[str] | None = None  # reviewed in every agent; None before the first agent
+        self.uses_declared_hints = rules == DESTRUCTIVE  # rules come from the tools' hints
         if not (
             rules is None or self.uses_declared_hints or callable(rules) or isinstance(cast("Any", rules), Mapping)
         ):
@@ -284,27 +283,27 @@ class ApprovalPolicy:
 
     @property
     def is_batched(self) -> bool:
-        """True where all calls that wait are one question: by ``interrupt_mode``, else as an adopted review asks."""
+        """True if all pending calls are one question: by ``interrupt_mode``, else as an adopted review does."""
         if self._mode is None:
             return any(rule.is_batched for rule in self._adopted_rules.values())
         return self._mode == "batched"
 
     @property
     def asks_once_a_step(self) -> bool:
-        """True where a review asks about all calls of a step at once, so that only one question may wait at a time."""
+        """True if a review asks about all calls of a step at once, so that only one question may be pending."""
         return self._mode is None and self.is_batched
 
     @property
     def rule_names(self) -> frozenset[str]:
-        """The names that there are rules for."""
+        """The names that have rules."""
         return frozenset(self._rules)
 
     def describe_unknown_rules(
         self, known_names: Collection[str], may_exist: Callable[[str], bool] | None = None
     ) -> list[str]:
-        """Return what is said of each rule about a tool that is not there: its name may be misspelt.
+        """Return a message for each rule that names an unknown tool.
 
-        ``may_be`` tells names that nobody knows yet.
+        ``may_exist``: returns whether a name may be that of a tool not listed yet.
         """
         missing = sorted(self.rule_names.difference(known_names))
         return [
@@ -314,7 +313,7 @@ class ApprovalPolicy:
         ]
 
     def require_known(self, known_names: Collection[str], may_exist: Callable[[str], bool] | None = None) -> None:
-        """Raise `ValueError` for a rule about a tool that is not there."""
+        """Raise `ValueError` for a rule that names an unknown tool."""
         for message in self.describe_unknown_rules(known_names, may_exist):
             raise ValueError(message)
 
@@ -325,19 +324,20 @@ class ApprovalPolicy:
         is_callable: Callable[[str], bool] = ProgramTool.is_callable_name,
         keep_option: str = "keep",
     ) -> None:
-        """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked.
+        """Raise `ValueError` for a rule about a direct tool, whose calls cannot wait for approval.
 
-        ``is_own`` tells the names of the tools that run programs, ``is_callable`` those that programs can call.
+        ``is_surface_tool``: whether a name is that of a tool that runs programs. ``is_callable``: whether programs can
+        call a tool of this name.
         """
         gated_names = [name for name, rule in self._rules.items() if rule is not False]
         for name in gated_names:
             if is_surface_tool(name):
                 raise ValueError(
-                    f"approve names {name!r}, and is for the calls of its programs: list a HumanInTheLoopMiddleware for"
-                    " a review of whole programs"
+                    f"approve names {name!r}, and is for the calls of its programs: to review whole programs, list a"
+                    " HumanInTheLoopMiddleware"
                 )
             if not is_callable(name):
-                raise ValueError(f"approve names {name!r}, which no program can call and the model calls by itself")
+                raise ValueError(f"approve names {name!r}, which no program can call and the model calls directly")
         overlap = sorted(set(gated_names) & set(kept_names))
         if overlap:
             raise ValueError(
@@ -347,7 +347,7 @@ class ApprovalPolicy:
             )
 
     def reject_direct(self, names: Collection[str]) -> None:
-        """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked."""
+        """Raise `ValueError` for a rule about a direct tool, whose calls cannot wait for approval."""
         if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
                 f"approve names {gated_names[0]!r}, which tools and keep leave to the model to call by itself: only"
@@ -356,7 +356,7 @@ class ApprovalPolicy:
             )
 
     def reject_unindexed(self, names: Collection[str]) -> None:
-        """Raise `ValueError` for a rule about a tool that is in no index: there is nobody to wait for a person."""
+        """Raise `ValueError` for a rule about a tool outside of CodeCall's index, whose calls cannot wait."""
         if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
                 f"approve names {gated_names[0]!r}, which CodeCall leaves out and the model calls by itself: only"
@@ -365,14 +365,14 @@ class ApprovalPolicy:
             )
 
     def adopt(self, rules: Mapping[str, ReviewRule]) -> bool:
-        """Take rules of one more agent, beside these where these say no more; tell whether that changed anything.
+        """Adopt rules of another agent's reviews where there is no own rule; return whether that changed anything.
 
-        Raises `ValueError` for one about a tool of which these say that nobody is asked.
+        Raises `ValueError` for one about a tool whose own rule is False.
         """
         for name in rules:
             if self._rules.get(name) is False:
-                raise ValueError(f"approve says that nobody is asked about {name!r}, which other middleware reviews")
-        # A bare True says nothing of the decisions that a review allows.
+                raise ValueError(f"approve[{name!r}] is False, but other middleware reviews this tool")
+        # True alone leaves the allowed decisions to the review.
         own_names = {
             name for name, rule in self._rules.items() if rule is not True and self._get_condition(name) is True
         }
@@ -385,11 +385,11 @@ class ApprovalPolicy:
         return bool(new_rules)
 
     def is_reviewed(self, name: str) -> bool:
-        """Tell whether other middleware asks about the model's own calls of a tool, in each agent that has these."""
+        """Return whether other middleware of every agent reviews direct calls of this tool."""
         return name in (self._reviewed_names or ())
 
     def may_need_approval(self, name: str, annotations: Mapping[str, Any] = _NO_ANNOTATIONS) -> bool:
-        """Tell whether calls of a tool that declares this of itself may need a person."""
+        """Return whether some call of a tool with these hints may need approval."""
         if name in self._adopted_rules:
             return True
         if self.uses_declared_hints:
@@ -399,7 +399,7 @@ class ApprovalPolicy:
     def call_needs_approval(
         self, name: str, arguments: dict[str, Any], annotations: Mapping[str, Any] = _NO_ANNOTATIONS
     ) -> bool:
-        """Tell whether one call with validated arguments needs a person."""
+        """Return whether one call with validated arguments needs approval."""
         if name in self._adopted_rules:
             return True
         if self.uses_declared_hints:
@@ -410,7 +410,7 @@ class ApprovalPolicy:
         return when if isinstance(when, bool) else bool(when(arguments))
 
     def make_approval_check(self, name: str, get_declared: Callable[[], Mapping[str, Any]]) -> NeedsApproval:
-        """Return what the core asks about calls of a tool; ``declared`` returns what that says of itself by now."""
+        """Return a tool's ``needs_approval`` for the core; ``get_declared`` returns its current hints."""
         if (review := self._adopted_rules.get(name)) is not None:
             return True if review.when is None else partial(_check_review, review.when, name)
         if self.uses_declared_hints:
@@ -425,13 +425,13 @@ class ApprovalPolicy:
         return rule if isinstance(rule, bool) or callable(rule) else rule.get("when", True)
 
     def find_rule_name(self, *names: str) -> str:
-        """Return that of a tool's names by which there is a rule about it; the last where there is none."""
+        """Return the name of a tool that has a rule; the last name if none has."""
         return next((name for name in names if name in self._rules or name in self._adopted_rules), names[-1])
 
     def make_question(
         self, request: PendingRequest, tool: PreparedTool | None, name: str, caller: Caller | None = None
     ) -> Question:
-        """Return what a person is asked about one call of a tool that people know by this name."""
+        """Return the question about one call; ``name`` is the displayed tool name."""
         rule_name = self.find_rule_name(request.tool_name, name)
         review, rule = self._adopted_rules.get(rule_name), self._rules.get(rule_name)
         prefix = "Tool execution requires approval"
@@ -454,7 +454,7 @@ class ApprovalPolicy:
         if description is None:
             description = f"{prefix}\n\nTool: {name}\nArgs: {request.input}"
         action = {"name": name, "args": request.input, "description": description}
-        # One call in both shapes of HumanInTheLoopMiddleware: `per_call`, and `batched` with a single action.
+        # Both shapes of HumanInTheLoopMiddleware: `per_call`, and `batched` with a single action.
         value = {
             "type": "tool_approval",
             "tool_call_id": request.tool_call_id,
@@ -463,13 +463,13 @@ class ApprovalPolicy:
             "review_configs": [{"action_name": name, "allowed_decisions": list(allowed_decisions)}],
         }
         schema = make_decision_type(name, allowed_decisions, tool, request.input)
-        # Neither a browser nor the checkpoint holds every integer.
+        # Browsers and checkpoints lose large integers.
         displayed = protect_integers(value)
         return Question(key=request.interrupt_id, request=request, value=displayed, response_schema=schema)
 
 
 def to_resolution(decision: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the core takes for a decision. A response counts as approved: it is given in the tool's place."""
+    """Return the core's resolution for a decision; "respond" approves the call and replaces its result."""
     kind, message = decision["type"], decision.get("message")
     if kind == "reject":
         return {"approved": False, **({"reason": message} if message else {})}

@@ -1,6 +1,6 @@
-"""What a LangChain tool is called with. Validated once: the rule, the person and the tool get that one value.
+"""Validate a tool's arguments once, for approval rule, approver and tool.
 
-LangChain validates what it is given. Where that gave another value than the one that was allowed, nothing runs.
+A call does not run if LangChain's own validation would produce other values than the approved ones.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from codemode.plugins import CompiledSchema, SchemaMismatch, ValidatedInput, cop
 from .content import display_fields, restore_media, to_displayed
 
 ParseInput = Callable[[Any, str | None], Any]
-_VARIADIC_FIELDS = ("args", "kwargs")  # fields that LangChain makes of *args and **kwargs
+_VARIADIC_FIELDS = ("args", "kwargs")  # LangChain's fields for *args and **kwargs
 
 
 @dataclass(eq=False)
 class Arguments:
-    """The validated arguments of one call: ``shown`` is plain JSON, ``values`` what the tool gets, once."""
+    """The validated arguments of one call: ``displayed`` as plain JSON, ``values`` as the tool gets them, once."""
 
     schema: ArgumentsSchema
     displayed: dict[str, Any]
@@ -34,12 +34,12 @@ class Arguments:
     values: dict[str, Any] | None = None
 
     def copy(self) -> dict[str, Any]:
-        """Return them as the plain arguments of a tool call."""
+        """Return a copy as plain arguments of a tool call."""
         return copy_json(self.displayed)
 
 
 def _without_title(schema: Any) -> Any:
-    """Return a JSON Schema without the name and the text of the whole, which are said of the tool itself."""
+    """Return a JSON Schema without title and description, which the tool has."""
     if not isinstance(schema, dict):
         return schema
     fields = cast("dict[str, Any]", schema)
@@ -47,7 +47,7 @@ def _without_title(schema: Any) -> Any:
 
 
 class ArgumentsSchema:
-    """The input of one LangChain tool. ``described`` is what the model sees of it, without injected arguments."""
+    """The input of one LangChain tool. ``compiled_schema``: the model's schema, without injected arguments."""
 
     def __init__(self, tool: BaseTool, compiled_schema: CompiledSchema, compile_schema: Callable[[Any], Any]) -> None:
         self._name = tool.name
@@ -57,8 +57,8 @@ class ArgumentsSchema:
         )
         self._injected = InjectedArguments(tool)
         schema = _get_validation_model(tool)
-        # Only the whole schema has its validators and settings. Code of a tool's own that reads arguments goes on
-        # reading them, and has to come to the same.
+        # Only the whole model has validators and settings. A tool's own _parse_input still runs, and must produce the
+        # same arguments.
         self._model_schema: Any = None if schema is None else compile_schema(self._injected.exclude_from(schema))
         self._defaults = SchemaDefaults(tool) if schema is None else None
         self._parses_itself = _overrides_parse_input(tool)
@@ -67,16 +67,16 @@ class ArgumentsSchema:
 
     @property
     def varies(self) -> bool:
-        """Whether one input may give two values."""
+        """Whether one input may validate to two values."""
         return self._compiled_schema.varies if self._model_schema is None else self._model_schema.varies
 
     @property
     def conversion(self) -> str:
-        """What becomes of other scalars and names."""
+        """How other scalars and names are converted."""
         return getattr(self._model_schema or self._compiled_schema, "conversion", "unknown")
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check, coerce, fill defaults. Raises `SchemaMismatch`."""
+        """Validate, convert and fill in defaults. Raises `SchemaMismatch`."""
         source = copy_json(value)
         if isinstance(value, dict):
             value = {
@@ -86,7 +86,7 @@ class ArgumentsSchema:
         return ValidatedInput(arguments, arguments.copy)
 
     def validate_output(self, value: Any, what: str) -> Any:
-        """Refuse: arguments describe no output."""
+        """Raise `NotImplementedError`: this schema is for input only."""
         raise NotImplementedError(what)
 
     def _validate(self, value: Any, source: Any) -> Arguments:
@@ -100,22 +100,22 @@ class ArgumentsSchema:
         values = {name: getattr(model, name) for name in names} | (model.model_extra or {})
         return Arguments(self, displayed, source, values)
 
-    # --- in the place of LangChain's own validation ---
+    # --- replaces LangChain's validation ---
 
     def parse_input(self, arguments: Arguments, tool_input: Any, tool_call_id: str | None, parse: ParseInput) -> Any:
-        """Return what the tool is called with. ``parse`` is LangChain's own way. Raises `CodeModeToolError`."""
+        """Return the tool's arguments. ``parse``: LangChain's method. Raises `CodeModeToolError` if they changed."""
         if not isinstance(tool_input, dict):
             return parse(tool_input, tool_call_id)
         all_arguments = cast("dict[str, Any]", tool_input)
         own_arguments = self._injected.remove_from(all_arguments)
         if self._model_schema is None:
-            # Before the tool's own code can change it in its place.
+            # Before the tool's code can change it in place.
             displayed_before = to_displayed(own_arguments) if self._parses_itself else own_arguments
             result = parse(all_arguments, tool_call_id)
             if self._parses_itself or result is not all_arguments:
                 self._require_same_parse(displayed_before, result)
             return restore_media(result)
-        # Middleware, or a person it asked, may have changed what was allowed.
+        # Middleware may have changed the arguments.
         is_unchanged = own_arguments == arguments.displayed
         values = (
             self._take_values(arguments)
@@ -125,7 +125,7 @@ class ArgumentsSchema:
         return {**restore_media(values), **self._injected.collect_from(all_arguments, tool_call_id)}
 
     def _take_values(self, arguments: Arguments) -> dict[str, Any]:
-        """Return the validated values. A tool that is called again, after it may have changed them, gets new ones."""
+        """Return the validated values; a repeated call gets new ones, because the tool may have changed them."""
         if (values := arguments.values) is not None:
             arguments.values = None
             return values
@@ -134,7 +134,7 @@ class ArgumentsSchema:
             revalidated: Arguments = self.validate_input(copy_json(source)).value
             if revalidated.displayed == arguments.displayed and revalidated.values is not None:
                 return revalidated.values
-        raise self._changed_input_error("its schema makes something new of it each time")
+        raise self._changed_input_error("its schema produces a new value each time")
 
     def _revalidate_changed(
         self, changed_arguments: dict[str, Any], tool_input: dict[str, Any], tool_call_id: str | None, parse: ParseInput
@@ -142,15 +142,15 @@ class ArgumentsSchema:
         try:
             revalidated: Arguments = self.validate_input(copy_json(changed_arguments)).value
         except SchemaMismatch as mismatch:
-            parse(tool_input, tool_call_id)  # LangChain words it for the model
+            parse(tool_input, tool_call_id)  # raises LangChain's error for the model
             raise self._changed_input_error("it does not fit the schema") from mismatch
         self._require_same(changed_arguments, revalidated.displayed)
         return cast("dict[str, Any]", revalidated.values)
 
     def _require_same_parse(self, displayed_before: dict[str, Any], result: Any) -> None:
-        """Refuse what a tool reads otherwise, or adds, but for defaults."""
+        """Raise if the tool's parser changes or adds arguments, apart from defaults."""
         if not isinstance(result, dict):
-            raise self._changed_input_error("it is read as something else than its arguments")
+            raise self._changed_input_error("its arguments are parsed to another type")
         displayed_after = to_displayed(self._injected.remove_from(cast("dict[str, Any]", result)))
         self._require_same(displayed_before, displayed_after)
         self._require_same({key: displayed_after[key] for key in displayed_before}, displayed_before)
@@ -164,13 +164,13 @@ class ArgumentsSchema:
 
     def _changed_input_error(self, reason: str) -> CodeModeToolError:
         return CodeModeToolError(
-            f"the input of tool {self._name!r} comes out differently when it is validated again: {reason}",
+            f"the input of tool {self._name!r} differs when it is validated again: {reason}",
             details={"tool_name": self._name},
         )
 
 
 def find_difference(before: Any, after: Any, path: str = "value") -> str | None:
-    """Return where validation made something else of a plain value than a completed copy; None when it did not."""
+    """Return the path where ``after`` changes ``before``, apart from added keys; None if nowhere."""
     if isinstance(before, dict) and isinstance(after, dict):
         values = cast("dict[str, Any]", after)
         for key, item in cast("dict[str, Any]", before).items():
@@ -193,7 +193,7 @@ def find_difference(before: Any, after: Any, path: str = "value") -> str | None:
 
 
 class SchemaDefaults:
-    """The defaults of a schema that only LangChain, or the tool itself, validates with."""
+    """The defaults of a schema that LangChain or the tool validates with."""
 
     def __init__(self, tool: BaseTool) -> None:
         schema: Any = tool.args_schema
@@ -203,7 +203,7 @@ class SchemaDefaults:
         self._fields: dict[str, Any] = self._v1_fields or getattr(schema, "model_fields", {})
 
     def fill_in(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with the defaults that a factory makes, which no JSON Schema tells."""
+        """Return arguments with the defaults of factories, which a JSON Schema cannot express."""
         defaults = {
             name: value
             for name, field in self._v1_fields.items()
@@ -213,7 +213,7 @@ class SchemaDefaults:
         return {**plain, **defaults}
 
     def is_default(self, name: str, value: Any) -> bool:
-        """Tell whether a value, as it is shown, is that of a field that was not given."""
+        """Return whether a displayed value is a field's default."""
         field = self._fields.get(name)
         if field is None:
             return False
@@ -228,7 +228,7 @@ class _ByNameModel(BaseModel):
 
 
 class InjectedArguments:
-    """The arguments of one tool that its graph gives, and no model."""
+    """The arguments of one tool that the graph injects."""
 
     def __init__(self, tool: BaseTool) -> None:
         self._keys: frozenset[str] = frozenset(getattr(tool, "_injected_args_keys", ())) | _run_setting_names(tool)
@@ -247,7 +247,7 @@ class InjectedArguments:
             self._model = create_model("Injected", __config__=model_config, **model_fields)
 
     def exclude_from(self, schema: type[BaseModel]) -> type[BaseModel]:
-        """Return a schema that takes the other arguments alone, by their names or their aliases."""
+        """Return a schema without injected arguments that accepts names and aliases."""
         has_aliases = any(field.validation_alias is not None for field in schema.model_fields.values())
         if not self._fields and not has_aliases:
             return schema
@@ -255,11 +255,11 @@ class InjectedArguments:
         return create_model(schema.__name__, __base__=(schema, _ByNameModel), __module__=schema.__module__, **missing)
 
     def remove_from(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the other arguments."""
+        """Return the arguments that are not injected."""
         return {name: value for name, value in values.items() if name not in self.names}
 
     def collect_from(self, tool_input: Mapping[str, Any], tool_call_id: str | None) -> dict[str, Any]:
-        """Return the injected arguments of a call, validated as LangChain does it."""
+        """Return the injected arguments of a call, validated as LangChain does."""
         injected: dict[str, Any] = {}
         if self._model is not None:
             values = {name: tool_input[name] for name in self._fields if name in tool_input}
@@ -275,7 +275,7 @@ class InjectedArguments:
 
 
 def make_input_schema(tool: BaseTool) -> Any:
-    """Return what a model is shown of a tool's input, without the settings of a run that LangChain gives it."""
+    """Return a tool's input schema for models, without `RunnableConfig` arguments."""
     schema: Any = tool.tool_call_schema
     run_setting_names = _run_setting_names(tool)
     if not run_setting_names or not isinstance(schema, type) or not issubclass(schema, BaseModel):
@@ -287,7 +287,7 @@ def make_input_schema(tool: BaseTool) -> Any:
 
 
 def _run_setting_names(tool: BaseTool) -> frozenset[str]:
-    """Return the arguments that get the settings of a run, where LangChain reads a schema off the method itself."""
+    """Return the `RunnableConfig` arguments of a tool whose schema LangChain infers from its method."""
     if tool.args_schema is not None:
         return frozenset()
     hints: dict[str, Any] = {}
@@ -297,7 +297,7 @@ def _run_setting_names(tool: BaseTool) -> frozenset[str]:
 
 
 def find_call_id_fields(fields: Mapping[str, Any]) -> set[str]:
-    """Return the arguments that every call brings along."""
+    """Return the fields that get the tool call id."""
     marker_types = (InjectedToolCallId,)
     return {
         name
@@ -307,7 +307,7 @@ def find_call_id_fields(fields: Mapping[str, Any]) -> set[str]:
 
 
 def _get_validation_model(tool: BaseTool) -> type[BaseModel] | None:
-    """Return the model that LangChain validates with, None when it does not or when the tool does it itself."""
+    """Return the model that LangChain validates with; None if there is none or the tool parses its input itself."""
     schema: Any = tool.args_schema
     is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
     return cast("type[BaseModel]", schema) if is_model and not _overrides_parse_input(tool) else None
@@ -315,4 +315,4 @@ def _get_validation_model(tool: BaseTool) -> type[BaseModel] | None:
 
 def _overrides_parse_input(tool: BaseTool) -> bool:
     tool_class: Any = type(tool)
-    return tool_class._parse_input is not cast("Any", BaseTool)._parse_input  # noqa: SLF001 - the method to stand in for
+    return tool_class._parse_input is not cast("Any", BaseTool)._parse_input  # noqa: SLF001 - the method that is replaced

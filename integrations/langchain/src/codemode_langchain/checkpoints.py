@@ -1,4 +1,4 @@
-"""The checkpoint that a node runs from, and what calls write next to it."""
+"""Read a node's checkpoint, and save results and call outputs next to it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from .node_tasks import find_node_binding, start_task
 
 _log = logging.getLogger("codemode.approvals")
 
-# Checkpoints are named by UUIDs of version 6, which count ticks of 100 ns from 1582.
+# Checkpoint ids are UUIDs of version 6, which count ticks of 100 ns from 1582.
 _TIME_UUID_VERSION = 6
 _UUID_EPOCH = 0x01B21DD213814000
 
 
 def warn_if_unanswerable(config: RunnableConfig) -> None:
-    """Log a warning, once in a process, where a person is asked in a graph that LangGraph cannot go on with."""
-    # A graph inside of another has that one's here, also where it was made with none of its own.
+    """Log a warning, once per process, for a question in a graph that LangGraph cannot resume."""
+    # A graph inside another one has the outer graph's checkpointer here.
     if config.get("configurable", {}).get(CHECKPOINTER) is None:
         _warn_about_missing_checkpointer()
 
@@ -48,14 +48,14 @@ def warn_if_unanswerable(config: RunnableConfig) -> None:
 @cache
 def _warn_about_missing_checkpointer() -> None:
     _log.warning(
-        "a person is asked in a graph without a checkpointer: the answer cannot be given, for LangGraph keeps nothing"
-        " to go on with. Add one, create_agent(..., checkpointer=InMemorySaver()) or one of a database, and call the"
-        ' agent with {"configurable": {"thread_id": ...}}'
+        "a call waits for approval in a graph without a checkpointer, which LangGraph cannot resume. Add one,"
+        " create_agent(..., checkpointer=InMemorySaver()) or one of a database, and call the agent with"
+        ' {"configurable": {"thread_id": ...}}'
     )
 
 
 def get_step_time_ms(config: RunnableConfig) -> int | None:
-    """Return when the step of the graph was recorded that the node belongs to, the same when it runs again."""
+    """Return when the node's step was recorded, in Unix milliseconds; the same when the node runs again."""
     _, checkpoint = _find_checkpoint(config)
     try:
         checkpoint_uuid = UUID(checkpoint)
@@ -68,13 +68,13 @@ def get_step_time_ms(config: RunnableConfig) -> int | None:
 
 
 def get_checkpoint_write(config: RunnableConfig) -> Any:
-    """Return the future of the write of the node's own checkpoint, which LangGraph does in the background; or None."""
+    """Return the future of LangGraph's background write of the node's checkpoint, or None."""
     node = get_node_context(config)
     return None if node is None else getattr(node.loop, "_put_checkpoint_fut", None)
 
 
 def save_result(config: RunnableConfig, result: Any) -> None:
-    """Write the result of the task that runs with this configuration at once: LangGraph writes it in the background."""
+    """Save the result of the current task immediately; LangGraph would do so in the background."""
     saver, task_id, checkpoint_config = _result_location(config)
     if saver is not None:
         saver.put_writes(checkpoint_config, [(RETURN, result)], task_id)
@@ -88,7 +88,7 @@ async def save_result_async(config: RunnableConfig, result: Any) -> None:
 
 
 def save_extra_write(config: RunnableConfig, name: str, value: Any) -> None:
-    """Write a value beside the checkpoint at once, under a name that is no task's: LangGraph passes over it."""
+    """Save a value next to the checkpoint, under a name of no task, which LangGraph ignores."""
     saver, checkpoint_config = _checkpoint_location(config)
     if saver is not None:
         saver.put_writes(checkpoint_config, [(RETURN, value)], name)
@@ -102,7 +102,7 @@ async def save_extra_write_async(config: RunnableConfig, name: str, value: Any) 
 
 
 def clear_interrupt(config: RunnableConfig) -> None:
-    """Let a node wait for no answer: LangGraph keeps what it asked last, until it asks something else or ends."""
+    """Clear a node's pending interrupt, which LangGraph keeps until the next one or the node's end."""
     saver, task_id, checkpoint_config = _result_location(config)
     if saver is not None:
         saver.put_writes(checkpoint_config, [(INTERRUPT, ())], task_id)
@@ -116,7 +116,7 @@ async def clear_interrupt_async(config: RunnableConfig) -> None:
 
 
 def clear_plain_answer(loop: Any) -> None:
-    """Let no later run find the plain answer that a run of a graph was given."""
+    """Clear a run's plain answer, so that later runs do not find it."""
     loop.checkpointer.put_writes(_loop_checkpoint_config(loop), [(RESUME, None)], RUN_TASK_ID)
 
 
@@ -126,7 +126,7 @@ async def clear_plain_answer_async(loop: Any) -> None:
 
 
 def read_writes(config: RunnableConfig) -> list[Any]:
-    """Return all values that were written beside the checkpoint as results."""
+    """Return all result values saved next to the checkpoint."""
     saver, checkpoint_config = _checkpoint_location(config)
     return _result_values(None if saver is None else saver.get_tuple(checkpoint_config))
 
@@ -138,7 +138,7 @@ async def read_writes_async(config: RunnableConfig) -> list[Any]:
 
 
 def _result_values(checkpoint_tuple: Any) -> list[Any]:
-    # There is nothing while the checkpoint itself is being written.
+    # None while the checkpoint is being written.
     return (
         []
         if checkpoint_tuple is None
@@ -161,7 +161,7 @@ def _loop_checkpoint_config(loop: Any) -> dict[str, Any]:
 
 
 def _checkpoint_location(config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
-    """Return the checkpointer, and what names the checkpoint for it."""
+    """Return the checkpointer, and the configuration that identifies the checkpoint."""
     configurable = config.get("configurable", {})
     namespace, checkpoint_id = _find_checkpoint(config)
     checkpoint_fields = {
@@ -173,7 +173,7 @@ def _checkpoint_location(config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
 
 
 def _find_checkpoint(config: RunnableConfig) -> tuple[str, Any]:
-    """Return the namespace of the graph that a node or task belongs to, and the id of its checkpoint."""
+    """Return namespace and id of the checkpoint of a node's or task's graph."""
     configurable = config.get("configurable", {})
     checkpoints: Mapping[str, Any] = configurable.get(CHECKPOINTS) or {}
     namespace = str(configurable.get(NAMESPACE, ""))
@@ -182,22 +182,22 @@ def _find_checkpoint(config: RunnableConfig) -> tuple[str, Any]:
         if namespace in checkpoints:
             break
     checkpoint_id = checkpoints.get(namespace)
-    # A task is named within the node that started it, which is listed with the checkpoint of its graph.
+    # A task's namespace is below that of its node, which is listed with its graph's checkpoint.
     namespaces = [name for name, other_id in checkpoints.items() if other_id == checkpoint_id]
     return min(namespaces, key=len, default=""), checkpoint_id
 
 
-# With a journal a part goes on in another process, where its finished calls do not run again. What they wrote into the
-# graph's state, and what those that wait have asked, is then found here.
+# With a journal, another process can continue a segment without running finished calls again. Their state updates, and
+# the questions of waiting calls, are saved here.
 
 _OUTER_CALL_KEY = "codemode"
 
 
 @dataclass(kw_only=True)
 class CallOutput:
-    """What one nested call left: commands for the graph's state, an artifact, and what it asks while it waits.
+    """Output of one nested call apart from its value: state commands, an artifact, its pending questions.
 
-    ``counted`` is its tool, where something limits calls and it was made.
+    ``counted``: the tool's name, if limits apply and the call ran. Field names are stored.
     """
 
     commands: list[Any] = field(default_factory=list[Any])
@@ -210,7 +210,7 @@ class CallOutput:
 
 
 class SavedCallOutputs:
-    """All that is kept for one outer call, by the numbers of its parts. Nothing is found before `recall`."""
+    """Saved outputs of the nested calls of one outer call, by segment number. Empty before `load`."""
 
     def __init__(self, config: RunnableConfig, outer_tool_call_id: str) -> None:
         self._config = config
@@ -220,36 +220,36 @@ class SavedCallOutputs:
         self._order = itertools.count()
 
     def load(self) -> None:
-        """Find what other processes, and earlier runs of this one, have kept."""
+        """Load what other processes, and earlier runs of this one, have saved."""
         self._read(read_writes(self._config))
 
     async def aload(self) -> None:
-        """Do what `recall` does without blocking."""
+        """Do what `load` does without blocking."""
         self._read(await read_writes_async(self._config))
 
     def get_outputs(self, step: int) -> dict[str, CallOutput]:
-        """Return what calls of a part had left when it was recalled, by their ids, the oldest first."""
+        """Return the loaded outputs of a segment by call id, oldest first."""
         return dict(self._outputs.get(step, {}))
 
     def get_answers(self, step: int) -> Mapping[str, Any] | None:
-        """Return the answers that a part had been given, by the keys of their questions; None when it had not begun."""
+        """Return the saved answers of a segment by question key; None if it has not started."""
         return self._answers.get(step)
 
     def save(self, step: int, call_id: str, output: CallOutput) -> None:
-        """Keep what a call left."""
+        """Save the output of a call."""
         save_extra_write(self._config, _new_write_name(), self._make_output_entry(step, call_id, output))
 
     async def asave(self, step: int, call_id: str, output: CallOutput) -> None:
-        """Do what `keep` does without blocking."""
+        """Do what `save` does without blocking."""
         await save_extra_write_async(self._config, _new_write_name(), self._make_output_entry(step, call_id, output))
 
     def save_answers(self, step: int, answers: Mapping[str, Any]) -> None:
-        """Keep what a part is given, before it begins: it goes on with the same, whatever has been answered since."""
+        """Save the answers of a segment before it starts, so that it is continued with the same ones."""
         if answers and step not in self._answers:
             save_extra_write(self._config, _new_write_name(), self._make_answers_entry(step, answers))
 
     async def asave_answers(self, step: int, answers: Mapping[str, Any]) -> None:
-        """Do what `begin` does without blocking."""
+        """Do what `save_answers` does without blocking."""
         if answers and step not in self._answers:
             await save_extra_write_async(self._config, _new_write_name(), self._make_answers_entry(step, answers))
 
@@ -273,7 +273,7 @@ class SavedCallOutputs:
 
     def _read(self, values: Iterable[Any]) -> None:
         own_entries: list[dict[str, Any]] = [entry for entry in values if _belongs_to_call(entry, self._outer_id)]
-        # A call that was made again has left something twice: the newest counts.
+        # A repeated call has several outputs: the latest counts.
         for entry in sorted(own_entries, key=lambda entry: entry["order"]):
             if "answers" in entry:
                 self._answers.setdefault(entry["step"], entry["answers"])
@@ -289,21 +289,20 @@ def _belongs_to_call(value: Any, outer_tool_call_id: str) -> bool:
 
 
 def _new_write_name() -> str:
-    # LangGraph keeps what was written under a name for the first time.
+    # LangGraph keeps only the first write under a name.
     return f"codemode-{secrets.token_hex(16)}"
 
 
-# A part whose process died in the middle has no result there. Which of its calls had happened nobody knows, unless they
-# are in a journal.
+# A segment whose process died has no result. Which of its calls ran is unknown without a journal.
 
 _START_TASK_NAME = "begun"
 _JOURNALED_PREFIX = "journal:"
 
 
 class StartMarker:
-    """The beginning of one part of a program, noted before its first call and no later than that is made.
+    """Marker that a segment has started, saved before its first call.
 
-    ``is_journaled``: the journal knows what became of its calls, if whoever began it had one too.
+    ``is_journaled``: a journal has the outcome of its calls, if the process that started it had one too.
     """
 
     def __init__(self, config: RunnableConfig, number: int, *, is_journaled: bool = False) -> None:
@@ -318,11 +317,11 @@ class StartMarker:
 
     @property
     def was_checked(self) -> bool:
-        """True once it was looked for here."""
+        """True if this process has read or saved the marker."""
         return self._is_first_start is not None or self._start_task is not None
 
     def is_first(self) -> bool:
-        """Note it. False when somebody has begun this part before, and nobody knows how far that one came."""
+        """Save the marker. False if another process started this segment and its progress is unknown."""
         if not self._has_checkpoint:
             return True
         with self._lock:
@@ -347,7 +346,7 @@ class StartMarker:
     def _run_task(self, function: Callable[[], Any]) -> Any:
         return start_task(self._config, self._number, function, _START_TASK_NAME)
 
-    # LangGraph writes in the background, and the first call may be the last thing that this process does.
+    # LangGraph saves results in the background, and this process may die in the first call.
 
     def _record(self) -> str:
         if (checkpoint_write := get_checkpoint_write(self._config)) is not None:

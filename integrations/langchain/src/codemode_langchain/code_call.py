@@ -1,4 +1,4 @@
-"""The tools that a LangChain model sees of CodeCall: search, describe, execute, invoke. Knows no middleware."""
+"""CodeCall surface: meta-tools that search, describe and run other tools."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .segments import Outcome, make_failure_fields, to_text
 from .surfaces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
-"""Makes what scripts read as ``codecallContext`` of a tool's configuration, or of an agent's ``ToolRuntime``."""
+"""Returns ``codecallContext`` for scripts from a tool's configuration or an agent's ``ToolRuntime``."""
 
 
 class CodeCallSurface(Surface):
-    """A set of tools as CodeCall sees it, with the options of ``core``; what ``before`` has too is not made again."""
+    """CodeCall over a set of tools, with the options of ``core``; reuses conversions of ``previous``."""
 
     def __init__(
         self,
@@ -50,33 +50,33 @@ class CodeCallSurface(Surface):
 
     @property
     def sync_core(self) -> CodeCallToolset:
-        """The same, for callers that block."""
+        """The toolset for synchronous callers."""
         if self._sync_core is None:
             self._sync_core = self.async_core.over(self._sync_tools)
         return self._sync_core
 
     @property
     def core(self) -> CodeCallToolset:
-        """See `Face.core`."""
+        """See `Surface.core`."""
         return self.async_core
 
     def build_tools(self) -> tuple[SurfaceTool, ...]:
-        """See `Face.offered`."""
+        """See `Surface.build_tools`."""
         return tuple(CodeCallTool(self, tool) for tool in self.async_core.tools)
 
     def visible_names(self) -> frozenset[str]:
-        """See `Face.visible`."""
+        """See `Surface.visible_names`."""
         return self._visible_names
 
     def find_tool(self, name: str) -> PreparedTool | None:
-        """Return one of the tools, made ready."""
+        """Return a prepared tool by name; None if there is none."""
         tool = self._tools_by_name.get(name)
         return None if tool is None else PreparedTool.of(tool)
 
     def make_meta_tool(
         self, name: str, caller: Caller, script_context: Callable[[], Mapping[str, Any]] | None
     ) -> BaseTool:
-        """Return a meta-tool whose inner calls ``caller`` makes."""
+        """Return a meta-tool whose nested calls ``caller`` runs."""
         core_tool = next(tool for tool in self.async_core.tools if tool.name == name)
         return CodeCallTool(self, core_tool, caller, script_context)
 
@@ -131,7 +131,7 @@ class MetaToolCall:
 
 
 class CodeCallTool(SurfaceTool):
-    """One of the meta-tools over other tools. Make them with `create_code_call_tools`."""
+    """One of the meta-tools. Create them with `create_code_call_tools`."""
 
     name: str = ""
     description: str = ""
@@ -151,7 +151,7 @@ class CodeCallTool(SurfaceTool):
         self._makes_calls = not core_tool.annotations["readOnlyHint"]
         self._script_context = script_context
 
-    # What a model writes is read by the core: any of its keys, of these names too, is an argument.
+    # The core validates the model's input: any key is an argument, "self" too.
 
     def _run(self, /, **arguments: Any) -> Any:
         call = self._make_call(self._surface.sync_core, arguments)
@@ -192,11 +192,11 @@ def create_code_call_tools(
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> list[BaseTool]:
-    """Turn LangChain tools, or a toolkit, into those of CodeCall, and the tools that stay visible beside them.
+    """Convert LangChain tools, or a toolkit, to the meta-tools of CodeCall and the tools that stay visible.
 
-    ``options`` are `codemode.CodeCallOptions` or a mapping, in which ``search["embed"]`` may be LangChain's
-    ``Embeddings``. ``approve``, ``interrupt_mode``, ``store`` and ``library`` are as in `create_code_mode_tool`;
-    ``script_context`` makes a script's context of the `RunnableConfig`. Raises `ValueError` as that does, and for a
+    ``options``: `codemode.CodeCallOptions` or a mapping, in which ``search["embed"]`` may be LangChain ``Embeddings``.
+    ``approve``, ``interrupt_mode``, ``store`` and ``library``: as in `create_code_mode_tool`. ``script_context``:
+    returns a script's context from the `RunnableConfig`. Raises `ValueError` as `create_code_mode_tool` does, and for a
     rule about a tool that stays visible.
     """
     approvals = ApprovalPolicy(approve, interrupt_mode)
@@ -223,7 +223,7 @@ def create_empty_toolset(
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> CodeCallToolset:
-    """Return CodeCall over no tools, with an agent's defaults. Raises `ValueError` with the path of what is wrong."""
+    """Create CodeCall without tools, with an agent's defaults. Raises `ValueError` for an invalid option."""
     call_options = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     call_options = call_options.with_defaults(names="underscore")

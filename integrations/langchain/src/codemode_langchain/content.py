@@ -1,4 +1,4 @@
-"""LangChain's content blocks as media of a program and back, and values as plain JSON."""
+"""Convert LangChain's content blocks to `MediaContent` and back, and values to plain JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from codemode import MediaContent
 from codemode.plugins import SchemaMismatch, replace_content, restore_content
 
-# Where the bytes stand in a block: those of LangChain, of its earlier versions, of Anthropic, of OpenAI, of MCP.
+# Paths of the bytes and the media type: LangChain, its earlier versions, Anthropic, MCP, OpenAI.
 _DATA_PATHS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("base64",), ("mime_type",)),
     (("data",), ("mime_type",)),
@@ -41,7 +41,7 @@ _BASE64_MARKER = ";base64,"
 
 
 def to_media_content(block: Any) -> MediaContent | None:
-    """Return the content that a block holds the bytes of; None for any other value, such as one with an address."""
+    """Convert a block with bytes to `MediaContent`; None for any other value, such as a block with a URL."""
     if (
         type(block) is not dict
         or (kind := _MEDIA_KIND_BY_BLOCK_TYPE.get(str(cast("dict[str, Any]", block).get("type")))) is None
@@ -73,12 +73,12 @@ def _make_media_content(
         data = binascii.a2b_base64(text, strict_mode=True)
         origin = json.dumps(origin_fields, sort_keys=True)
         return MediaContent(data, mime_type, kind=kind, name=None if name is None else name[:256], origin=origin)
-    except (ValueError, TypeError):  # it only looks like one
+    except (ValueError, TypeError):  # not base64
         return None
 
 
 def from_media_content(part: MediaContent) -> dict[str, Any]:
-    """Return a part as the block that it came as, or as LangChain writes one."""
+    """Convert `MediaContent` to its original block, or to a LangChain block."""
     text = b64encode(part.data).decode()
     if part.origin is None:
         name_field = {} if part.name is None else {"filename": part.name}
@@ -89,28 +89,28 @@ def from_media_content(part: MediaContent) -> dict[str, Any]:
 
 
 def extract_media(value: Any) -> Any:
-    """Return what a tool gave with what stands for it in place of each block with bytes."""
+    """Replace blocks with bytes in an output by `MediaContent`."""
     return replace_content(value, to_media_content)
 
 
 def restore_media(values: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with blocks in the places of parts."""
+    """Replace media placeholders in arguments by blocks."""
     return restore_content(values, from_media_content)
 
 
 def media_placeholder(value: Any) -> dict[str, Any] | None:
-    """Return what stands for a part in what people are shown; None for any other value."""
+    """Return the placeholder that approvers see for `MediaContent`; None for any other value."""
     placeholder = replace_content(value) if isinstance(value, MediaContent) else value
     return None if placeholder is value else placeholder
 
 
 def make_message_content(text: str, blocks: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the content of a message that says this and has these blocks."""
+    """Return message content with this text and these blocks."""
     return [{"type": "text", "text": text}, *map(dict, blocks)] if blocks else text
 
 
 def to_model_block(part: MediaContent) -> dict[str, Any]:
-    """Return a part as a model is shown it: as the block that it came as, but for those of MCP."""
+    """Return a block for the model: the original one, or LangChain's for an MCP block."""
     block = from_media_content(part)
     if "mimeType" not in block:
         return block
@@ -129,8 +129,8 @@ def _set_at_path(block: Mapping[str, Any], path: tuple[str, ...], text: str | No
     return {**block, key: text if not rest else _set_at_path(block[key], tuple(rest), text)}
 
 
-# What runs is shown whole, also what a model leaves out when it is serialised. A secret is shown as the program gave
-# it, and not at all where the host gave it.
+# Approvers see everything that runs, including fields that a model excludes. A secret is displayed if the program
+# passed it, and hidden if it comes from the host.
 
 NO_SOURCE: Any = object()
 HIDDEN_SECRET: Any = object()
@@ -138,7 +138,7 @@ _JSON_TYPES = (str, bool, int, type(None))
 
 
 class _ListSource:
-    """Stands for what a value was made from, of which only the list that it stood in is known."""
+    """The source of a value of which only the enclosing list is known."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -146,7 +146,7 @@ class _ListSource:
 
     @property
     def texts(self) -> set[str]:
-        """All that is given in that list, as texts."""
+        """All scalar values of the list as texts."""
         if self._texts is None:
             self._texts = set(_iter_texts(self._source))
         return self._texts
@@ -154,7 +154,7 @@ class _ListSource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _ItemSource:
-    """What a value was made from if nobody has moved it, and the list around it."""
+    """The source of a list item by position, and the enclosing list in case a validator moved it."""
 
     source: Any
     surrounding_list: _ListSource
@@ -165,19 +165,19 @@ def _source_value(source: Any) -> Any:
 
 
 def _source_of_part(source: Any, part: Any) -> Any:
-    """Return a part of what is given, in the same place."""
+    """Return a part of a source, with the same enclosing list."""
     return _ItemSource(part, source.surrounding_list) if isinstance(source, _ItemSource) else part
 
 
 def _unplaced_source(source: Any) -> Any:
-    """Return what is known of a value that was not given where it stands."""
+    """Return the source of a value without one at its path: the enclosing list, or `NO_SOURCE`."""
     if isinstance(source, _ItemSource):
         return source.surrounding_list
     return source if isinstance(source, _ListSource) else NO_SOURCE
 
 
 def to_displayed(value: Any, source: Any = NO_SOURCE) -> Any:
-    """Return a value as plain JSON, `LEFT_OUT` for a secret of the host; ``given`` is the JSON it was made from."""
+    """Convert a value to plain JSON, a host's secret to `HIDDEN_SECRET`; ``source``: the JSON it was made from."""
     if type(value) in _JSON_TYPES:
         return value
     if isinstance(value, float):
@@ -203,9 +203,9 @@ def _display_secret(value: Any, source: Any) -> Any:
     if isinstance(source, _ListSource):
         text = str(to_displayed(value.get_secret_value()))
         return text if text in source.texts else HIDDEN_SECRET
-    # What a validator has put in its place may be the host's, so that nobody can be shown what would run.
+    # A validator may have replaced it with a host's secret, which must not be displayed.
     if str(to_displayed(value.get_secret_value())) != str(source):
-        raise _display_error("a secret comes out differently from what was given")
+        raise _display_error("validation changes a secret")
     return source
 
 
@@ -214,7 +214,7 @@ def _display_error(reason: str) -> SchemaMismatch:
 
 
 def display_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
-    """Return fields of a model by their names, and what came beside them."""
+    """Return fields of a model by name, and its extra fields."""
     return {**_display_own_fields(model, names, source), **_display_items((model.model_extra or {}).items(), source)}
 
 
@@ -227,7 +227,7 @@ def _display_own_fields(model: BaseModel, names: Iterable[str], source: Any) -> 
 
 
 def _read_field(model: BaseModel, name: str) -> Any:
-    """Return a field. Items that pydantic would validate while the tool takes them are validated now."""
+    """Return a field; lazily validated items are validated now."""
     value = getattr(model, name)
     if isinstance(value, Iterator):
         try:
@@ -242,12 +242,12 @@ def _display_model(model: BaseModel, source: Any) -> dict[str, Any]:
     displayed_fields = {
         _input_keys(name, fields[name])[0]: value for name, value in _display_own_fields(model, fields, source).items()
     }
-    # What came beside may have the name of a field that is given by another.
+    # An extra field may have the name of a field with an alias.
     return {**_display_items((model.model_extra or {}).items(), source), **displayed_fields}
 
 
 def find_source(source: Any, name: str, field: FieldInfo) -> Any:
-    """Return what a JSON object gives for a field of a model."""
+    """Return the source of a model's field in a JSON object."""
     source_value = _source_value(source)
     if not isinstance(source_value, dict):
         return _unplaced_source(source)
@@ -257,7 +257,7 @@ def find_source(source: Any, name: str, field: FieldInfo) -> Any:
 
 
 def _input_keys(name: str, field: FieldInfo) -> list[str]:
-    """Return the keys that a field is validated from, the usual one first."""
+    """Return the keys that a field is validated from, the preferred one first."""
     alias = field.validation_alias
     aliases: Sequence[Any] = alias.choices if isinstance(alias, AliasChoices) else [alias]
     return [alias for alias in aliases if isinstance(alias, str)] or [name]
@@ -303,12 +303,12 @@ def _sort_key(value: Any) -> str:
 
 
 def _item_sources(source: Any, count: int) -> Iterable[Any]:
-    """Return what each of so many items was made from."""
+    """Return the source of each of ``count`` items."""
     source_value = _source_value(source)
     if not isinstance(source_value, list):
         return [_unplaced_source(source)] * count
     source_items = cast("list[Any]", source_value)
-    # A validator may drop, double or move items: what the program gave one of them is no secret of the host.
+    # A validator may drop, repeat or move items: a text anywhere in the program's list is no host secret.
     surrounding = source.surrounding_list if isinstance(source, _ItemSource) else _ListSource(source_items)
     return (
         [_ItemSource(item, surrounding) for item in source_items]
@@ -330,7 +330,7 @@ def _iter_texts(source: Any) -> Iterator[str]:
 
 
 def _display_list_item(value: Any, source: Any = NO_SOURCE) -> Any:
-    # None is no secret: where a secret was it does not validate again.
+    # None does not validate as a secret.
     displayed = to_displayed(value, source)
     return None if displayed is HIDDEN_SECRET else displayed
 
@@ -343,6 +343,6 @@ def _display_leaf(value: Any, source: Any) -> Any:
     try:
         return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
     except (PydanticSerializationError, TypeError, ValueError):
-        # An object of the tool author's own class: what it was made from says most about it.
+        # An object of an unknown class: its source describes it best.
         source = _source_value(source)
         return f"<{type(value).__qualname__}>" if source is NO_SOURCE or isinstance(source, _ListSource) else source

@@ -1,4 +1,4 @@
-"""LangChain and MCP tools as tools of code mode: schemas, names and results."""
+"""Convert LangChain and MCP tools to tools of a program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from codemode.plugins import CompiledSchema, FrameworkSchema, InferredOutput
 from .arguments import Arguments, ArgumentsSchema, make_input_schema
 from .content import extract_media
 
-# Imports neither of them, and no SDK. What such a tool is, says and gives came from a server.
+# MCP tools are recognized by shape: no adapter or SDK is imported. Their data comes from a server.
 
 _STRUCTURED_CONTENT_KEY = "structured_content"
 _ANNOTATION_NAMES = {
@@ -31,16 +31,16 @@ _ANNOTATION_NAMES = {
     "idempotent_hint": "idempotentHint",
     "open_world_hint": "openWorldHint",
 }
-_SCHEMA_ATTRIBUTES = ("output_schema", "outputSchema")  # of the newer and the older SDK
+_SCHEMA_ATTRIBUTES = ("output_schema", "outputSchema")  # newer and older SDK
 
 
 def is_mcp_tool(tool: BaseTool) -> bool:
-    """Tell whether a tool looks as adapters make those of servers: a schema as JSON, and blocks with an artifact."""
+    """Return whether a tool looks like an MCP adapter's: a JSON Schema, and blocks with an artifact."""
     return tool.response_format == "content_and_artifact" and isinstance(tool.args_schema, dict)
 
 
 def get_annotations(tool: BaseTool) -> dict[str, Any]:
-    """Return a tool's hints, in the protocol's spelling: those of its metadata before what its server says."""
+    """Return a tool's hints in the protocol's spelling; its metadata takes precedence over the server's hints."""
     metadata: Mapping[str, Any] = tool.metadata or {}
     raw_annotations = {**_mapping(_mapping(_mapping(metadata.get("mcp")).get("tool")).get("annotations")), **metadata}
     annotations = {_ANNOTATION_NAMES.get(key, key): value for key, value in raw_annotations.items()}
@@ -52,18 +52,15 @@ def get_annotations(tool: BaseTool) -> dict[str, Any]:
 
 
 def is_destructive(annotations: Mapping[str, Any]) -> bool:
-    """Tell whether a tool is declared destructive, or nothing is declared of it that says otherwise.
-
-    By the protocol a tool that writes and says no more is destructive.
-    """
+    """Return whether a tool is destructive: declared so, or neither that nor read-only (MCP's default)."""
     is_destructive: Any = annotations.get("destructiveHint")
     return is_destructive is True or (is_destructive is None and annotations.get("readOnlyHint") is not True)
 
 
 def get_server_output_schema(tool: BaseTool) -> dict[str, Any] | None:
-    """Return the schema that a server declares for what its tool gives, None where there is none.
+    """Return the output schema that a server declares, None if there is none.
 
-    Adapters pass it on nowhere: it is in what the tool's function holds of the server's own description.
+    Adapters do not expose it: it is read from the closure of the tool's function.
     """
     for cell in getattr(getattr(tool, "coroutine", None), "__closure__", None) or ():
         try:
@@ -78,9 +75,9 @@ def get_server_output_schema(tool: BaseTool) -> dict[str, Any] | None:
 
 
 def to_server_value(content: Any, artifact: Any = None) -> Any:
-    """Return what a program gets of a server's tool: structured content, else the text of a block, else all blocks.
+    """Convert a server's output: structured content, else the text of a single block, else all blocks.
 
-    Those that hold bytes stay LangChain's, which are content in programs. What is no list of blocks stays as it is.
+    Blocks with bytes stay unchanged and become media later. Other values are returned unchanged.
     """
     if not isinstance(content, list) or not all(map(_is_block, cast("list[Any]", content))):
         return cast("Any", content)
@@ -94,13 +91,13 @@ def to_server_value(content: Any, artifact: Any = None) -> Any:
 
 
 def join_block_texts(content: Sequence[Any]) -> str | None:
-    """Return the text of content blocks, None where they have none."""
+    """Return the text of content blocks; None if they have none."""
     texts = [block if isinstance(block, str) else _mapping(block).get("text") for block in content]
     return "\n".join(block for block in texts if isinstance(block, str) and block) or None
 
 
 def _to_protocol_block(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block without the id that LangChain makes up, a link in the words of the protocol."""
+    """Return a block without LangChain's id; a link becomes MCP's ``resource_link``."""
     if isinstance(url := block.get("url"), str) and block["type"] in ("image", "audio", "file"):
         mime_type_field = {"mimeType": block["mime_type"]} if isinstance(block.get("mime_type"), str) else {}
         return {"type": "resource_link", "uri": url, **mime_type_field}
@@ -115,7 +112,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-# As LangChain itself describes it to a model.
+# LangChain's schema of such tools for models.
 _SINGLE_INPUT_SCHEMA = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
 
 _CODE_CALL_KEY = "codecall"
@@ -125,17 +122,17 @@ NeedsApproval = bool | Callable[..., Any]
 
 
 class FrameworkTool(Tool):
-    """A tool that is validated as LangChain would, once."""
+    """A LangChain tool, validated once as LangChain does."""
 
     is_foreign = True
 
     def with_execute(self, execute: Callable[..., Any]) -> FrameworkTool:
-        """Give the same tool, executed in another way."""
+        """Return a copy with another ``execute``."""
         return replace(self, execute=execute)
 
 
 class _InputSchema(FrameworkSchema):
-    """What a LangChain tool takes; made once for all that is made of the tool."""
+    """The input schema of a LangChain tool, compiled once."""
 
     def __init__(self, tool: BaseTool) -> None:
         self._tool = tool
@@ -147,11 +144,11 @@ class _InputSchema(FrameworkSchema):
             and (compiled_schema := compile_schema(_describe_input(self._tool))) is not None
         ):
             self._arguments_schema = ArgumentsSchema(self._tool, compiled_schema, compile_schema)
-        return cast("CompiledSchema | None", self._arguments_schema)  # of an input nothing asks to check an output
+        return cast("CompiledSchema | None", self._arguments_schema)  # an input schema validates no output
 
 
 def convert_tool(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> FrameworkTool:
-    """Describe a LangChain tool; ``execute(arguments, context)`` is called with its `Arguments`."""
+    """Convert a LangChain tool; ``execute(arguments, context)`` gets its `Arguments`."""
     return FrameworkTool(
         tool.name,
         execute=execute,
@@ -166,13 +163,13 @@ def convert_tool(tool: BaseTool, execute: Callable[..., Any], needs_approval: Ne
 
 
 def _get_surface_metadata(tool: BaseTool) -> dict[str, Any]:
-    """Return what a tool says to CodeCall, in its metadata and with its tags, and of what kind it is."""
+    """Return a tool's CodeCall metadata, including its tags, and its tool kind."""
     code_call_metadata: Any = (tool.metadata or {}).get(_CODE_CALL_KEY)
     tags = [tag for tag in tool.tags or () if tag]
     if tags and (code_call_metadata is None or isinstance(code_call_metadata, Mapping)):
         code_call_fields = cast("Mapping[str, Any]", code_call_metadata or {})
         own_tags: Any = code_call_fields.get("tags", ())
-        if isinstance(own_tags, list | tuple | set | frozenset):  # of another type it is wrong, and told of
+        if isinstance(own_tags, list | tuple | set | frozenset):  # other types are reported as invalid
             code_call_metadata = {**code_call_fields, "tags": [*cast("Iterable[Any]", own_tags), *tags]}
     kind_field = (
         {_TOOL_KIND_KEY: tool_kind} if isinstance(tool_kind := (tool.metadata or {}).get(_TOOL_KIND_KEY), str) else {}
@@ -181,7 +178,7 @@ def _get_surface_metadata(tool: BaseTool) -> dict[str, Any]:
 
 
 def register(register_adapter: Callable[..., None]) -> None:
-    """Entry point ``codemode.adapters``: `codemode.create_code_mode_tool` takes LangChain tools as they are."""
+    """Register LangChain tools with `codemode.create_code_mode_tool` (entry point ``codemode.adapters``)."""
     register_adapter(_is_tool, _convert_standalone)
 
 
@@ -202,23 +199,23 @@ def _convert_standalone(tool: BaseTool) -> Tool:
 
 
 def tool_call(name: str, args: dict[str, Any], tool_call_id: str) -> ToolCall:
-    """Return a call in the shape that LangChain tools take."""
+    """Return a LangChain tool call."""
     return ToolCall(name=name, args=args, id=tool_call_id, type="tool_call")
 
 
 @dataclass
 class CapturingTool:
-    """A stand-in for a tool that runs it with one configuration and keeps what it gave before that became text."""
+    """A copy of a tool that runs with one configuration and records outputs before they become text."""
 
     original: BaseTool
     config: RunnableConfig
     arguments: Arguments
     _outputs: list[Any] = field(default_factory=list[Any], init=False)
     tool: BaseTool = field(init=False)
-    """The stand-in: of the same class, with the same fields."""
+    """The copy: same class, same fields."""
 
     def __post_init__(self) -> None:
-        """Make the stand-in."""
+        """Create the copy."""
         self.tool = self._make_stand_in()
 
     def _make_stand_in(self) -> BaseTool:
@@ -249,7 +246,7 @@ class CapturingTool:
         return copy
 
     def find_output(self, message: ToolMessage) -> Any:
-        """Return what the tool gave when the message says just that, else the message's own content."""
+        """Return the recorded output that a message contains, else the message's content."""
         for output in reversed(self._outputs):
             content, artifact = output, None
             if self.original.response_format == "content_and_artifact" and isinstance(output, tuple):
@@ -262,7 +259,7 @@ class CapturingTool:
         return to_server_value(content, artifact) if is_mcp_tool(self.original) else content
 
     def _record_output(self, output: Any) -> Any:
-        """Note what the tool gave. Raises `TypeError` for a coroutine, which LangChain would give as its text."""
+        """Record an output. Raises `TypeError` for a coroutine, which LangChain would convert to text."""
         if inspect.iscoroutine(output):
             output.close()
             raise TypeError(f"tool {self.original.name!r} returned a coroutine: await it inside, in an async function")
@@ -271,7 +268,7 @@ class CapturingTool:
 
 
 def to_program_value(result: Any, capture: CapturingTool) -> Any:
-    """Return what a program gets of a tool's result. Raises `CodeModeToolError` for a failed call."""
+    """Convert a tool's result to a value for programs. Raises `CodeModeToolError` for a failed call."""
     if not isinstance(result, ToolMessage):
         return result
     if result.status == "error":
@@ -285,10 +282,7 @@ def to_program_value(result: Any, capture: CapturingTool) -> Any:
 
 
 def format_error(error: ToolException, tool_name: str) -> CodeModeToolError:
-    """Return the error whose text reaches the program: what a tool says in a `ToolException` is meant for the model.
-
-    Raise it from that exception's own cause, which nobody was told.
-    """
+    """Convert a `ToolException`, whose text is meant for the model; raise the result from the exception's cause."""
     text = str(error.args[0]) if error.args else "Tool execution error"  # as LangChain words it
     return CodeModeToolError(text, details={"tool_name": tool_name})
 
@@ -297,7 +291,7 @@ ASYNC_ONLY_MESSAGE = "tool {!r} is an async function, which a blocking call cann
 
 
 def is_async_only(tool: BaseTool) -> bool:
-    """Tell whether a tool is an async function and nothing else, which LangChain does not run in a blocking call."""
+    """Return whether a tool has only an async function, which LangChain cannot run in a blocking call."""
     fields: Any = tool
     return getattr(fields, "func", tool) is None and getattr(fields, "coroutine", None) is not None
 
@@ -313,7 +307,7 @@ def _has_content(message: ToolMessage, content: Any) -> bool:
 
 
 def _json_or_text(value: Any, otherwise: Any) -> Any:
-    """Return the value if JSON can express it, at least in part, else the text that LangChain made of it."""
+    """Return the value if JSON can express it at least in part, else LangChain's text."""
     if isinstance(value, Mapping | list | tuple | set | frozenset | bytes):
         return cast("Any", value)
     try:
@@ -339,7 +333,7 @@ def _to_text(content: Any) -> str:
 
 
 def _describe_input(tool: BaseTool) -> Any:
-    """Return what a model is shown of a tool's input: a model, or else a JSON Schema."""
+    """Return a tool's input schema for models: a pydantic model or a JSON Schema."""
     if isinstance(tool, SingleInputTool) and tool.args_schema is None:
         return _SINGLE_INPUT_SCHEMA
     schema: Any = make_input_schema(tool)
@@ -348,12 +342,12 @@ def _describe_input(tool: BaseTool) -> Any:
 
 def _without_title(schema: Any) -> dict[str, Any]:
     json_schema = cast("dict[str, Any]", schema if isinstance(schema, dict) else schema.schema())
-    # The title and the text of the whole are those of the tool itself.
+    # Title and description are those of the tool.
     return {key: value for key, value in json_schema.items() if key not in ("title", "description")}
 
 
 def _get_output_schema(tool: BaseTool) -> Any:
-    """Return the output schema of a server's tool, or the return type of the function behind a tool."""
+    """Return the output schema of an MCP tool, or the return type of a tool's function."""
     if is_mcp_tool(tool):
         return get_server_output_schema(tool)
     annotated = _annotated_output(tool)
@@ -361,7 +355,7 @@ def _get_output_schema(tool: BaseTool) -> Any:
 
 
 def _annotated_output(tool: BaseTool) -> Any:
-    """Return the type that the function behind a tool says it returns; None for one that says nothing of the value."""
+    """Return the return type of a tool's function; None if it does not describe the value."""
     function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
     if function is None:
         return None

@@ -1,7 +1,4 @@
-"""Guard and journal of programs on the database that a graph keeps its checkpoints in. Opens nothing before it is used.
-
-Knows the checkpointers by what they connect with, and imports none.
-"""
+"""Create guard and journal of programs in the database of a graph's checkpointer."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ _DATABASE_HINT = (
 def durable_continuation(
     checkpoints: Any, *, keys: Any = None, tenant: str = "", app: str = "langgraph", **more_options: Any
 ) -> ContinuationOptions:
-    """Return options with which programs go on after the death of their process: what was done is in a journal.
+    """Return options with a journal, so that programs continue after their process died.
 
-    ``checkpoints`` is the graph's checkpointer (of SQLite or Postgres), whose database the journal and the resume guard
-    get tables in; or the path of a SQLite file, a connection string of Postgres, or an `InterruptStore` of codemode.
-    ``keys`` sign what is kept, and every process needs them: None are those of
-    `codemode.set_continuation_signing_key`. ``tenant`` and ``app`` keep the journals of several apart; ``others`` are
-    those of `ContinuationOptions`.
-    Raises `ValueError` for a checkpointer whose database outlives no process, or cannot be told.
+    ``checkpoints``: the graph's SQLite or Postgres checkpointer, in whose database journal and resume guard get tables;
+    or a path of a SQLite file, a Postgres connection string, or an `InterruptStore`. ``keys``: signing keys that every
+    process needs; None means those of `codemode.set_continuation_signing_key`. ``tenant`` and ``app`` separate
+    journals. ``more_options``: those of `ContinuationOptions`.
+
+    Raises `ValueError` for a checkpointer with an in-memory or unknown database.
     """
     store = open_store_of(checkpoints)
     journal = store.journal(tenant=tenant, app=app)
@@ -39,7 +36,7 @@ def durable_continuation(
 
 
 def open_store_of(checkpoints: Any) -> InterruptStore:
-    """Return a store on the database of a checkpointer, or what `durable_continuation` takes in its place."""
+    """Return a store on a checkpointer's database, or on what `durable_continuation` accepts instead."""
     if hasattr(checkpoints, "guard") and hasattr(checkpoints, "journal"):
         return checkpoints
     location = checkpoints if isinstance(checkpoints, str | Path) else _find_database(checkpoints)
@@ -56,9 +53,7 @@ def _find_database(saver: Any) -> str:
     connection = getattr(saver, "conn", None)
     location = _sqlite_file(connection) or _postgres_dsn(connection)
     if location is None:
-        raise ValueError(
-            f"{type(saver).__name__} does not tell which database it keeps checkpoints in: {_DATABASE_HINT}"
-        )
+        raise ValueError(f"cannot determine the database of {type(saver).__name__}: {_DATABASE_HINT}")
     return location
 
 
@@ -69,12 +64,12 @@ def _sqlite_file(connection: Any) -> str | None:
         try:
             with closing(connection.execute("PRAGMA database_list")) as databases:
                 (path,) = [file for _, name, file in databases if name == "main"]
-        except sqlite3.ProgrammingError:  # of another thread
+        except sqlite3.ProgrammingError:  # belongs to another thread
             return None
         return _require_persistent(path)
     if not type(connection).__module__.startswith("aiosqlite"):
         return None
-    # What it was connected with: asking the database takes its event loop.
+    # Read the connection's argument: a query would need its event loop.
     database = inspect.getclosurevars(connection._connector).nonlocals.get("database")  # noqa: SLF001 - there is no public name
     return None if database is None else _require_persistent(str(database))
 
@@ -93,7 +88,7 @@ def _postgres_dsn(connection: Any) -> str | None:
     from psycopg.conninfo import make_conninfo
 
     if info is not None:
-        # The connection keeps its password apart.
+        # info.dsn has no password.
         return make_conninfo(info.dsn, **({"password": info.password} if info.password else {}))
     known_keywords = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     pool_kwargs: Any = connection.kwargs

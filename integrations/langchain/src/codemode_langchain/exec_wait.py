@@ -1,4 +1,4 @@
-"""The pair exec and wait as tools of LangChain, over tools of one agent or a list of them."""
+"""exec and wait surface: programs that may continue after the call that started them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from codemode import ExecWaitTools, MediaContent, NamespaceRegistry, ProgramLibrary
 
 
-INPUT_KEY = "input"  # the one argument of a call whose input is no object
+INPUT_KEY = "input"  # the only argument of a call whose input is no object
 
 
 @dataclass(eq=False)
 class NonLangChainArguments:
-    """The input of one call: ``value`` is what the tool gets, ``shown`` what everybody else does. See `Arguments`."""
+    """Arguments of a tool of another kind: ``value`` for the tool, ``displayed`` for others. See `Arguments`."""
 
     tool: PreparedTool
     value: Any
@@ -55,7 +55,7 @@ class NonLangChainArguments:
 
     @classmethod
     def of(cls, tool: PreparedTool, value: Any) -> NonLangChainArguments:
-        """Return the arguments of a call with this validated input."""
+        """Return the arguments for a validated input."""
         from pydantic_core import to_jsonable_python
 
         plain_value: Any = to_jsonable_python(value, fallback=repr)
@@ -64,15 +64,15 @@ class NonLangChainArguments:
 
     @property
     def schema(self) -> NonLangChainArguments:
-        """What reads them."""
+        """The object that parses them."""
         return self
 
     def copy(self) -> dict[str, Any]:
-        """Return them as the plain arguments of a tool call."""
+        """Return a copy as plain arguments of a tool call."""
         return copy_json(self.displayed)
 
     def parse_input(self, _arguments: Any, tool_input: Any, _tool_call_id: str | None, _parse: Any) -> Any:
-        """Return the input that the tool gets: middleware may have changed it. Raises `CodeModeToolError`."""
+        """Return the tool's input, which middleware may have changed. Raises `CodeModeToolError`."""
         if not same_json(tool_input, self.displayed):
             is_object = isinstance(self.value, Mapping) or INPUT_KEY not in self.displayed
             validated = self.tool.validate_input(tool_input if is_object else tool_input.get(INPUT_KEY))
@@ -81,7 +81,7 @@ class NonLangChainArguments:
 
 
 class NonLangChainTool(BaseTool):
-    """One call of such a tool, as a tool of LangChain: it runs on ``loop``, where the program lives."""
+    """One call of a tool that is not LangChain's, as a LangChain tool; it runs on the program's event loop."""
 
     _tool: PreparedTool = PrivateAttr()
     _context: ToolCallContext = PrivateAttr()
@@ -110,7 +110,7 @@ class NonLangChainTool(BaseTool):
         if inspect.isawaitable(result):
             return await result
         last_item: Any = None
-        async for last_item in result:  # noqa: B007 - the last item is what is wanted
+        async for last_item in result:  # noqa: B007 - the last item is the result
             pass
         return last_item
 
@@ -124,7 +124,7 @@ _LIVE_STATES = ("running", "waiting")
 
 
 class ExecWaitConfig:
-    """What all pairs of one plugin have in common: options, further sources, and the programs that wait."""
+    """Options, further sources and waiting programs that all sets of tools share."""
 
     def __init__(
         self,
@@ -151,11 +151,11 @@ class ExecWaitConfig:
 
     @property
     def is_journaled(self) -> bool:
-        """True where there is a store, which brings a journal."""
+        """True if there is a store or a journal."""
         return self._create_options.get("store") is not None or self._settings.continuation.journal is not None
 
     def create_tools(self, sources: Sequence[ToolSource]) -> ExecWaitTools:
-        """Return a pair over tools. The first one has the loop on which programs of sync callers live."""
+        """Create exec and wait over tools. The first ones own the event loop for programs of sync callers."""
         exec_wait_tools = codemode.create_exec_wait_tools(
             sources, self.options, settings=self._settings, **self._create_options
         )
@@ -163,17 +163,17 @@ class ExecWaitConfig:
         return exec_wait_tools
 
     async def aclose(self) -> None:
-        """End the loop of sync callers."""
+        """Close the event loop of sync callers."""
         if self._first_tools is not None:
             await self._first_tools.aclose()
 
     def block(self, coroutine: Any) -> Any:
-        """Wait for a coroutine in this thread."""
+        """Run a coroutine from this thread and wait for it."""
         return cast("Any", self._first_tools).run_sync(coroutine)
 
 
 class ExecWaitSurface(Surface):
-    """A set of tools as the pair sees it, with the tools of further sources."""
+    """exec and wait over a set of tools and the tools of further sources."""
 
     def __init__(
         self,
@@ -189,47 +189,47 @@ class ExecWaitSurface(Surface):
 
     @property
     def is_empty(self) -> bool:
-        """True where there is nothing that a program could call."""
+        """True if programs would have no tools to call."""
         return not (len(self.exec_wait_tools.catalog) or self.exec_wait_tools.catalog.servers)
 
     @property
     def core(self) -> ExecWaitTools:
-        """See `Face.core`."""
+        """See `Surface.core`."""
         return self.exec_wait_tools
 
     def build_tools(self) -> tuple[SurfaceTool, ...]:
-        """See `Face.offered`."""
+        """See `Surface.build_tools`."""
         return self.make_exec_wait_tool(EXEC_NAME, {}), self.make_exec_wait_tool(WAIT_NAME, {})
 
     def _is_callable_name(self, name: str) -> bool:  # noqa: ARG002 - as other surfaces have it
-        return True  # by its id
+        return True  # by id
 
     def make_exec_wait_tool(
         self, name: str, arguments: Mapping[str, Any], caller: Caller | None = None
     ) -> ExecWaitTool:
-        """Return exec or wait, for a call with these arguments."""
+        """Return exec or wait with the metadata of a call with these arguments."""
         core = self.exec_wait_tools.exec if name == EXEC_NAME else self.exec_wait_tools.wait
         tool_fields: dict[str, Any] = {"name": name, "description": core.description, "args_schema": core.input_schema}
         return cast("Any", ExecWaitTool)(self, caller, **tool_fields, metadata=core.metadata_of(arguments))
 
     def list_rule_names(self) -> set[str]:
-        """Return the names and ids by which rules may know a tool that is none of a server."""
+        """Return the names and ids that approval rules may use, without those of MCP tools."""
         entries = self.exec_wait_tools.catalog.entries
         return {*(entry.id for entry in entries), *(entry.name for entry in entries)}
 
     def may_have_tool(self, tool_id: str) -> bool:
-        """Tell whether an id may be that of a tool of a server: those are not known before they are asked for."""
+        """Return whether an id may be that of an MCP tool; these are listed late."""
         return tool_id.startswith(
             tuple(f"{_MCP_SOURCE}:{server.owner}:" for server in self.exec_wait_tools.catalog.servers)
         )
 
     def display_name(self, name: str) -> str:
-        """Return what people know a tool by that programs call by this id."""
+        """Return the displayed name of a tool by its id."""
         tool = None if name.startswith(f"{_MCP_SOURCE}:") else self.exec_wait_tools.catalog.get(name)
         return name if tool is None else tool.name
 
     def find_tool(self, name: str) -> PreparedTool | None:
-        """Return a tool by its id or its name."""
+        """Return a tool by id or name."""
         catalog = self.exec_wait_tools.catalog
         return catalog.get(name) or next((entry.tool for entry in catalog.entries if entry.name == name), None)
 
@@ -262,7 +262,7 @@ class ExecWaitSurface(Surface):
         return converted, converted
 
     def _adapt_tool(self, tool: Tool, tool_id: str) -> Tool:
-        """Return what programs call of a tool: gated by the rules, and called through the agent's handlers."""
+        """Return a tool with the approval rules applied, whose calls run through the agent's handlers."""
         is_langchain_tool = isinstance(tool, FrameworkTool)
         name = tool_id if tool_id.startswith(f"{_MCP_SOURCE}:") else tool.name
         rule_name = self.approvals.find_rule_name(tool_id, name)
@@ -294,7 +294,7 @@ class ExecWaitSurface(Surface):
 
 
 class ExecWaitCall:
-    """One call of exec or wait. ``scope`` says whose programs are meant, ``run`` is that of the graph it is made in."""
+    """One call of exec or wait, with its scope (thread or run) and the current graph run."""
 
     def __init__(
         self, surface: ExecWaitSurface, name: str, arguments: Mapping[str, Any], config: RunnableConfig
@@ -303,7 +303,7 @@ class ExecWaitCall:
         self._config = surface.config
         self._graph_run = get_graph_run(config)
         self._scope, self._outlives_run = find_scope(config, self._graph_run)
-        # Models repeat the ids of calls: that of the step tells them apart, the same when the node runs again.
+        # Models repeat call ids: the step's namespace makes them unique, also when the node runs again.
         namespace = config.get("configurable", {}).get(NAMESPACE, "") if is_in_node(config) else secrets.token_hex(8)
         self._step_id = compute_digest([self._scope, namespace])[:8]
         self.name = name
@@ -367,7 +367,7 @@ class ExecWaitCall:
 
         result: Any = await self._run_part(self._surface, ExecProgram(), run, home_loop, resume_program, None)
         if isinstance(result, dict) and cast("Any", result).get("code") == _UNAVAILABLE:
-            # The answers stand, and the same can be tried again.
+            # The answers are saved; the call can be retried.
             raise CodeModeConcurrencyError(cast("Any", result)["error"])
         return cast("Any", result)
 
@@ -383,7 +383,7 @@ class ExecWaitCall:
         work: Callable[[ExecProgram], Any],
         run_id: Any,
     ) -> Any:
-        """Do a part of a program whose inner calls this outer call makes, and note whether it waits after it."""
+        """Run a part of a program whose nested calls this outer call runs, and record whether it waits then."""
         run.can_ask = self._config.options.approvals != _PARK_APPROVALS
         is_started = program.attach(run, home_loop)
         try:
@@ -396,7 +396,7 @@ class ExecWaitCall:
         return result
 
     async def _record_state(self, surface: ExecWaitSurface, program: ExecProgram, result: Any, run_id: Any) -> None:
-        """Note whether a program waits, for who goes on with it and for the end of the agent's run."""
+        """Record whether a program waits, for later calls of wait and for the end of the agent's run."""
         is_waiting = isinstance(result, dict) and cast("Any", result).get("status") == "waiting"
         waiting_run_id = cast("Any", result)["runId"] if is_waiting else None
         is_live = any(
@@ -423,17 +423,17 @@ class ExecWaitCall:
 
 
 class ExecWaitTool(SurfaceTool):
-    """exec or wait over other tools. Make both with `create_exec_wait_tools`."""
+    """exec or wait. Create both with `create_exec_wait_tools`."""
 
     name: str = ""
     description: str = ""
 
     @property
     def pair(self) -> ExecWaitTools:
-        """The pair of codemode behind it: its runs, by thread, its telemetry, and `aclose`."""
+        """The core's exec and wait, with runs by thread, telemetry and `aclose`."""
         return self._surface.exec_wait_tools
 
-    # What a model writes is read by the core: any of its keys, of these names too, is an argument.
+    # The core validates the model's input: any key is an argument, "self" too.
 
     def _run(self, /, **arguments: Any) -> Any:
         return self._run_outer_call(self._make_call(arguments))
@@ -460,12 +460,11 @@ def create_exec_wait_tools(
     library: ProgramLibrary | None = None,
     interrupt_mode: InterruptMode = "per_call",
 ) -> list[BaseTool]:
-    """Turn LangChain tools, or a toolkit, into exec and wait, for ``bind_tools``, ``ToolNode`` and what takes tools.
+    """Convert LangChain tools, or a toolkit, to exec and wait, for ``bind_tools``, ``ToolNode`` and so on.
 
-    ``sources`` are further tools, as `codemode.create_exec_wait_tools` takes them, ``settings`` what is called options
-    in `create_code_mode_tool`, ``approve``, ``interrupt_mode`` and ``library`` are as there. Programs belong to the
-    LangGraph thread. Raises `ValueError` as both do, and for tools that need injected state: `ExecWaitMiddleware` is
-    for those.
+    ``sources``: further tools, as in `codemode.create_exec_wait_tools`. ``settings``: the ``options`` of
+    `create_code_mode_tool`. ``approve``, ``interrupt_mode`` and ``library``: as there. Programs belong to the LangGraph
+    thread. Raises `ValueError` as both do, and for tools that need injected state: use `ExecWaitMiddleware` for those.
     """
     create_options = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
     rules = ExecWaitConfig(options, sources, settings=settings, pool=pool, **create_options)

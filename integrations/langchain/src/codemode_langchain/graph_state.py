@@ -1,4 +1,4 @@
-"""The state of a running graph as nested calls read it, write it and return updates."""
+"""Read and update a running graph's state from nested calls."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from .langgraph_internals import (
     get_node_context,
 )
 
-# The graph takes updates when a node has ended: until then a program reads its own writes, and what a pause interrupts
-# is written again from its ledger.
+# The graph applies updates at the end of a node. Until then a program reads its own writes, which a replay after a
+# pause writes again.
 
 SHOWN_TOOLS_CHANNEL = "code_mode_shown"
 _STATE_CHANNEL = "code_mode_state"
 
 
 def merge_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with what was written; None has deleted one. The reducer of the channel: the last write wins."""
+    """Reducer of state channels: the last write wins, None deletes a key."""
     return {key: value for key, value in {**left, **right}.items() if value is not None}
 
 
 def take_newest(_left: Any, right: Any) -> Any:
-    """Return the newest value, of calls that end at the same time too."""
+    """Reducer that keeps the latest value."""
     return right
 
 
 def use_graph_state(_conversation_id: str | None) -> None:
-    """Stand for the graph's own state among the options: it is there with each call, and nowhere else."""
+    """Option value for "state is kept in the graph": each call passes its own backend."""
 
 
 def make_state_backend(state: Any, tool_call_id: str) -> LatePlace:
-    """Return where a program reads and writes that a call of the model runs, whose graph has this state."""
+    """Return the state backend of an outer call's program, from the graph's state."""
     values: dict[str, Any] = {**cast("Mapping[str, Any]", state)} if isinstance(state, Mapping) else {}
     stored_values = cast("Mapping[str, Any]", values.get(_STATE_CHANNEL) or {})
     texts = {key: value for key, value in stored_values.items() if isinstance(value, str)}
-    # Calls of one step all begin with the same state: what each adds must have a number of its own.
+    # Calls of one step start with the same state: their additions need different numbers.
     return LatePlace(texts, number_offset=_find_call_index(values.get("messages"), tool_call_id))
 
 
@@ -64,20 +64,19 @@ def _find_call_index(messages: Any, tool_call_id: str) -> int:
 
 
 def make_state_commands(call: Any) -> tuple[Any, ...]:
-    """Return what the graph is to keep of the writes of a call's program, where it has a ``place``: one command."""
+    """Return a command with the state that a call's program wrote; none without a state backend."""
     backend = getattr(call, "backend", None)
     if not isinstance(backend, LatePlace) or not backend.updates:
         return ()
-    from langgraph.types import Command  # without a graph there is no such place
+    from langgraph.types import Command  # LangGraph is installed if there is a backend
 
     return (Command(update={_STATE_CHANNEL: dict(backend.updates)}),)
 
 
-# The model made one call, so one message answers it: the message of a nested call in a command stands for that one.
-# Knows LangGraph's commands by their fields alone.
+# The model made one call, so one message answers it: messages of nested calls in commands are readdressed to it.
 
 ChannelWrites: TypeAlias = list[tuple[str, Any]]
-"""Channels and what is written to them, in order."""
+"""Channels and the values written to them, in order."""
 
 MessageChange: TypeAlias = Callable[[list[Any]], list[Any]]
 _ROOT_CHANNEL = "__root__"
@@ -86,7 +85,7 @@ _REMOVE_ALL_ID = "__remove_all__"
 
 
 def readdress_answer(command: Any, tool_call_id: str, outer_tool_call_id: str) -> tuple[Any, ToolMessage | None]:
-    """Return a nested call's command with the outer call's id on its message, and that message as it was."""
+    """Readdress a nested call's message to the outer call; return the command and the original message."""
     answer_messages: list[ToolMessage] = []
 
     def readdress_message(item: Any) -> Any:
@@ -101,7 +100,7 @@ def readdress_answer(command: Any, tool_call_id: str, outer_tool_call_id: str) -
 
 
 def readdress_commands(command: Any, tool_call_id: str, new_tool_call_id: str) -> Any:
-    """Return a command whose messages that answer one outer call answer another one."""
+    """Return a command whose messages to one outer call are readdressed to another."""
 
     def readdress_message(item: Any) -> Any:
         if not _is_answer_to(item, tool_call_id):
@@ -112,7 +111,7 @@ def readdress_commands(command: Any, tool_call_id: str, new_tool_call_id: str) -
 
 
 def list_writes(commands: Iterable[Any], outer_tool_call_id: str) -> ChannelWrites:
-    """Return what commands write into the current graph's state while the outer call has no answer yet."""
+    """Return the writes of commands to the current graph, without answers to the outer call."""
 
     def remove_answers(messages: list[Any]) -> list[Any]:
         return [item for item in messages if not _is_answer_to(item, outer_tool_call_id)]
@@ -121,14 +120,14 @@ def list_writes(commands: Iterable[Any], outer_tool_call_id: str) -> ChannelWrit
 
 
 def make_outer_result(message: ToolMessage, commands: Sequence[Any], write: Callable[[str, list[Any]], Any]) -> Any:
-    """Return what answers the outer call: its message, or one command with it and all that the nested calls left.
+    """Return the outer call's result: its message, or one command that joins it with the nested calls' commands.
 
-    A command has one value for each channel; ``write`` gets several, oldest first, and returns the one for it.
+    ``write``: combines several values of one channel, oldest first, into one.
     """
     parent_commands = [item for item in commands if item.graph is not None]
     if not commands:
         return message
-    # LangGraph drops what a node writes into its own graph when it hands over to another.
+    # LangGraph drops updates of a node's own graph when the node hands over to a parent graph.
     used_commands = parent_commands or commands
     joined_update = _join_writes(
         _update_pairs(used_commands), write if not parent_commands else lambda _channel, values: values[-1]
@@ -149,7 +148,7 @@ def make_outer_result(message: ToolMessage, commands: Sequence[Any], write: Call
 
 
 def _map_messages(command: Any, change: MessageChange) -> Any:
-    """Return a command with its lists of messages changed, in its update and in what it sends to nodes."""
+    """Apply a change to the message lists of a command's update and sends."""
     update: Any = command.update
     if update is not None:
         update = {key: _map_value_messages(value, change) for key, value in _update_pairs([command])}
@@ -177,7 +176,7 @@ def _map_value_messages(value: Any, change: MessageChange) -> Any:
 
 
 def _update_pairs(commands: Iterable[Any]) -> ChannelWrites:
-    # LangGraph's own reading of the shapes that an update may have; a list of messages is the whole state.
+    # LangGraph's own conversion of update shapes; a list of messages is the whole state.
     return [pair for command in commands for pair in command._update_as_tuples()]  # noqa: SLF001
 
 
@@ -202,13 +201,13 @@ def _join_goto(commands: Sequence[Any]) -> Any:
 
 
 def _goto_targets(command: Any) -> list[Any]:
-    """Return where a command goes: names of nodes, and what is sent to nodes."""
+    """Return a command's targets: node names and sends."""
     goto = command.goto
     return [goto] if isinstance(goto, str) or hasattr(goto, "arg") else list(goto)
 
 
 def _with_same_type(given: Any, places: list[Any]) -> Any:
-    # The tool node joins handovers that are lists, and then without their updates.
+    # The tool node joins handovers in lists, and drops their updates.
     return places if isinstance(given, list) else tuple(places)
 
 
@@ -241,7 +240,7 @@ def _has_answer(value: Any, tool_call_id: str) -> bool:
 
 
 def _insert_answer(messages: list[Any], message: ToolMessage) -> list[Any]:
-    """Put the outer call's message where nested ones stood, once, or after the call when that has no answer."""
+    """Replace nested answers by the outer call's message, or insert it after the unanswered call."""
     index = next((index for index, item in enumerate(messages) if _is_answer_to(item, message.tool_call_id)), None)
     if index is None:
         call_indexes = [index for index, item in enumerate(messages) if _makes_call(item, message.tool_call_id)]
@@ -254,25 +253,22 @@ def _insert_answer(messages: list[Any], message: ToolMessage) -> list[Any]:
 
 
 def _prepend_answer(messages: list[Any], message: ToolMessage) -> list[Any]:
-    # Providers want the answer right after the call; what removes all messages removes those before it.
+    # Providers require the answer right after the call; RemoveMessage(all) removes messages before it.
     if any(getattr(item, "id", None) == _REMOVE_ALL_ID for item in messages):
         return [*messages, message]
     return [message, *messages]
 
 
-# Knows no program and no tool.
-
-
 @dataclass(frozen=True)
 class NestedWrites:
-    """Where a nested call's writes go. ``keep`` takes one as a command; ``pairs`` is what calls have written so far."""
+    """Writes of a nested call. ``add_command``: records one; ``get_pairs``: returns the writes so far."""
 
     add_command: Callable[[Any], None]
     get_pairs: Callable[[], ChannelWrites]
 
 
 def get_current_state(config: RunnableConfig, state: Any) -> Any:
-    """Return the state that a node was given with what nested calls have written since."""
+    """Return a node's state with the writes of nested calls since."""
     node = get_node_context(config)
     task = None if node is None else node.task
     if node is None or not isinstance(task, _TaskWithWrites) or not isinstance(state, dict):
@@ -283,10 +279,9 @@ def get_current_state(config: RunnableConfig, state: Any) -> Any:
 
 
 def get_graph_state(config: RunnableConfig, state: Any) -> Any:
-    """Return what the graph itself holds before a node, where ``state`` is what other middleware has made of it.
+    """Return the graph's own state before a node; ``state``, which middleware may have changed, outside an agent.
 
-    Since langgraph-prebuilt 1.1.3 a call that is given another state has the graph's own nowhere about it. Outside of
-    an agent it is ``state``.
+    Since langgraph-prebuilt 1.1.3 a call with a changed state has no other access to it.
     """
     node = get_node_context(config)
     if node is None or SHOWN_TOOLS_CHANNEL not in node.channels:
@@ -295,7 +290,7 @@ def get_graph_state(config: RunnableConfig, state: Any) -> Any:
 
 
 def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> Any:
-    """Write what several values come to but for the last one, and return that: a command has one for each channel."""
+    """Write all but the last of a channel's values, and return the last: a command has one value per channel."""
     node = get_node_context(config)
     *earlier, last = _combine_writes(None if node is None else node.channels.get(channel), values)
     if node is not None and earlier:
@@ -305,7 +300,7 @@ def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> An
 
 @dataclass(frozen=True)
 class _TaskWithWrites:
-    """A node's task as it will be: with what nested calls have written, which LangGraph learns when the node ends."""
+    """A node's task with the writes of nested calls, which LangGraph gets at the node's end."""
 
     task: Any
     channels: Mapping[str, Any]
@@ -328,9 +323,9 @@ class _TaskWithWrites:
 
 
 def make_state_access(node: NodeContext, writes: NestedWrites) -> dict[str, Any]:
-    """Return how a nested call reads and writes the state: at once for the calls after it, later for the graph.
+    """Return the configuration for a nested call's state access: writes are visible to later calls immediately.
 
-    A segment that comes from the checkpoint writes nothing again, so what its calls wrote is kept with its record.
+    Writes are stored with the segment's record, because a segment from the checkpoint does not run again.
     """
     task = _TaskWithWrites(node.task, node.channels, writes.get_pairs)
     read_state = partial(node.read.func, *node.read.args[:3], task)
@@ -349,7 +344,7 @@ def _make_send(
                 keep(Command(goto=[value]))
             elif channel in channels and not channel.startswith(INTERNAL_CHANNEL_PREFIXES):
                 keep(Command(update={channel: value}))
-            elif channel != RESUME:  # the node counts its own answers by order too
+            elif channel != RESUME:  # answers belong to the node
                 other_writes.append((channel, value))
         if other_writes:
             send(other_writes)
@@ -358,11 +353,11 @@ def _make_send(
 
 
 def _combine_writes(channel: Any, values: list[Any]) -> list[Any]:
-    """Return what one step writes to a channel for what came in one after the other; of most only the last counts."""
+    """Combine successive values of a channel to what one step may write; for most channels the last value."""
     from langgraph.types import Overwrite
 
     if len(values) > 1 and channel is not None and any(map(_is_overwrite, values)):
-        # LangGraph lets nothing come after the one that replaces, and only one of them in a step.
+        # LangGraph allows one Overwrite per step, and nothing after it.
         folded_channel = channel.copy()
         for value in values:
             folded_channel.update([value])
@@ -384,7 +379,7 @@ def _accepts_several(channel: Any, values: Sequence[Any]) -> bool:
     if channel is None or len(values) < 2:
         return channel is not None
     if isinstance(channel, BinaryOperatorAggregate):
-        return True  # and its reducer, which may change the state in its place, is not tried out
+        return True  # its reducer may change the state in place: do not try it
     try:
         channel.copy().update(list(values))
     except InvalidUpdateError:

@@ -1,4 +1,4 @@
-"""What this package reads of LangGraph's and LangChain's internals, and their interrupts."""
+"""Access internals and interrupts of LangGraph and LangChain; the only module that does."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def raise_interrupts(interrupts: Sequence[Any]) -> NoReturn:
 
 
 def get_interrupts(error: BaseException) -> tuple[Any, ...] | None:
-    """Return what ``interrupt()`` raised, each once, None for any other error."""
+    """Return the interrupts of an error, without duplicates; None for any other error."""
     errors = sys.modules.get("langgraph.errors")
     if errors is None or not isinstance(error, errors.GraphInterrupt):
         return None
     interrupts = getattr(error, _TAKEN_ATTRIBUTE, error.args[0] if error.args else ())
-    # A graph inside a graph reports an interrupt of a task twice: from the task, and from the node that it raised in.
+    # A graph inside a graph reports a task's interrupt twice: from the task and from its node.
     return tuple({interrupt.id: interrupt for interrupt in interrupts}.values())
 
 
 def take_interrupts(error: BaseException) -> tuple[Any, ...] | None:
-    """Take what ``interrupt()`` raised out of a task's error, for who waits for the task reports it.
+    """Remove the interrupts from a task's error, because the code that awaits the task reports them.
 
-    Taken before the task has ended, it is not in the checkpoint either. `interrupts_in` finds it still.
+    Removed before the task ends, they are not saved in the checkpoint. `get_interrupts` still finds them.
     """
     interrupts = get_interrupts(error)
     if interrupts is not None:
@@ -48,7 +48,7 @@ def take_interrupts(error: BaseException) -> tuple[Any, ...] | None:
 
 
 def get_parent_command(error: BaseException) -> Any:
-    """Return the command with which a graph inside a tool hands over to this one, None for any other error."""
+    """Return the command with which a graph inside a tool hands over to this graph; None for any other error."""
     errors = sys.modules.get("langgraph.errors")
     if errors is None or not isinstance(error, errors.ParentCommand):
         return None
@@ -56,19 +56,18 @@ def get_parent_command(error: BaseException) -> Any:
 
 
 def is_invalid_resume(error: BaseException) -> bool:
-    """True for the error of an answer that does not fit the response schema of its ``interrupt()``."""
+    """Return whether an error means that an answer does not match the schema of its ``interrupt()``."""
     errors = sys.modules.get("langgraph.errors")
     return errors is not None and bool(errors.is_invalid_resume(error))
 
 
-# Knows no program, no tool and no question. What is read looks the same in the versions that `KNOWN` names, and
-# whatever looks different is an error before anything runs: without it nobody could say that no call runs twice, or
-# that whoever reviews calls sees them.
+# The internals are the same in the versions of `TESTED_VERSIONS`. Different ones raise an error before anything runs,
+# because no call may run twice or without review.
 
 _log = logging.getLogger("codemode.tools")
 
 TESTED_VERSIONS = {"langgraph": ((1, 2, 20), (1, 3)), "langchain": ((1, 4, 6), (1, 6))}
-"""The lowest version of each that looks like this, and the first one that nobody has tried."""
+"""The lowest supported version of each, and the first untested one."""
 
 CALL = "__pregel_call"
 SCRATCHPAD = "__pregel_scratchpad"
@@ -80,27 +79,27 @@ TASK_ID = "__pregel_task_id"
 TASKS = "__pregel_tasks"
 RESUME = "__resume__"
 INTERRUPT = "__interrupt__"
-RUN_TASK_ID = "00000000-0000-0000-0000-000000000000"  # the task of what a run was given
+RUN_TASK_ID = "00000000-0000-0000-0000-000000000000"  # the task id of a run's input
 RETURN = "__return__"
 OVERWRITE = "__overwrite__"
 NAMESPACE = "checkpoint_ns"
 CHECKPOINTS = "checkpoint_map"
 HIDDEN = "langsmith:hidden"
-INTERNAL_CHANNEL_PREFIXES = ("__", "branch:")  # how the names of channels begin that are no part of the state
+INTERNAL_CHANNEL_PREFIXES = ("__", "branch:")  # channels that are not part of the state
 
 _MAX_VISITED_OBJECTS = 10_000
 
 
 class UnknownVersionError(RuntimeError):
-    """LangGraph or LangChain looks different inside from all versions that are known."""
+    """The internals of LangGraph or LangChain differ from all supported versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
     """One running node of a graph.
 
-    ``node`` is its task, None once it has ended; ``start`` starts others with ``rest`` and ``settings``. ``loop`` goes
-    over the steps of the graph. ``read`` reads ``channels`` as ``task`` sees them, ``send`` writes them.
+    ``node``: its task, None after its end. ``start``: starts tasks with ``call_args`` and ``call_kwargs``. ``loop``:
+    LangGraph's loop over the graph's steps. ``read``: reads ``channels`` as ``task`` sees them. ``send``: writes them.
     """
 
     node: Any
@@ -116,17 +115,17 @@ class NodeContext:
 
     @property
     def step_id(self) -> tuple[Any, int]:
-        """The loop and the number of its step."""
+        """The loop and the number of its current step."""
         return self.loop, self.loop.step
 
     @property
     def keeps_checkpoints(self) -> bool:
-        """True where questions of the graph have the same ids whenever it goes on."""
+        """True if interrupts of the graph keep their ids when it resumes."""
         return self.loop.checkpointer is not None
 
     @property
     def resume_value(self) -> Any:
-        """What ``Command(resume=...)`` gave to this run of the graph, None where it was given nothing."""
+        """The value of ``Command(resume=...)`` of this run; None without one."""
         from langgraph.types import Command
 
         with _expect_known_internals("a running graph"):
@@ -135,38 +134,38 @@ class NodeContext:
 
     @property
     def has_resume_map(self) -> bool:
-        """True where `resumed_with` has answers by the ids of interrupts: LangGraph keeps none of those."""
+        """True if `resume_value` has answers by interrupt id, which LangGraph does not store."""
         return self.loop.config["configurable"].get(RESUME_MAP) is self.resume_value
 
     @property
     def pending_interrupts(self) -> dict[str, Any]:
-        """The interrupts of the graph that wait for answers, by their ids."""
+        """The pending interrupts of the graph, by id."""
         with _expect_known_internals("a running graph"):
-            ids = self.loop._pending_interrupts()  # noqa: SLF001 - what LangGraph itself goes by
+            ids = self.loop._pending_interrupts()  # noqa: SLF001 - LangGraph's own list
             written_values = [
                 value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == INTERRUPT
             ]
             return {interrupt.id: interrupt for value in written_values for interrupt in value if interrupt.id in ids}
 
     def get_step_results(self) -> list[Any]:
-        """Return the results that tasks of this step have left so far, also in earlier runs of it."""
+        """Return the results of this step's tasks so far, including earlier runs of the step."""
         return [value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == RETURN]
 
     def find_tool_nodes(self) -> list[Any]:
-        """Return the nodes of the graph that call tools: an agent has one."""
+        """Return the graph's tool nodes; an agent has one."""
         from langgraph.prebuilt import ToolNode
 
         with _expect_known_internals("a graph"):
             return [node.bound for node in self.loop.nodes.values() if isinstance(node.bound, ToolNode)]
 
     def find_agent(self, own: object) -> tuple[Any, AgentParts]:
-        """Return what the agent is made of whose middleware is ``own``, after the node of its tools.
+        """Return the tool node and the parts of the agent whose middleware is ``own``.
 
-        Raises `UnknownVersionError` where that middleware is not found in it.
+        Raises `UnknownVersionError` if the middleware is not found.
         """
         with _expect_known_internals("an agent"):
             for node in self.find_tool_nodes():
-                wrapper = node._wrap_tool_call  # noqa: SLF001 - nothing else knows their order
+                wrapper = node._wrap_tool_call  # noqa: SLF001 - the only source of their order
                 wrapping_middleware = [] if wrapper is None else [*_iter_wrapping_middleware(wrapper)]
                 if any(middleware is own for middleware in wrapping_middleware):
                     runnables = [middleware.bound for middleware in self.loop.nodes.values()]
@@ -188,17 +187,14 @@ class NodeContext:
 
 @dataclass(frozen=True)
 class AgentParts:
-    """What `create_agent` has put together: all tools, and its middleware.
-
-    First come those that wrap calls of tools, the outermost first, then the others.
-    """
+    """All tools and middleware of an agent: first middleware that wraps tool calls, outermost first, then the rest."""
 
     tools: list[Any]
     middleware: tuple[Any, ...]
 
 
 def find_tool_nodes(graph: Any) -> list[Any]:
-    """Return the nodes that call tools, of a graph and of those in it. Those that a node's own code calls are not seen.
+    """Return the tool nodes of a graph and its subgraphs, without graphs that a node's code calls.
 
     Raises `UnknownVersionError`.
     """
@@ -215,15 +211,14 @@ def find_tool_nodes(graph: Any) -> list[Any]:
 
 
 def is_in_node(config: RunnableConfig) -> bool:
-    """True inside a LangGraph node, where results can be kept in the checkpoint."""
+    """Return whether this is a configuration inside a LangGraph node, where results can be stored."""
     return CALL in config.get("configurable", {})
 
 
 def get_node_context(config: RunnableConfig) -> NodeContext | None:
-    """Return the node that runs with a configuration, None outside of one.
+    """Return the node that runs with a configuration; None outside a node.
 
-    Raises `UnknownVersionError` where it looks different from what is known. A version that nobody has tried is logged
-    once.
+    Raises `UnknownVersionError` for unknown internals. Logs a warning for an untested version, once.
     """
     if not is_in_node(config):
         return None
@@ -247,14 +242,14 @@ def get_node_context(config: RunnableConfig) -> NodeContext | None:
 
 @functools.cache
 def warn_about_untested_versions() -> None:
-    """Log which of the installed versions nobody has tried."""
+    """Log a warning for each untested installed version."""
     for name, (lowest, first_untested) in TESTED_VERSIONS.items():
         try:
             installed = version(name)
         except PackageNotFoundError:
             continue
         if not lowest <= _parse_version(installed) < first_untested:
-            _log.warning("%s %s is not tried: codemode-langchain knows %s", name, installed, _version_range(name))
+            _log.warning("%s %s is untested: codemode-langchain supports %s", name, installed, _version_range(name))
 
 
 def _parse_version(installed: str) -> tuple[int, ...]:
@@ -275,16 +270,15 @@ def _expect_known_internals(what: str) -> Generator[None]:
 
 
 def make_unknown_version_error(what: str) -> UnknownVersionError:
-    """Return the error for what looks different."""
+    """Return the error for unknown internals."""
     known = ", ".join(map(_version_range, TESTED_VERSIONS))
     return UnknownVersionError(
-        f"{what} looks different from what codemode-langchain knows ({known}), and nothing was run:"
-        " install one of those versions"
+        f"{what} has internals that codemode-langchain does not know, and nothing was run: install {known}"
     )
 
 
 def _iter_wrapping_middleware(hook: Any) -> Iterator[Any]:
-    """Give what was put around calls of tools, the outermost first: `create_agent` composes two at a time."""
+    """Yield the middleware that wraps tool calls, outermost first: `create_agent` composes it pairwise."""
     middleware, inner = getattr(hook, "__self__", None), getattr(hook, "__wrapped__", None)
     if middleware is not None:
         yield middleware
@@ -294,11 +288,11 @@ def _iter_wrapping_middleware(hook: Any) -> Iterator[Any]:
         yield from _iter_wrapping_middleware(variables["outer"])
         yield from _iter_wrapping_middleware(variables["inner"])
     else:
-        yield hook  # a function of somebody's own
+        yield hook  # a custom function
 
 
 def _closure_variables(function: Any) -> dict[str, Any]:
-    """Return what a function holds of those around it."""
+    """Return the variables in a function's closure."""
     if not isinstance(function, FunctionType):
         return {}
     cells_by_name = (
@@ -314,7 +308,7 @@ def _closure_variables(function: Any) -> dict[str, Any]:
 
 
 def _iter_hook_middleware(node: Any) -> Iterator[Any]:
-    """Give all middleware whose hooks a node runs, in no order."""
+    """Yield all middleware whose hooks a node runs, in no order."""
     from langchain.agents.middleware import AgentMiddleware
 
     pending, seen = [getattr(node, "func", None), getattr(node, "afunc", None)], set[int]()

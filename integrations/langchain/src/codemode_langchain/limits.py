@@ -1,7 +1,7 @@
-"""Limits of calls that a `ToolCallLimitMiddleware` of the agent sets, held over nested calls too.
+"""Apply the agent's `ToolCallLimitMiddleware` to nested calls.
 
-It counts the calls of the model itself. Nested calls are counted here: while a step runs by what its programs have
-called, by their ids, so that none is counted twice; when the model is asked next they go to its own counts.
+The middleware counts only the model's calls. Nested calls of a step are counted here by id, so that none counts twice,
+and are added to the middleware's counts before the next model call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _step_calls: weakref.WeakKeyDictionary[Any, tuple[int, _StepCalls]] = weakref.We
 
 
 class _StepCalls:
-    """The nested calls that programs of one step have made in this process, by their ids; what stopped them all."""
+    """The nested calls of one step in this process, by id, and the payload of the limit that stopped them."""
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
@@ -60,9 +60,9 @@ class NestedCallLimits:
         self._own_calls: dict[str, str] = {}
 
     def admit(self, tool: str, call_id: str) -> None:
-        """Count a call that is about to be made; one that has been counted is not again.
+        """Count a call that is about to run, once.
 
-        Raise `CodeModeToolError` for one that is too much, or pause the program for good where that ends the run.
+        Raises `CodeModeToolError` if it exceeds a limit, or pauses the program for good if that ends the agent's run.
         """
         with _lock:
             step = self._get_step()
@@ -74,21 +74,21 @@ class NestedCallLimits:
             request_interrupt(step.stop_payload)
 
     def restore(self, calls: Mapping[str, str]) -> None:
-        """Count calls that a process has made which ended in the middle: their tools, by their ids."""
+        """Count calls of a process that died: tool names by call id."""
         with _lock:
             self._own_calls.update(calls)
             self._get_step().calls.update(calls)
 
     @property
     def to_record(self) -> dict[str, Any]:
-        """What a part of the program keeps of the calls that it has made."""
+        """The calls of a segment, for its record."""
         with _lock:
             return {_COUNTED_KEY: dict(self._own_calls)}
 
     def find_end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
-        """Return what answers a program that was stopped for good, and the command that ends the agent's run.
+        """Return the text of a program stopped by a limit, and the command that ends the agent's run.
 
-        None for one that waits for a person. Raises `ToolCallLimitExceededError` where the limit says so.
+        None for a program that waits for approval. Raises `ToolCallLimitExceededError` for ``exit_behavior="error"``.
         """
         stop_payload = next(
             (request.payload for request in interrupt.requests if request.payload.get("kind") == LIMIT_KIND), None
@@ -102,7 +102,7 @@ class NestedCallLimits:
         return _limit_message(exceeded_fields["tool_name"]), Command(update={END_CHANNEL: str(error)})
 
     def make_count_commands(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
-        """Return the commands that tell the graph what all parts of a program have called."""
+        """Return the commands that report the calls of all segments to the graph."""
         calls = {key: tool for record in records for key, tool in record.get(_COUNTED_KEY, {}).items()}
         return [Command(update={CALLS_CHANNEL: {tool_call_id: dict(Counter(calls.values()))}})] if calls else []
 
@@ -138,7 +138,7 @@ class NestedCallLimits:
         return entry[1]
 
     def _list_counted_calls(self, step: _StepCalls) -> dict[str, str]:
-        """Return the calls of all programs of this step, by their ids, also those made before a pause."""
+        """Return the calls of all programs of this step by id, including those before a pause."""
         earlier_calls = [
             _get_mapping(result, _COUNTED_KEY) for result in self._node.get_step_results() if isinstance(result, dict)
         ]
@@ -146,7 +146,7 @@ class NestedCallLimits:
 
 
 def make_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
-    """Return the update of the state that passes nested calls on to the counts of these limits."""
+    """Return the state update that adds nested calls to the counts of these limits."""
     calls = _get_mapping(state, CALLS_CHANNEL)
     if not calls or not limits:
         return {}
@@ -167,7 +167,7 @@ def make_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
 
 
 def get_end_message(state: Any) -> str | None:
-    """Return what is said in the model's place where a limit has ended the run."""
+    """Return the final message if a limit has ended the run."""
     return _get_value(state, END_CHANNEL) or None
 
 

@@ -1,4 +1,4 @@
-"""codeMode, CodeCall, and exec and wait as middleware of an agent."""
+"""Agent middleware for codeMode, CodeCall, and exec and wait."""
 
 from __future__ import annotations
 
@@ -50,24 +50,25 @@ _CODE_MODE_SETTINGS = SurfaceMiddlewareSettings(
 
 
 class CodeModeMiddleware(SurfaceMiddleware):
-    """Shows the model ``codeMode`` in place of the agent's tools, except those in ``keep``.
+    """Replaces the agent's tools with ``codeMode``, except those in ``keep``.
 
-    ``keep`` are tools that the model goes on calling directly, ``tools`` those that programs call: names, a mapping
-    that a tool's metadata must hold, or a function of a tool; "all" for ``tools`` alone. One in both is called both
-    ways, one in neither directly; without ``tools`` programs call all that are not kept. ``listing`` is
-    ``execution_policy.listing``: what the model is told of the tools. ``approve``, ``interrupt_mode`` and ``store`` are
-    as in `create_code_mode_tool`. What a `HumanInTheLoopMiddleware` of the agent reviews by name, as that of
-    ``interrupt_on`` of a deep agent, waits for a person in programs too, and without ``interrupt_mode`` in the mode of
-    that review. List it before middleware that is to see the nested calls. Raises `ValueError` for wrong options and
-    for a tool in both ``keep`` and ``approve`` now, and when the agent is built for a name in ``keep``, ``tools`` or
-    ``approve`` that fits no tool. Where other middleware may add one, a name in ``approve`` is told of in the log, and
-    a program that begins without such a tool raises it. A run raises it before its model is asked for other middleware
-    that would not see the nested calls it gates or stands in for, and `UnknownVersionError` where nobody can tell. A
-    `ToolCallLimitMiddleware` of the agent counts nested calls too.
+    ``keep``: tools that the model calls directly; ``tools``: tools that programs call. Each is a collection of names, a
+    mapping that a tool's metadata must contain, or a predicate; ``tools`` may be "all". A tool in both is called both
+    ways, one in neither directly; without ``tools`` programs call all tools not in ``keep``. ``listing``:
+    ``execution_policy.listing``. ``approve``, ``interrupt_mode``, ``store`` and ``library``: as in
+    `create_code_mode_tool`. Calls that a `HumanInTheLoopMiddleware` of the agent reviews by name (also ``interrupt_on``
+    of a deep agent) wait for approval in programs too, by default in the mode of that review. List this middleware
+    before middleware that must see nested calls.
 
-    Programs may call what the model was shown in the same step, and the model may call nothing else by itself than
-    what is kept: it is told to call it from a program. An ``approve`` that is a function is asked about calls of kept
-    tools too, and those that it would have approved are refused, for only programs wait for a person.
+    Raises `ValueError` at creation for invalid options and for a tool in both ``keep`` and ``approve``; when the agent
+    is built, for a name in ``keep``, ``tools`` or ``approve`` that matches no tool (if other middleware may add tools,
+    an unknown name in ``approve`` is logged, and a program then raises); and before the first model call, for
+    middleware that would not see the nested calls that it must see. Raises `UnknownVersionError` if that cannot be
+    determined. A `ToolCallLimitMiddleware` of the agent counts nested calls too.
+
+    Programs can call only tools that the model saw in the same step, and the model can call only kept tools directly;
+    other direct calls get a message. An ``approve`` function is also asked about direct calls of kept tools; calls that
+    need approval are refused, because only programs can wait.
     """
 
     def __init__(
@@ -108,11 +109,11 @@ class CodeModeMiddleware(SurfaceMiddleware):
             and shown_tools is not None
             and names <= {name for name in shown_tools["native"] if not self._is_called_directly(name, request)}
         ):
-            # A provider's own tool, whose calls other middleware or the tool node serves.
+            # A provider's tool, which other middleware or the tool node runs.
             return None
         is_program_tool = tool is not None if shown_tools is None else name in shown_tools["programs"]
         if tool is None and not may_need_approval and not is_program_tool:
-            # Nobody here knows it: middleware listed later may, else the tool node says what there is.
+            # Unknown here: later middleware or the tool node answers.
             return None
         if is_program_tool:
             return self._make_error_message(
@@ -122,17 +123,16 @@ class CodeModeMiddleware(SurfaceMiddleware):
 
 
 class CodeCallMiddleware(SurfaceMiddleware):
-    """Shows the model search, describe, execute and, where direct calls are enabled, invoke.
+    """Replaces the agent's tools with search, describe, execute and, if direct calls are enabled, invoke.
 
-    They stand in place of the agent's tools, except those named in ``keep`` and what ``options`` leave visible.
-    ``options`` are as in `create_code_call_tools`, ``approve``, ``interrupt_mode``, ``pool`` and ``store`` too;
-    ``script_context`` makes a script's context of the agent's ``ToolRuntime``. List it before middleware that is to see
-    the nested calls. Raises `ValueError` as `CodeModeMiddleware` does, and when the agent is built for what is wrong
-    with one of its tools.
+    Tools in ``keep``, and tools that ``options`` leave visible, stay with the model. ``options``, ``approve``,
+    ``interrupt_mode``, ``pool``, ``store`` and ``library``: as in `create_code_call_tools`. ``script_context``: returns
+    a script's context from the agent's ``ToolRuntime``. List this middleware before middleware that must see nested
+    calls. Raises `ValueError` as `CodeModeMiddleware` does, and for an invalid tool when the agent is built.
 
-    Scripts and direct calls reach what the model was shown in the same step. The model may call nothing else by itself
-    than what stays with it: any other name has one answer, registered or not. Of what is visible, calls that need
-    approval are refused there, for only scripts and direct calls wait for a person.
+    Scripts and direct calls reach only tools that the model saw in the same step. Direct calls of other names all get
+    the same message. Direct calls of visible tools that need approval are refused, because only scripts and invoke can
+    wait.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class CodeCallMiddleware(SurfaceMiddleware):
         super().__init__(settings, keep, approve, interrupt_mode)
 
     def _make_surface(self, tools: Sequence[BaseTool]) -> CodeCallSurface:
-        # What was indexed and embedded for another step, or for another conversation, is not again.
+        # Reuses the search index and embeddings of earlier steps.
         self._latest_surface = CodeCallSurface(tools, self._empty_toolset, self._approvals, self._latest_surface)
         return self._latest_surface
 
@@ -189,7 +189,7 @@ class CodeCallMiddleware(SurfaceMiddleware):
         return self._get_surface(self._find_step_tools(request)[1]).visible_names()
 
     def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
-        # The tool node would list all that there is, hidden or not.
+        # The tool node would list all tools, hidden ones too.
         name = request.tool_call["name"]
         return self._make_error_message(request, f"there is no tool {name!r} to call directly: {self._advice}")
 
@@ -199,7 +199,7 @@ _EXEC_WAIT_SETTINGS = SurfaceMiddlewareSettings(
     program_noun="programs",
     run_tool_name=EXEC_NAME,
     call_limit_option="{'maxToolCalls': ...}",
-    name_conflict_message="{name} cannot stand beside the pair",
+    name_conflict_message="no direct tool can be named {name}: exec and wait have these names",
     is_surface_tool_name=TOOL_NAMES.__contains__,
     is_callable_name=lambda _name: True,  # by its id
     keep_option="direct",
@@ -208,18 +208,18 @@ _EXEC_WAIT_SETTINGS = SurfaceMiddlewareSettings(
 
 
 class ExecWaitMiddleware(SurfaceMiddleware):
-    """Shows the model exec and wait in place of the agent's tools, except those named in ``direct``.
+    """Replaces the agent's tools with exec and wait, except those named in ``direct``.
 
-    ``sources`` are further tools, as `codemode.create_exec_wait_tools` takes them: of plugins, clients, and connected
-    MCP servers. ``options`` are `codemode.ExecWaitOptions`, a mapping, True or False, or a configuration in which they
-    are under ``tools.codeMode``; an ``agent``'s own go over them. Only ``enabled`` False switches it off: then nothing
-    changes. ``settings``: approvals, continuations, telemetry. ``approve`` is as in `create_code_mode_tool`; its names
-    may be ids, and of tools of servers are. With a ``store`` programs outlive the process. List it before middleware
-    that is to see inner calls, and after middleware that changes tools. Raises `ValueError` for wrong options now, and
-    as `CodeModeMiddleware` does later, and for a limit of inner calls, which a program may make after its answer.
+    ``sources``: further tools, as in `codemode.create_exec_wait_tools`: of plugins, clients and MCP servers.
+    ``options``: `codemode.ExecWaitOptions`, a mapping, True or False, or a configuration with ``tools.codeMode``; those
+    of an ``agent`` take precedence. Only ``enabled`` False turns the middleware off. ``settings``: approvals,
+    continuations, telemetry. ``approve``: as in `create_code_mode_tool`; names may be ids, and must be for MCP tools.
+    With a ``store`` programs outlive the process. List this middleware before middleware that must see nested calls,
+    and after middleware that changes tools. Raises `ValueError` for invalid options, later as `CodeModeMiddleware`
+    does, and for a limit of nested calls, which a program may make after the outer call returned.
 
-    Programs belong to the thread, or where nothing of it is kept to the run. When a run of the agent ends, however it
-    does, those that wait with calls in flight end with it.
+    Programs belong to the thread, or to the run if the thread is not stored. When a run of the agent ends, its waiting
+    programs with calls in flight end too.
     """
 
     def __init__(
@@ -250,35 +250,35 @@ class ExecWaitMiddleware(SurfaceMiddleware):
 
     @InstanceOnlyProperty
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The tools that the agent gets from here."""
+        """The tools that this middleware adds to the agent."""
         return super().tools if self.is_enabled else []
 
     async def aclose(self) -> None:
-        """End every program that waits; those that a store keeps are given back, for others to go on with."""
+        """End waiting programs; release those in a store, so that other processes can continue them."""
         for exec_wait_tools in self._list_exec_wait_tools():
             await exec_wait_tools.aclose()
         await self._config.aclose()
 
     async def abort(self, thread_id: str) -> int:
-        """End the programs of a thread, with their calls; return how many there were."""
+        """Abort the programs of a thread with their calls; return their number."""
         return sum([await exec_wait_tools.abort(thread_id) for exec_wait_tools in self._list_exec_wait_tools()])
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        """Show the model the pair."""
+        """Replace the tools of the request with exec and wait."""
         return super().wrap_model_call(request, handler) if self.is_enabled else handler(request)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        """Show the model the pair."""
+        """Replace the tools of the request with exec and wait."""
         return await (super().awrap_model_call(request, handler) if self.is_enabled else handler(request))
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
-        """Run a program or go on with one; leave calls of direct tools alone, and refuse those of all others."""
+        """Run exec or wait; pass calls of direct tools on, and refuse all others."""
         return super().wrap_tool_call(request, handler) if self.is_enabled else handler(request)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
-        """Run a program or go on with one; leave calls of direct tools alone, and refuse those of all others."""
+        """Run exec or wait; pass calls of direct tools on, and refuse all others."""
         return await (super().awrap_tool_call(request, handler) if self.is_enabled else handler(request))
 
     def _list_exec_wait_tools(self) -> list[ExecWaitTools]:
@@ -288,7 +288,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
         return [*{id(surface): surface.exec_wait_tools for surface in surfaces}.values()]
 
     def _make_surface(self, tools: Sequence[BaseTool]) -> ExecWaitSurface:
-        # What two steps have in common is converted once.
+        # Reuses conversions of earlier steps.
         self._latest_surface = ExecWaitSurface(tools, self._config, self._approvals, self._latest_surface)
         return self._latest_surface
 
@@ -308,7 +308,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
             name for name in map(get_model_tool_name, provider_tools) if name not in self._selection.kept_names
         ]:
             raise InvalidConfigError(
-                f"{unnamed_tools[0]!r} is a tool of the model's provider, which no program can call: name it in direct"
+                f"{unnamed_tools[0]!r} is a tool of the model's provider, which programs cannot call: name it in direct"
             )
         model_request, update = super()._make_model_request(request, registered)
         if not any(map(self._is_exec_wait_tool, model_request.tools)):
@@ -321,7 +321,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
         return isinstance(tool, ExecWaitTool) and tool.name in TOOL_NAMES
 
     def _reject_name_conflicts(self, tools: Iterable[Any]) -> None:
-        """Refuse none: a tool called exec is one of the catalog. In ``direct`` it is refused as it is named."""
+        """Accept all names: a tool named exec is in the catalog; the constructor rejects it in ``direct``."""
 
     def _list_same_named(self, tools: Iterable[Any]) -> Collection[str]:
         return {
@@ -330,12 +330,12 @@ class ExecWaitMiddleware(SurfaceMiddleware):
 
     def _describe_unknown_rules(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:
         if self._approvals.rule_names.issubset(known_names):
-            return []  # without a look at ids, for which a surface is made
+            return []  # avoids creating a surface for the ids
         surface = cast("ExecWaitSurface", self._get_surface(program_tools))
         return self._approvals.describe_unknown_rules({*known_names, *surface.list_rule_names()}, surface.may_have_tool)
 
     def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
-        # The tool node would list all that there is, hidden or not.
+        # The tool node would list all tools, hidden ones too.
         name = request.tool_call["name"]
         return self._make_error_message(
             request, f"there is no tool {name!r} to call directly: call it in a program of {EXEC_NAME}"
@@ -343,7 +343,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
 
 
 def _to_names(direct: Any) -> Any:
-    """Return the names of tools that are given by name or as they are."""
+    """Return the names of tools given as names or objects."""
     if isinstance(direct, str) or not isinstance(direct, Iterable):
         return direct
     return [item if isinstance(item, str) else get_tool_name(item) for item in cast("Iterable[Any]", direct)]

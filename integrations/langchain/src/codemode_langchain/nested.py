@@ -1,4 +1,4 @@
-"""Nested calls of one part of a program, each with a scratchpad of its own."""
+"""Run the nested calls of one segment, each with its own LangGraph scratchpad."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ from .node_tasks import compute_task_number, number_tasks
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a person answered to one ``interrupt()`` of a call. ``is_own``: the tool's, not a graph's inside it.
+    """The answer to one ``interrupt()`` of a call. ``is_own``: the tool's interrupt, not that of a graph inside it.
 
-    ``inside`` is the id of the interrupt in that graph, ``shown`` the `shown_digest` of what it asked.
+    ``inside``: id of the interrupt in that graph. ``shown``: `compute_display_digest` of the question. Field names are
+    stored.
     """
 
     value: Any
@@ -61,10 +62,10 @@ class Answer:
 
 @dataclass
 class NestedScratchpad:
-    """Makes ``interrupt()`` inside one nested call count from zero and find the answers to this call, no others.
+    """Makes ``interrupt()`` inside one nested call count from zero and find only this call's answers.
 
-    ``answers`` come in batches, each given at one time. ``is_newly_answered``: the newest has reached no call before,
-    so that a graph inside this one cannot have taken it.
+    ``answers``: batches of answers given at the same time. ``is_newly_answered``: the latest batch has reached no call
+    yet, so that no graph inside this call has used it.
     """
 
     key: str
@@ -75,17 +76,17 @@ class NestedScratchpad:
 
     @property
     def has_own_interrupt(self) -> bool:
-        """True when the tool has asked more than was answered: the interrupt it raised is its own."""
+        """True if the tool raised an interrupt of its own: it asked more than was answered."""
         return self._asked_count > len(self._own_answers)
 
     def apply_to(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the configuration for the nested call; unchanged outside a node."""
+        """Return the nested call's configuration; unchanged outside a node."""
         node_context = get_node_context(config)
         if node_context is None:
             return config
         first_number = compute_task_number("nested", self.key)
-        # A graph inside the tool remembers its earlier answers, and finds the newest in a map. LangGraph gives what it
-        # finds there to a node that has taken it already, as the answer to the node's next question.
+        # A graph inside the tool stores earlier answers, and finds the latest in a map. LangGraph would pass an answer
+        # in the map again, to the node's next question.
         newest_batch = self.answers[-1] if self.is_newly_answered and self.answers else ()
         newest_foreign = [answer for answer in newest_batch if not answer.is_own]
         foreign_answers = self._foreign_answers
@@ -124,9 +125,9 @@ class NestedScratchpad:
 def _wrap_task_function(
     function: Callable[..., Any], answers: Mapping[str, Any], nested_answers: NestedAnswers
 ) -> Callable[..., Any]:
-    """Let the function of a task that a nested call starts find its answers, and keep its questions to that call.
+    """Wrap the function of a task of a nested call: it finds its answers, and its interrupts stay in the call.
 
-    The task belongs to the node of codeMode, which would report what it asks beside what the call asks.
+    The task belongs to the outer node, which would otherwise report its interrupts in addition to the call's.
     """
     from langgraph.config import get_config
 
@@ -157,52 +158,48 @@ def _wrap_task_function(
     return arun if inspect.iscoroutinefunction(function) else run
 
 
-# Knows neither the checkpoint nor how a pause reaches a person.
-
 INTERRUPT_KIND = "langgraph-interrupt"
 STARTED_EARLIER_KIND = "langgraph-begun"
 _STOPPED_MESSAGE = (
-    "this program was cut off in the middle; which calls had happened is not known, and a person decided not to run it"
-    " again"
+    "this program was interrupted; which of its calls ran is unknown, and a person decided not to run it again"
 )
 
 _CANNOT_ASK_MESSAGE = (
-    "this tool asks a person by itself, with interrupt(), which a parked program cannot wait for: gate it with approve"
+    "this tool calls interrupt(), and a parked program cannot wait for the answer: use approve for this tool"
 )
 
 
 @dataclass
 class MadeCall:
-    """One call that was made: of which tool, with which arguments as everybody is shown them, and how it ended."""
+    """One call that ran: tool, displayed arguments and status."""
 
     tool: str
     args: Mapping[str, Any]
     status: Literal["success", "error", "unfinished"] = "unfinished"
 
     def to_dict(self, tool_call_id: str) -> dict[str, Any]:
-        """Return it as plain JSON; integers beyond 2^53 are text, with their places, for a checkpoint holds not all."""
+        """Return plain JSON in which integers beyond 2^53, which checkpoints lose, are text with their paths."""
         fields = {"tool": self.tool, "tool_call_id": tool_call_id, "args": self.args, "status": self.status}
         return protect_integers(fields)
 
 
 class InvalidAnswerError(Exception):
-    """The newest answer does not fit the schema that the tool's ``interrupt()`` gave."""
+    """The latest answer does not match the schema of the tool's ``interrupt()``."""
 
 
 @dataclass
 class NestedCalls:
-    """Serves the nested calls of one part of a program.
+    """Runs the nested calls of one segment.
 
-    ``answers`` are what people answered to interrupts inside calls, in batches, ``responses`` what they gave in a
-    call's place, both by the id of the nested call; the newest of those in ``newly_answered`` reached no call before.
-    What comes of the calls beside their values is in ``left``, by their ids, and given to ``keep`` or ``akeep`` at
-    once: what a call asks, as ``questions``, each with ``id``, ``value`` and ``response_schema``, ``is_own`` (not of a
-    graph inside the tool), ``answers``, how many earlier batches hold, and these as ``given``. ``earlier`` are the
-    commands of the parts before. ``beginning`` tells whether this part had begun before, which a person then decides
-    about; ``is_stopped`` when that person has said no.
-    ``names`` are those of the called tools, by the ids of calls that may wait. ``outer_tool_call_id`` is the model's
-    call, where the core knows it by another id; ``can_ask`` is False where nobody could answer what a tool itself asks.
-    ``made`` are the calls that were made here, by their ids, in the order in which they began.
+    ``answers``: batches of answers to interrupts inside calls, ``responses``: results given instead of calls, both by
+    nested call id. ``newly_answered``: calls whose latest answers have reached no call yet. ``outputs``: outputs by
+    call id, passed to ``save_output`` or ``asave_output``; the field ``asked`` of a waiting call has ``questions``
+    (each with ``id``, ``value`` and ``response_schema``), ``is_own`` (not of a graph inside the tool), ``answers``
+    (number of earlier batches) and these batches as ``given``. ``earlier_commands``: commands of earlier segments.
+    ``start_marker``: tells whether this segment was started before; a person then decides whether to run it again, and
+    ``is_stopped`` means no. ``display_names``: displayed tool names by call id. ``outer_tool_call_id``: the outer
+    call's id, if the core has another one. ``can_ask``: False if interrupts of tools cannot be answered.
+    ``made_calls``: calls by id, in start order.
     """
 
     caller: Caller
@@ -224,7 +221,7 @@ class NestedCalls:
     _lock: threading.Lock = field(default_factory=forkable_lock, init=False)
 
     def run(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
-        """Make one call; it may block."""
+        """Run one call; may block."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
@@ -240,7 +237,7 @@ class NestedCalls:
                 self.save_output(context.tool_call_id, output)
 
     async def arun(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
-        """Make one call without blocking."""
+        """Run one call without blocking."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
@@ -256,7 +253,7 @@ class NestedCalls:
                 await self.asave_output(context.tool_call_id, output)
 
     def take_finished_outputs(self, waiting_ids: Collection[str]) -> list[CallOutput]:
-        """Take what calls left that do not wait, the oldest first: one that runs anew leaves it again."""
+        """Take the outputs of calls that do not wait, oldest first; a waiting call runs again and adds its own."""
         with self._lock:
             finished = {
                 key: output for key, output in self.outputs.items() if key not in waiting_ids and output.asked is None
@@ -269,7 +266,7 @@ class NestedCalls:
             return [*finished.values()]
 
     def hand_over(self, other: NestedCalls) -> None:
-        """Let another outer call go on with this program: what its calls leave from now on is left there."""
+        """Continue the program in another outer call: later outputs go there."""
         with self._lock:
             outputs, self.outputs, self._successor = self.outputs, {}, other
         other.display_names = self.display_names
@@ -280,12 +277,12 @@ class NestedCalls:
 
     @property
     def has_checked_start(self) -> bool:
-        """True once a call has looked here whether the part had begun before."""
+        """True if a call has checked whether the segment was started before."""
         return self.start_marker is not None and self.start_marker.was_checked
 
     @property
     def waiting_questions(self) -> dict[str, Mapping[str, Any]]:
-        """What calls ask while they wait, by their ids."""
+        """The questions of waiting calls, by call id."""
         with self._lock:
             return {call_id: output.asked for call_id, output in self.outputs.items() if output.asked is not None}
 
@@ -328,7 +325,7 @@ class NestedCalls:
         with set_config_context(attempt.config) as variables:
             try:
                 return variables.run(self.caller.call, attempt.capture.tool, attempt.call, attempt.config)
-            except Exception as error:  # noqa: BLE001 - a pause is recognised, most others are raised again
+            except Exception as error:  # noqa: BLE001 - interrupts become pauses, most errors are raised again
                 return attempt.on_error(error)
 
     async def _acall(self, attempt: _CallAttempt) -> Any:
@@ -340,11 +337,11 @@ class NestedCalls:
                 return attempt.on_error(error)
 
     def add_output(self, call_id: str, output: CallOutput) -> None:
-        """Note what a call left beside its value, for those after it and for the graph."""
+        """Store the output of a call, for later calls and for the graph."""
         with self._lock:
             successor = self._successor
             if successor is None:
-                self.outputs.pop(call_id, None)  # of an earlier attempt, by a process that has ended
+                self.outputs.pop(call_id, None)  # from an earlier attempt in another process
                 if output:
                     self.outputs[call_id] = output
         if successor is not None:
@@ -359,7 +356,7 @@ class NestedCalls:
         )
 
     def list_commands(self) -> list[Any]:
-        """Return the commands of all calls that have ended."""
+        """Return the commands of all finished calls."""
         with self._lock:
             return [
                 *self.earlier_commands,
@@ -368,7 +365,7 @@ class NestedCalls:
 
 
 class _CallAttempt:
-    """One attempt at one call: what it is made with, and how its end is read."""
+    """One attempt at one call."""
 
     def __init__(
         self,
@@ -394,11 +391,11 @@ class _CallAttempt:
         self.call = tool_call(tool.name, arguments.copy(), self._id)
 
     def without_latest_answers(self) -> _CallAttempt:
-        """Return the same call as if the last questions had not been answered: what is still open is asked again."""
+        """Return an attempt without the latest answers, which asks the open questions again."""
         return _CallAttempt(self._calls, self._tool, self._arguments, self._context, self._answers[:-1], False)
 
     def to_value(self, result: Any) -> Any:
-        """Return what the program gets. Artifacts and state updates stay here."""
+        """Return the value for the program; artifacts and state updates are stored here."""
         message: ToolMessage | None = None
         for part in cast("list[Any]", result) if isinstance(result, list) else [result]:
             if isinstance(part, ToolMessage):
@@ -418,9 +415,9 @@ class _CallAttempt:
         return None if message is None else to_program_value(message, self.capture)
 
     def on_error(self, error: Exception) -> Any:
-        """Raise a pause for an interrupt and `WrongAnswer` for an answer that did not fit it; else the error itself.
+        """Convert an error: an interrupt to a pause, an invalid answer to `InvalidAnswerError`; raise others.
 
-        Return the command of a graph inside the tool that hands over to this one.
+        Returns the command if a graph inside the tool hands over to this one.
         """
         if self._answers and is_invalid_resume(error):
             raise InvalidAnswerError from error
@@ -428,7 +425,7 @@ class _CallAttempt:
             return command
         interrupts = get_interrupts(error)
         if interrupts is None:
-            # What it wrote before stands; a call that pauses runs anew.
+            # Earlier writes are kept; a paused call runs again.
             self._calls.add_output(self._id, CallOutput(commands=self._commands, counted=self._counted_tool))
             if isinstance(error, ToolException):
                 raise format_error(error, self._tool.name) from error.__cause__

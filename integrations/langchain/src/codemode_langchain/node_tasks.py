@@ -1,7 +1,4 @@
-"""Tasks of a running LangGraph node, numbered by us: how they are named, started and kept apart.
-
-Knows no program, no tool and no question.
-"""
+"""Start LangGraph tasks in a running node with stable numbers, names and own threads."""
 
 from __future__ import annotations
 
@@ -25,26 +22,26 @@ _TASK_NUMBER_BYTES = 6
 
 
 def compute_task_number(*parts: str) -> int:
-    """Return the number under which the checkpoint keeps a result: the same parts give the same number."""
+    """Return the task number under which the checkpoint stores a result; a function of the parts."""
     digest = hashlib.sha256("\0".join(parts).encode()).digest()
     return int.from_bytes(digest[:_TASK_NUMBER_BYTES], "big") << 16
 
 
 def compute_digest(value: Any) -> str:
-    """Return what tells a value from another."""
+    """Return the SHA-256 of a value's JSON."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def make_call_id(config: RunnableConfig, key: str) -> str:
-    """Name a call that has no id by its digest: the same when the node runs again, another for each call in it."""
+    """Return an id for a call without one: stable when the node runs again, unique in the node."""
     node = get_node_context(config)
     index = 0 if node is None else node.scratchpad.call_counter()
     return f"code-mode-{index}-{key[:16]}"
 
 
 def find_node_binding(config: RunnableConfig) -> str | None:
-    """Name the thread and the node that runs in it, the same when it runs again; None where nothing is kept."""
+    """Return an id of thread and node, stable when the node runs again; None outside a stored thread."""
     configurable = config.get("configurable", {})
     thread = configurable.get("thread_id")
     if thread is None or not is_in_node(config):
@@ -53,10 +50,10 @@ def find_node_binding(config: RunnableConfig) -> str | None:
 
 
 def start_task(config: RunnableConfig, number: int, function: Callable[[], Any], name: str) -> Any:
-    """Start a LangGraph task and return its future; a recorded result is served without calling ``function``.
+    """Start a LangGraph task and return its future; a recorded result is returned without calling ``function``.
 
-    LangGraph matches a task with its record by the order of the calls in a node. Two calls of codeMode in one node
-    have no order, so the task gets a number of its own in place of the next one.
+    LangGraph matches tasks with records by their order in a node. Concurrent outer calls have no order, so ``number``
+    replaces the counter.
     """
     from langgraph.func import task  # pyright: ignore[reportMissingTypeStubs]
 
@@ -70,7 +67,7 @@ def start_task(config: RunnableConfig, number: int, function: Callable[[], Any],
 
 
 def to_coroutine_function(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    """Return a coroutine function of its own, as tasks of LangGraph have to be."""
+    """Return a coroutine function, as LangGraph tasks require."""
 
     async def run() -> Any:
         return await work()
@@ -79,7 +76,7 @@ def to_coroutine_function(work: Callable[[], Awaitable[Any]]) -> Callable[[], Aw
 
 
 def _copy_callbacks(callbacks: Any) -> Any:
-    """Return callbacks that are this task's alone: LangGraph writes a task's tags into those it is given."""
+    """Copy the callbacks: LangGraph adds a task's tags to them."""
     return callbacks.copy() if callable(getattr(callbacks, "copy", None)) else callbacks
 
 
@@ -90,7 +87,7 @@ def number_tasks(
     hide: bool,
     wrap: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> dict[str, Any]:
-    """Return the configurable part with tasks numbered by ``counter``; unchanged where the node has ended."""
+    """Return the configurable part with tasks numbered by ``counter``; unchanged after the node's end."""
     configurable: dict[str, Any] = config.get("configurable", {})
     node_context = get_node_context(config)
     if node_context is None or (node := node_context.node) is None:
@@ -108,7 +105,7 @@ def number_tasks(
 
 
 def _use_own_threads(call_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Let tasks that block run beside the threads of the graph: its nodes hold those while they wait for tasks."""
+    """Run blocking tasks outside the graph's thread pool, whose threads wait for tasks."""
     if "submit" not in call_kwargs or "loop" in call_kwargs:
         return {**call_kwargs}
     futures: Callable[[], Any] = call_kwargs["futures"]
@@ -117,16 +114,16 @@ def _use_own_threads(call_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _SharedFutures:
-    """The tasks of a step of a graph, to which several threads add: LangGraph goes through them without a lock."""
+    """The futures of a step, safe against additions by other threads: LangGraph iterates without a lock."""
 
     futures: Any
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Return all there are at one time."""
+        """Return a snapshot of the items."""
         while True:
             try:
                 return [*self.futures.items()]
-            except RuntimeError:  # one was added or taken away meanwhile
+            except RuntimeError:  # changed during iteration
                 continue
 
     def __setitem__(self, future: Any, task: Any) -> None:
@@ -134,7 +131,7 @@ class _SharedFutures:
 
 
 def run_in_own_thread(function: Callable[..., Any], *args: Any, **all_kwargs: Any) -> Future[Any]:
-    """Run a function in a thread that is its alone, with the context of the caller."""
+    """Run a function in a new thread with the caller's context."""
     future: Future[Any] = Future()
     context = copy_context()
     kwargs = {name: value for name, value in all_kwargs.items() if not name.startswith("__")}
@@ -144,7 +141,7 @@ def run_in_own_thread(function: Callable[..., Any], *args: Any, **all_kwargs: An
             return
         try:
             result = context.run(function, *args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - set on the future
             future.set_exception(error)
         else:
             future.set_result(result)
@@ -155,7 +152,7 @@ def run_in_own_thread(function: Callable[..., Any], *args: Any, **all_kwargs: An
 
 @dataclass(frozen=True)
 class _WrappedStart:
-    """Starts tasks as LangGraph does, their functions wrapped."""
+    """Starts LangGraph tasks with wrapped functions."""
 
     start: Callable[..., Any]
     wrap: Callable[[Callable[..., Any]], Callable[..., Any]]

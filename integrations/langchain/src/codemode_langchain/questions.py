@@ -1,4 +1,4 @@
-"""What people are asked during one outer call, and what becomes of their answers."""
+"""Create the questions of one outer call, and convert their answers."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from .node_tasks import compute_digest
 
 
 class OuterCall(Protocol):
-    """What is performed."""
+    """One outer call of a surface tool."""
 
     @property
     def name(self) -> str:
-        """The name of the tool that the model called."""
+        """The name of the called tool."""
         ...
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """What the model called it with."""
+        """The model's arguments."""
         ...
 
     @property
     def program(self) -> str:
-        """The program among the arguments; nothing where there is none."""
+        """The program in the arguments; "" if there is none."""
         ...
 
     @property
     def is_journaled(self) -> bool:
-        """True where its nested calls are kept in a journal."""
+        """True if its nested calls are journaled."""
         ...
 
     @property
     def continues_program(self) -> bool:
-        """True where it goes on with a program that an earlier call has begun."""
+        """True if it continues a program that an earlier call started."""
         ...
 
     def find_tool(self, name: str) -> PreparedTool | None:
-        """Return an inner tool, as it is now."""
+        """Return a program tool by name; None if there is none."""
         ...
 
     def display_name(self, name: str) -> str:
-        """Return what people know a tool by that programs call by this name."""
+        """Return the displayed name of a program tool."""
         ...
 
     def start(self, call: CallContext) -> Any:
-        """Return the answer, or the `Interrupt` of a pause; it may block."""
+        """Return the result, or the `Interrupt` of a pause; may block."""
         ...
 
     async def astart(self, call: CallContext) -> Any:
@@ -62,7 +62,7 @@ class OuterCall(Protocol):
         ...
 
     def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        """Go on with a pause. Returns as `start` does."""
+        """Resume a pause. Returns as `start` does."""
         ...
 
     async def aresume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
@@ -70,7 +70,7 @@ class OuterCall(Protocol):
         ...
 
     def to_model_parts(self, result: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:
-        """Return what the model is given for an answer: plain JSON, and the images, audio and files beside it."""
+        """Return a result as the model gets it: plain JSON, and media."""
         ...
 
 
@@ -78,19 +78,19 @@ _FAILED_MESSAGE = "a person says that this call failed"
 
 
 def is_unknown_outcome(request: PendingRequest) -> bool:
-    """Tell whether a request is about one call that had begun, and of which nobody knows how it ended."""
+    """Return whether a request is about a call of unknown outcome."""
     return request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
 
 
 def make_unknown_call_question(request: PendingRequest, call: OuterCall) -> Question:
-    """Return what a person is asked about one call that the journal says had begun."""
+    """Return the question about a journaled call of unknown outcome."""
     name, has_value = call.display_name(request.tool_name), call.find_tool(request.tool_name) is not None
     input_value: Any = request.input
     arguments = cast("Any", input_value) if isinstance(input_value, dict) else {"input": input_value}
     description = (
-        "Unknown outcome: the process that made this call ended before its outcome was known. Approve to make it again,"
-        " reject to let it fail in the program"
-        f"{', respond with what it gave if it has happened' if has_value else ''}.\n\nTool: {name}\nArgs: {arguments}"
+        "Unknown outcome: the process that made this call ended before it returned. Approve to run it again, reject to"
+        " make it fail in the program"
+        f"{', or respond with its result if it ran' if has_value else ''}.\n\nTool: {name}\nArgs: {arguments}"
     )
     allowed_decisions: tuple[DecisionType, ...] = (
         ("approve", "reject", "respond") if has_value else ("approve", "reject")
@@ -100,19 +100,19 @@ def make_unknown_call_question(request: PendingRequest, call: OuterCall) -> Ques
 
 
 def make_unknown_program_question(key: str, request: PendingRequest, call: OuterCall) -> Question:
-    """Return what a person is asked about a program whose process ended in the middle, where no journal was kept."""
+    """Return the question about a program whose process ended without a journal."""
     arguments = dict(call.arguments)
     description = (
-        "Unknown outcome: this program was cut off in the middle, for its process ended or its run was cancelled, and"
-        " calls of its tools may have happened. Approve to run it again from where it last waited, with all that"
-        f" follows.\n\nProgram:\n{call.program or arguments}"
+        "Unknown outcome: this program was interrupted because its process ended or its run was cancelled. Calls of its"
+        " tools may have run. Approve to run it again from its last pause, including these calls.\n\n"
+        f"Program:\n{call.program or arguments}"
     )
     value = {"type": "unknown_outcome"}
     return _make_question(key, request, value, call.name, arguments, description, ("approve", "reject"))
 
 
 def to_outcome_resolution(decision: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the core takes for a decision about one call of unknown outcome."""
+    """Return the core's resolution for a decision about a call of unknown outcome."""
     if decision["type"] == "reject":
         return {"error": {"message": decision.get("message") or _FAILED_MESSAGE}}
     return {"value": decision["message"]} if decision["type"] == "respond" else {"runAgain": True}
@@ -141,9 +141,9 @@ _OWN_QUESTION_TYPES = ("tool_approval", "unknown_outcome")
 
 
 def batch_questions(questions: Sequence[Question]) -> list[Question]:
-    """Return the questions with all that ask about calls in one, last; its ``members`` are those.
+    """Combine the questions about calls into one, which comes last with them as ``members``.
 
-    What a tool asks in another shape stays by itself.
+    Questions of tools with another shape stay separate.
     """
     members = tuple(question for question in questions if _get_actions(question))
     if not members:
@@ -164,7 +164,7 @@ def batch_questions(questions: Sequence[Question]) -> list[Question]:
 
 
 def split_batch_answers(asked_questions: Iterable[Question], answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answers by the keys of single questions, of answers by the keys of what was asked."""
+    """Split the answers to batches: return answers by the keys of single questions."""
     answers_by_key: dict[str, Any] = {}
     for question in asked_questions:
         if question.key not in answers:
@@ -183,7 +183,7 @@ def split_batch_answers(asked_questions: Iterable[Question], answers: Mapping[st
 
 
 def split_batch_interrupts(asked_questions: Iterable[Question], interrupts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what waits by the keys of single questions, of what waits by the keys of what was asked."""
+    """Return the pending interrupts by the keys of single questions."""
     return {
         key: interrupts[question.key]
         for question in asked_questions
@@ -193,7 +193,7 @@ def split_batch_interrupts(asked_questions: Iterable[Question], interrupts: Mapp
 
 
 def _get_actions(question: Question) -> list[Any]:
-    """Return the calls that a question is about, with a review for each; none of a question of another shape."""
+    """Return the calls of a question that has a review for each; none for a question of another shape."""
     value: Any = question.value
     if not isinstance(value, dict):
         return []
@@ -201,7 +201,7 @@ def _get_actions(question: Question) -> list[Any]:
     if not isinstance(actions, list) or not isinstance(configs, list):
         return []
     action_list, review_list = cast("list[Any]", actions), cast("list[Any]", configs)
-    # What a tool asks may look like anything: one review too few, and those of all later calls would be another's.
+    # A tool's question may be malformed: a missing review would shift those of later calls.
     is_well_formed = len(action_list) == len(review_list) and all(
         isinstance(item, dict) for item in [*action_list, *review_list]
     )
@@ -209,7 +209,7 @@ def _get_actions(question: Question) -> list[Any]:
 
 
 def _is_decision_question(question: Question) -> bool:
-    """Tell whether the question was worded here, or by a codeMode inside; what else a tool asks is no decision."""
+    """Return whether a question asks for a decision: created here or by a codeMode tool inside a call."""
     return question.response_schema is not None and question.value.get("type") in _OWN_QUESTION_TYPES
 
 
@@ -219,7 +219,7 @@ def _get_exact_value(question: Question) -> dict[str, Any]:
 
 
 def _make_decisions_type(members: Sequence[Question]) -> Any:
-    """Return the type of an answer: one decision for each call, in their order."""
+    """Return the type of a batch answer: one decision per call, in order."""
     decision_types = [
         question.response_schema if _is_decision_question(question) else dict[str, Any]
         for question in members
@@ -234,7 +234,7 @@ def _make_decisions_type(members: Sequence[Question]) -> Any:
 
 def _normalize_decisions(count: int, answer: Any) -> Any:
     if count == 1 and isinstance(answer, Mapping) and "type" in answer:
-        return {"decisions": [cast("Any", answer)]}  # as one call is answered where each asks by itself
+        return {"decisions": [cast("Any", answer)]}  # a single decision, as in "per_call" mode
     if not isinstance(answer, Mapping | BaseModel):
         raise ValueError('an answer is {"decisions": [...]}, one for each call')  # noqa: TRY004 - pydantic reports those
     return cast("Any", answer)
@@ -248,9 +248,9 @@ AnswerBatch = tuple[Answer, ...]
 
 
 class OuterCallQuestions:
-    """The questions of one outer call, each known by its key, which is the same whenever the node runs again.
+    """The questions of one outer call and their answers. Keys are stable when the node runs again.
 
-    A nested call that waits for several answers is one request of the core and several questions here.
+    A nested call that waits for several answers is one request of the core and several questions.
     """
 
     def __init__(self, approvals: ApprovalPolicy, call: OuterCall, caller: Caller | None = None) -> None:
@@ -266,11 +266,11 @@ class OuterCallQuestions:
         self._display_names: dict[str, str] = {}
 
     def make_questions(self, interrupt: Interrupt) -> list[Question]:
-        """Return all that people are asked while a program is paused."""
+        """Return the questions of a paused program."""
         start_requests = [
             request for request in interrupt.requests if request.payload.get("kind") == STARTED_EARLIER_KIND
         ]
-        # One question for all calls that came first: it is about the program.
+        # One question for all first calls: it is about the program.
         unknown_questions = [
             make_unknown_program_question(start_requests[0].interrupt_id, request, self._call)
             for request in start_requests
@@ -305,7 +305,7 @@ class OuterCallQuestions:
         ]
 
     def _make_inner_key(self, call_id: str, inner_interrupt_id: str) -> str:
-        """Name a question that a graph inside a call asks: as before while it waits, anew after a wrong answer."""
+        """Return the key of a question of a graph inside a call; a new one after an invalid answer."""
         key = f"{call_id}:{inner_interrupt_id}"
         while key in self._handed_over_keys:
             key += "+"
@@ -314,23 +314,23 @@ class OuterCallQuestions:
     # --- answers ---
 
     def add_answers(self, answers: Mapping[str, Any]) -> None:
-        """Take answers, by the keys of the questions."""
+        """Add answers by question key."""
         self._answers.update(answers)
 
     def is_answered(self, question: Question) -> bool:
-        """Tell whether somebody has answered."""
+        """Return whether a question has an answer."""
         return question.key in self._answers
 
     def get_answers(self, questions: Iterable[Question]) -> dict[str, Any]:
-        """Return the answers, by key."""
+        """Return the answers to questions, by key."""
         return {question.key: self._answers[question.key] for question in questions}
 
     def compute_answer_digests(self, questions: Iterable[Question]) -> dict[str, str]:
-        """Return what tells one answer from another, by key."""
+        """Return digests of the answers to questions, by key."""
         return {question.key: compute_digest(self._answers[question.key]) for question in questions}
 
     def make_resolutions(self, questions: Sequence[Question]) -> dict[str, Any]:
-        """Return what the core takes for the answers, by request id."""
+        """Return the core's resolutions for the answers, by request id."""
         resolutions_by_id: dict[str, Any] = {}
         for question in questions:
             if question.request.is_approval:
@@ -338,15 +338,15 @@ class OuterCallQuestions:
             elif is_unknown_outcome(question.request):
                 resolutions_by_id[question.request.interrupt_id] = to_outcome_resolution(self._answers[question.key])
             else:
-                # The answer itself reaches the tool through LangGraph; the core only tells one answer from another.
+                # The tool gets the answer through LangGraph; the core gets only its digest.
                 entry = resolutions_by_id.setdefault(question.request.interrupt_id, {"answers": {}})
                 entry["answers"][question.key] = compute_digest(self._answers[question.key])
         return resolutions_by_id
 
-    # --- what nested calls know of them ---
+    # --- for nested calls ---
 
     def is_stopped(self, questions: Sequence[Question]) -> bool:
-        """Tell whether a person does not want a program of unknown outcome to run again."""
+        """Return whether a person rejected that a program of unknown outcome runs again."""
         answers = [
             self._answers[question.key]
             for question in questions
@@ -357,7 +357,7 @@ class OuterCallQuestions:
     def collect_call_answers(
         self, questions: Sequence[Question]
     ) -> tuple[dict[str, tuple[AnswerBatch, ...]], dict[str, str]]:
-        """Return the answers inside calls, in batches, and those given in a call's place, by the call's id."""
+        """Return batches of answers to interrupts inside calls, and results given instead of calls, by call id."""
         inner_answers, responses = dict(self._inner_answers), dict(self._responses)
         batches: dict[str, list[Answer]] = {}
         for question in questions:
@@ -383,7 +383,7 @@ class OuterCallQuestions:
         return inner_answers, responses
 
     def find_newly_answered_calls(self, questions: Iterable[Question]) -> frozenset[str]:
-        """Return the ids of the calls inside which something was asked that these questions answer."""
+        """Return the ids of calls with interrupts that these questions answer."""
         inner_requests = (
             request.request
             for request in questions
@@ -397,7 +397,7 @@ class OuterCallQuestions:
         asked: Mapping[str, Mapping[str, Any]],
         names: Mapping[str, str],
     ) -> None:
-        """Note that a segment was given these answers, what calls asked in it, and what their tools are called."""
+        """Record a segment: the answers it got, the questions of its calls, and displayed tool names."""
         self._display_names.update(names)
         self._inner_answers, self._responses = self.collect_call_answers(questions)
         self._is_stopped = self.is_stopped(questions)
@@ -406,7 +406,7 @@ class OuterCallQuestions:
 
 
 def _get_earlier_answers(asked: Mapping[str, Any], known_batches: Sequence[AnswerBatch]) -> Sequence[AnswerBatch]:
-    """Return what a call was answered before it asked this: by answers to another outer call, too."""
+    """Return the answers of a call before its current questions, including those to another outer call."""
     given_batches: Any = asked.get("given")
     if given_batches is None:
         return known_batches[: asked["answers"]]

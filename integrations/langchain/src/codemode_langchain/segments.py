@@ -1,4 +1,4 @@
-"""Run a program across pauses: segments and questions, each kept in the checkpoint."""
+"""Run a program across pauses; segments and answers are stored in the checkpoint."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from .node_tasks import compute_digest, compute_task_number, find_node_binding, 
 from .questions import OuterCall, OuterCallQuestions, batch_questions, split_batch_answers, split_batch_interrupts
 
 _ALREADY_ANSWERED_NOTE = (
-    "Go on with the checkpoint of the thread that came of the first answers; the same answers again give the same"
-    " outcome, and run nothing."
+    "Continue from the thread's checkpoint after the first answers; repeating the same answers returns the same outcome"
+    " and runs nothing."
 )
 _SIGNING_KEY_NOTE = (
-    "a program that goes on in another process needs the signing key of the first one; "
+    "to resume a program in another process, that process needs the same signing key: "
     "give options={'continuation': {'keys': ...}} or call codemode.set_continuation_signing_key"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSegment:
-    """Run the program up to its next pause. Answers to ``questions`` resolve ``interrupt``; None is the start."""
+    """Run the program to its next pause. Answers to ``questions`` resolve ``interrupt``; None means the start."""
 
     step: int
     interrupt: Interrupt | None
@@ -62,21 +62,21 @@ class RunSegment:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadSavedOutputs:
-    """Find what was kept of this call by processes that have ended."""
+    """Load the call outputs that earlier processes saved."""
 
     saved_outputs: SavedCallOutputs
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskQuestions:
-    """Ask people, all at once."""
+    """Ask questions concurrently."""
 
     questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedAnswers:
-    """The answers there are, and LangGraph's interrupts for the other questions, by key."""
+    """The available answers, and LangGraph's interrupts for the other questions, by key."""
 
     answers: Mapping[str, Any]
     waiting: Mapping[str, tuple[Any, ...]]
@@ -87,10 +87,9 @@ WorkItem: TypeAlias = RunSegment | AskQuestions | LoadSavedOutputs
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a program ended, and what its nested calls left beside their values.
+    """The outcome of a program, with commands and artifacts of its nested calls.
 
-    ``text`` is the value for the model, ``content`` are the images, audio and files beside it. ``artifacts`` lists the
-    calls, each with its artifact where it has one.
+    ``text``: the value for the model. ``content``: media blocks. ``artifacts``: all calls, with their artifacts.
     """
 
     value: Any = None
@@ -103,23 +102,23 @@ class Outcome:
 
 
 def collect_calls(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return all calls that are known of, each with its artifact where it has one."""
+    """Return all calls of the records, with their artifacts."""
     calls: dict[str, dict[str, Any]] = {
         call["tool_call_id"]: call for record in records for call in record.get("made", ())
     }
     for call in (call for record in records for call in record["artifacts"]):
-        # One of a process that has ended has left nothing else.
+        # Calls of earlier processes have only an artifact.
         calls[call["tool_call_id"]] = {**calls.get(call["tool_call_id"], {}), **call}
     return tuple(calls.values())
 
 
 def make_failure_fields(error: CodeModeError, program: str) -> dict[str, str]:
-    """Return what is kept of a failure; the text is for the model."""
+    """Return the stored fields of a failure; ``text`` is for the model."""
     return {"name": type(error).__name__, "code": error.code, "text": failure_text(error, program)}
 
 
 def find_refusal(error: CodeModeError) -> CodeModeError | None:
-    """Return an error that came before anything of the program ran, with a note of what to do; None for any other."""
+    """Return an error raised before the program ran, with a note on what to do; None for any other."""
     is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
     if not is_refusal and not isinstance(error, CodeModeConcurrencyError):
         return None
@@ -129,10 +128,10 @@ def find_refusal(error: CodeModeError) -> CodeModeError | None:
 
 
 def find_restart_point(error: CodeModeAbortedError, calls: NestedCalls) -> tuple[Interrupt, dict[str, Any]]:
-    """Return from where to repeat a part that a lost host had begun, and the answers that make its calls once more.
+    """Return the interrupt and the resolutions that repeat a segment which a lost host started.
 
-    Without a journal no one knows which calls that host made: the `Beginning` of the part asks before the first of
-    them. Raises any other error, and that of a part which has begun here too, before the other host took it over.
+    Without a journal its calls are unknown: the `StartMarker` makes the segment ask before its first call. Raises any
+    other error, and that of a segment which also started here.
     """
     recovery = error.recovery
     if Interrupt.find_recovery(error) is not None or not isinstance(recovery, Interrupt) or calls.has_checked_start:
@@ -141,20 +140,20 @@ def find_restart_point(error: CodeModeAbortedError, calls: NestedCalls) -> tuple
 
 
 def to_text(value: Any) -> str:
-    """Return what the content of a message says of plain JSON."""
+    """Return plain JSON as message text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-# A segment runs the program until it ends or pauses. On resume LangGraph runs the node again from its start; finished
-# segments and given answers then come from the checkpoint, and inside a segment finished calls come from the ledger.
+# A segment runs the program until it ends or pauses. On resume LangGraph runs the node again; finished segments and
+# answers then come from the checkpoint, and finished calls of a segment from the ledger.
 
 SegmentRecord: TypeAlias = dict[str, Any]
-"""What the checkpoint keeps of a segment: whose it is, which answers it was given, how it ended, what it left."""
+"""The stored record of a segment: fingerprint, digests of answers, ending, and outputs of its calls."""
 
 
 @dataclass
 class SegmentRunner:
-    """One outer ``call``. ``approvals`` word the questions, ``caller`` makes the nested calls."""
+    """Runs one outer ``call``. ``approvals``: create the questions. ``caller``: runs the nested calls."""
 
     call: OuterCall
     approvals: ApprovalPolicy
@@ -164,9 +163,9 @@ class SegmentRunner:
     _questions: OuterCallQuestions = field(init=False)
     _waiting: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]], init=False)
     _records: list[SegmentRecord] = field(default_factory=list[SegmentRecord], init=False)
-    _value: Any = field(default=None, init=False)  # as it was, where it is not of a record
+    _value: Any = field(default=None, init=False)  # unserialized, if it is not from a record
     _error: CodeModeError | None = field(default=None, init=False)
-    _saved_outputs: SavedCallOutputs | None = field(default=None, init=False)  # where there is a journal to go on from
+    _saved_outputs: SavedCallOutputs | None = field(default=None, init=False)  # only with a journal
 
     def __post_init__(self) -> None:
         self._questions = OuterCallQuestions(self.approvals, self.call, self.caller)
@@ -174,7 +173,7 @@ class SegmentRunner:
             self._saved_outputs = SavedCallOutputs(self.config, self.tool_call_id)
 
     def run(self) -> Outcome:
-        """Run to the end. Raises LangGraph's interrupt while people have to answer."""
+        """Run to the end. Raises LangGraph's interrupt while answers are missing."""
         steps, result = self._steps(), None
         while True:
             try:
@@ -188,7 +187,7 @@ class SegmentRunner:
             elif isinstance(work_item, AskQuestions):
                 if not self._may_ask(work_item):
                     clear_interrupt(self.config)
-                    raise_interrupts([])  # LangGraph runs this call again when the other question was answered
+                    raise_interrupts([])  # LangGraph runs this call again after the other answer
                 result = _collect_results(
                     work_item, [future.result for future in self._start_question_tasks(work_item, ask_person)]
                 )
@@ -230,7 +229,7 @@ class SegmentRunner:
                 )
 
     def _steps(self) -> Generator[WorkItem, Any, Outcome]:
-        """What is to be done, one thing after the other; whoever does it sends back how it ended."""
+        """Yield work items in order; the caller sends back each result."""
         if self._saved_outputs is not None:
             yield LoadSavedOutputs(saved_outputs=self._saved_outputs)
         segment = RunSegment(step=0, interrupt=None, questions=(), calls=self._make_nested_calls(0, ()))
@@ -244,13 +243,13 @@ class SegmentRunner:
                 return self._make_stopped_outcome(*stop_result)
             step = segment.step + 1
             questions = self._find_started_questions(step, interrupt)
-            if not questions and interrupt.requests:  # without any it goes on by itself
+            if not questions and interrupt.requests:  # without requests it continues
                 questions = yield from self._collect_answers(interrupt)
             run = self._make_nested_calls(step, questions)
             segment = RunSegment(step=step, interrupt=interrupt, questions=questions, calls=run)
 
     def _find_started_questions(self, step: int, interrupt: Interrupt) -> tuple[Question, ...]:
-        """Return the questions whose answers a part was given that another process has begun; none if none has."""
+        """Return the questions whose answers another process gave this segment; none if it was not started."""
         answers = None if self._saved_outputs is None else self._saved_outputs.get_answers(step)
         if answers is None:
             return ()
@@ -258,11 +257,11 @@ class SegmentRunner:
         return tuple(question for question in self._questions.make_questions(interrupt) if question.key in answers)
 
     def _collect_answers(self, interrupt: Interrupt) -> Generator[WorkItem, Any, tuple[Question, ...]]:
-        """Return the questions that have an answer. Raises LangGraph's interrupt when there is none."""
+        """Return the answered questions. Raises LangGraph's interrupt if there are none."""
         if not is_in_node(self.config):
             request = interrupt.requests[0]
             raise CodeModeToolApprovalRequiredError(
-                f"a call of tool {request.tool_name!r} needs a person: run it in a LangGraph graph with a checkpointer",
+                f"a call of tool {request.tool_name!r} needs approval: run it in a LangGraph graph with a checkpointer",
                 details={"tool_name": request.tool_name, "tool_call_id": request.tool_call_id},
             )
         questions = self._questions.make_questions(interrupt)
@@ -311,14 +310,14 @@ class SegmentRunner:
     # --- records ---
 
     def _accept_record(self, record: SegmentRecord, segment: RunSegment) -> None:
-        """Check that a record is that of this segment, and go on from it."""
+        """Verify that a record belongs to this segment, and continue from it."""
         answer_digests = self._questions.compute_answer_digests(segment.questions)
         if record.get("of") != self._fingerprint(segment) or not record["answered"].items() <= answer_digests.items():
             raise CodeModeProtocolError(
                 "the checkpoint holds the result of another program or of other answers for this call"
                 f" of {self.call.name}"
             )
-        # With several answers the recorded segment may have been given only the first ones to come.
+        # The recorded segment may have had only some of the answers.
         answered = [question for question in segment.questions if question.key in record["answered"]]
         self._questions.record_segment(answered, record["asked"], record.get("names", {}))
         self._records.append(record)
@@ -376,7 +375,7 @@ class SegmentRunner:
         count_commands = [] if limits is None else limits.make_count_commands(self._records, self.tool_call_id)
         return (*(command for record in self._records for command in record["commands"]), *count_commands)
 
-    # --- performing ---
+    # --- execution ---
 
     def _start_segment_task(self, segment: RunSegment, function: Callable[[], Any]) -> Any:
         number = compute_task_number(self.tool_call_id, "segment", str(segment.step))
@@ -439,7 +438,7 @@ class SegmentRunner:
                 interrupt, answers = find_restart_point(error, segment.calls)
 
     def _make_context(self, segment: RunSegment) -> CallContext:
-        """Return what names an invocation: the same again when LangGraph runs the node once more."""
+        """Return the call context, the same when LangGraph runs the node again."""
         return CallContext(
             tool_call_id=self.tool_call_id,
             context=segment.calls,
@@ -454,7 +453,7 @@ class SegmentRunner:
         self._value = value
         displayed, parts = self.call.to_model_parts(value, self.tool_call_id)
         plain_value = split_content(value)[0] if parts else value
-        # As text, for a checkpoint holds no integer beyond 64 bits.
+        # As text: checkpoints lose integers beyond 64 bits.
         ending_fields: SegmentRecord = {
             "value": json.dumps(plain_value),
             **({} if displayed is value else {"shown": json.dumps(displayed)}),
@@ -465,9 +464,9 @@ class SegmentRunner:
 
     def _make_failure_record(self, segment: RunSegment, error: CodeModeError) -> SegmentRecord:
         if segment.interrupt is not None and (refusal := find_refusal(error)) is not None:
-            raise refusal  # not recorded: the answers stand, and the same run can be tried again
+            raise refusal  # not recorded: the run can be retried with the same answers
         if self._saved_outputs is not None and error.details.get("origin") == "journal":
-            raise error  # not recorded either: whoever invokes the graph again goes on
+            raise error  # not recorded: the next run of the graph continues
         if (recovery := Interrupt.find_recovery(error)) is not None:
             return self._make_end_record(segment, recovery)
         self._error = error

@@ -1,4 +1,4 @@
-"""Pauses of a graph in a store: requests, decisions, and resuming where the graph is."""
+"""Store the pauses of a graph, and resume them when they are decided."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_ACTION = -1
 
 @dataclass(frozen=True)
 class InterruptPart:
-    """Which interrupt a request is about, and which of the actions that it asks about together."""
+    """The interrupt of a request, and the index of its action in a batch."""
 
     interrupt_id: str
     action_index: int = _NO_ACTION
@@ -40,19 +40,19 @@ class InterruptPart:
 
     @classmethod
     def from_stored(cls, stored: Sequence[Any]) -> InterruptPart:
-        """Read what `kept` gives."""
+        """Read the result of `to_stored`."""
         interrupt, action, allowed = stored
         return cls(interrupt, action, tuple(allowed))
 
     @property
     def to_stored(self) -> list[Any]:
-        """Plain JSON of it."""
+        """The stored form, as plain JSON."""
         return [self.interrupt_id, self.action_index, list(self.allowed_decisions)]
 
 
 @dataclass(frozen=True)
 class PauseRequests:
-    """What a graph waits for: its requests, the part of an interrupt behind each, and what is known of the tools."""
+    """The pending requests of a graph, the interrupt part of each by request id, and tool forms."""
 
     requests: tuple[PendingRequest, ...]
     parts: Mapping[str, InterruptPart]
@@ -60,7 +60,7 @@ class PauseRequests:
 
 
 def collect_requests(interrupts: Iterable[Any]) -> PauseRequests:
-    """Return what these interrupts ask."""
+    """Return the requests of interrupts."""
     requests: list[PendingRequest] = []
     parts: dict[str, InterruptPart] = {}
     catalog: dict[str, ToolForm] = {}
@@ -76,12 +76,12 @@ def collect_requests(interrupts: Iterable[Any]) -> PauseRequests:
 
 
 def to_plain(value: Any) -> Any:
-    """Return plain JSON of what a graph or a node holds."""
+    """Return a value of a graph as plain JSON."""
     return to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="null")
 
 
 def _make_requests(interrupt_id: str, displayed: Any, schema: Any) -> Iterable[tuple[InterruptPart, PendingRequest]]:
-    # An answer that did not fit is asked for again under the same id; another question in its place has another one.
+    # The digest distinguishes another question with the same interrupt id.
     request_prefix = f"{interrupt_id}:{hashlib.sha256(json.dumps(displayed, sort_keys=True).encode()).hexdigest()[:16]}"
     actions = _read_actions(displayed)
     if actions is None:
@@ -90,7 +90,7 @@ def _make_requests(interrupt_id: str, displayed: Any, schema: Any) -> Iterable[t
         return
     is_single = displayed.get("type") in ("tool_approval", "unknown_outcome")
     call_id = str(displayed.get("tool_call_id") or "")
-    # A program that was cut off is asked about as a whole: it is run again or not, and has no value.
+    # A question about a whole program has no call id, and no value as outcome.
     is_outcome = displayed.get("type") == "unknown_outcome" and bool(call_id)
     for index, (action, allowed_decisions) in enumerate(actions):
         payload: dict[str, Any] = {"kind": PendingRequest.UNKNOWN_OUTCOME if is_outcome else PendingRequest.APPROVAL}
@@ -108,7 +108,7 @@ def _make_request(request_id: str, tool: str, call_id: str, arguments: Any, payl
 
 
 def _read_actions(displayed: Any) -> list[tuple[dict[str, Any], tuple[str, ...]]] | None:
-    """Return the calls that a question is about, with what may be decided; None for a question of another shape."""
+    """Return the calls of a question with their allowed decisions; None for a question of another shape."""
     if not isinstance(displayed, dict):
         return None
     value = cast("dict[str, Any]", displayed)
@@ -132,7 +132,7 @@ def _read_actions(displayed: Any) -> list[tuple[dict[str, Any], tuple[str, ...]]
 
 
 def _match_decisions(names: list[str], reviews: list[tuple[str, tuple[str, ...]]]) -> list[tuple[str, ...]]:
-    """Return what may be decided about each call: by its place, else what all reviews of its name allow.
+    """Return the allowed decisions of each call: by position, else those that all reviews of its name allow.
 
     Raises `KeyError` for a call without a review.
     """
@@ -147,7 +147,7 @@ def _match_decisions(names: list[str], reviews: list[tuple[str, tuple[str, ...]]
 
 
 def _find_edit_schema(schema: Any, tool_name: str) -> Any:
-    """Return what an edited input of a tool must be, of the schema of an answer; None where that does not say."""
+    """Return the schema of a tool's edited input from an answer's schema; None if it has none."""
     definitions: Any = cast("dict[str, Any]", schema).get("$defs", {}) if isinstance(schema, dict) else {}
     for definition in definitions.values():
         properties = definition.get("properties", {})
@@ -159,7 +159,7 @@ def _find_edit_schema(schema: Any, tool_name: str) -> Any:
 def make_resume_values(
     requests: Iterable[StoredRequest], parts: Mapping[str, InterruptPart], answers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what answers each interrupt whose requests are all answered, by its id.
+    """Return the resume value of each interrupt whose requests are all answered, by interrupt id.
 
     Raises `CodeModeProtocolError` for a decision that is not allowed.
     """
@@ -203,7 +203,7 @@ def _to_decision(request: StoredRequest, answer: Mapping[str, Any]) -> dict[str,
     edited_input = request.read_edited_input(answer) if "input" in answer else request.input
     if same_json(edited_input, request.input):
         return {"type": "approve"}
-    # What resumes a graph is kept in its checkpoint, which does not hold every integer.
+    # Resume values are stored in the checkpoint, which loses large integers.
     args = {key: value for key, value in protect_integers({"args": edited_input}).items() if key == "args"}
     return {"type": "edit", "edited_action": {"name": request.tool_name, **args}}
 
@@ -214,7 +214,7 @@ def _to_outcome_decision(answer: Mapping[str, Any]) -> dict[str, Any]:
     if "value" not in answer:
         return {"type": "approve"}
     if not isinstance(answer["value"], str):
-        raise _make_refused_error("what this call gave can be told as a text alone")
+        raise _make_refused_error("the result of this call must be text")
     return {"type": "respond", "message": answer["value"]}
 
 
@@ -229,7 +229,7 @@ _PROGRAM_ARGUMENTS = ("js", "script", "code")
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a run of the graph came to; ``record_id`` is that of its record where it waits for people, else None."""
+    """Result of a graph run; ``record_id`` is the id of its record if it waits for decisions, else None."""
 
     output: Any
     record_id: str | None
@@ -252,7 +252,7 @@ class StoredPauses:
         max_age_ms: int,
     ) -> None:
         if not getattr(graph, "checkpointer", None):
-            raise ValueError("the graph has no checkpointer: nothing of it could be gone on with")
+            raise ValueError("the graph has no checkpointer, so it cannot be resumed")
         record_options: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
         self._graph = graph
         self._records = AgentRecords(store, framework=_RECORD_OWNER, tenant=tenant, **record_options)
@@ -274,10 +274,10 @@ class StoredPauses:
         labels: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> StoredRun:
-        """Run the graph, and keep what it waits for. ``settings`` are those of ``graph.ainvoke``.
+        """Run the graph, and store its pause if it waits. ``settings`` are those of ``graph.ainvoke``.
 
-        Without a thread in ``config`` it gets one of its own. ``tenant`` is whose record it is, where that was not said
-        before; ``labels`` are added to it. Raises as the graph does, and `StoreUnavailableError`.
+        Without a thread in ``config`` the run gets a new one. ``tenant``: the record's tenant, unless `stored_pauses`
+        set it. ``labels`` are added to the record. Raises as the graph does, and `StoreUnavailableError`.
         """
         record_tenant, thread_config = self._records.resolve_tenant(tenant), _with_thread(config)
         output = await self._graph.ainvoke(input, thread_config, **settings)
@@ -294,7 +294,7 @@ class StoredPauses:
         labels: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> StoredRun:
-        """Do what `ainvoke` does where no event loop runs, through ``graph.invoke``."""
+        """Do what `ainvoke` does outside an event loop, with ``graph.invoke``."""
         record_tenant, thread_config = self._records.resolve_tenant(tenant), _with_thread(config)
         output = self._graph.invoke(input, thread_config, **settings)
         return asyncio.run(
@@ -302,11 +302,11 @@ class StoredPauses:
         )
 
     async def resume(self, record: Record, answers: Mapping[str, Any]) -> Any:
-        """Go on with a record, as far as its answers lead. For a `Resumer`, and for a console.
+        """Resume a record with its answers. For a `Resumer` or a console.
 
-        Returns what the graph came to as plain JSON, or the `StoredPause` in which it waits now. The same answers again
-        give the same and run nothing. Raises `CodeModeProtocolError` for a record that this graph cannot go on with,
-        and for a thread that somebody else has gone on with.
+        Returns the graph's outcome as plain JSON, or the `StoredPause` in which it waits now. The same answers again
+        return the same result and run nothing. Raises `CodeModeProtocolError` for a record that this graph cannot
+        resume, and for a thread that was resumed elsewhere.
         """
         stored = self._records.read_payload(record)
         parts = {name: InterruptPart.from_stored(stored_part) for name, stored_part in stored["parts"].items()}
@@ -338,7 +338,7 @@ class StoredPauses:
         config: Any,
         settings: dict[str, Any],
     ) -> Any:
-        """Resume the thread, unless somebody else has, and return what state it is in then."""
+        """Resume the thread, unless it was resumed elsewhere, and return its state."""
         from langgraph.types import Command
 
         was_handed_over = await run.is_handed_over()
@@ -346,7 +346,7 @@ class StoredPauses:
         waiting_ids = {interrupt.id for interrupt in state_before.interrupts}
         if not was_handed_over and not values.keys() <= waiting_ids:
             raise CodeModeProtocolError(
-                "somebody else has gone on with this thread: it does not ask this any more",
+                "this thread was resumed elsewhere: it no longer waits for these answers",
                 details={"origin": "continuation", "superseded": True},
             )
         pending_values = {name: value for name, value in values.items() if name in waiting_ids}
@@ -354,7 +354,7 @@ class StoredPauses:
             record, parts, [interrupt for interrupt in state_before.interrupts if interrupt.id in pending_values]
         )
         await run.mark_handed_over()
-        # Nothing was answered before and yet asked again: a host died over the rest of the run.
+        # No pending interrupt is left: a host died after they were answered, in the rest of the run.
         command = Command(resume=pending_values) if pending_values else None
         if command is None and (state_before.interrupts or not state_before.next):
             return state_before
@@ -368,7 +368,7 @@ class StoredPauses:
                 interrupt.id for interrupt in current_state.interrupts
             }:
                 raise CodeModeProtocolError(
-                    f"an answer does not fit: {_validation_error_text(error)}", details={"origin": "decision"}
+                    f"an answer is invalid: {_validation_error_text(error)}", details={"origin": "decision"}
                 ) from error
             _log.warning("the run of a graph has failed", exc_info=error)
             message = f"the run of the graph has failed with {type(error).__name__}"
@@ -387,7 +387,7 @@ class StoredPauses:
         return await _run_in_thread(partial(self._graph.get_state, config))
 
     async def _has_async_checkpointer(self, config: Any) -> bool:
-        """Tell whether the checkpointer can be awaited: one for blocking code alone says so."""
+        """Return whether the checkpointer has async methods; sync-only ones raise `NotImplementedError`."""
         try:
             await self._graph.aget_state(config)
         except NotImplementedError:
@@ -442,34 +442,36 @@ def stored_pauses(
     outcome_of: Callable[[Any], Any] | None = None,
     max_age_ms: int = MAX_AGE_MS,
 ) -> StoredPauses:
-    """Keep the pauses of a graph in a store: `StoredPauses.ainvoke` runs it, `StoredPauses.resume` goes on.
+    """Keep the pauses of a graph in a store: `StoredPauses.ainvoke` runs it, `StoredPauses.resume` resumes it.
 
-    All interrupts that wait in a thread are one record, which has the thread's id; what is answered goes on, and what
-    it waits for then is the record's next version. The graph, with a checkpointer that every process reaches, is made
-    anew in each. ``tenant`` ALL_TENANTS: each run says its own. ``resume_with`` gives the settings of ``ainvoke`` for
-    a record that goes on, such as ``config`` and ``context``, sync or async; ``outcome_of`` what of the last state is
-    what the record comes to, by default all of it. A pause can be answered for ``max_age_ms``. Raises `ValueError` for
-    a graph without a checkpointer, and where its tools keep their claims in another place than ``store.guard``, without
-    a journal.
+    All pending interrupts of a thread are one record with the thread's id. Answered ones resume; the next pause is the
+    record's next version. Each process creates the graph, with a checkpointer that all processes share.
+
+    ``tenant``: tenant of the records; with ALL_TENANTS each run passes its own. ``resume_with``: returns the settings
+    of ``ainvoke`` for a record, such as ``config`` and ``context``, sync or async. ``outcome_of``: returns the record's
+    outcome from the final state (default: the state). ``max_age_ms``: how long a pause can be answered.
+
+    Raises `ValueError` for a graph without a checkpointer, and for tools without a journal whose resume guard is not
+    ``store.guard``.
     """
     options: dict[str, Any] = {"labels": labels, "resume_with": resume_with, "max_age_ms": max_age_ms}
     return StoredPauses(graph, store, tenant=tenant, app=app, outcome_of=outcome_of or _return_state, **options)
 
 
 def _require_guard(graph: Any, records: AgentRecords) -> None:
-    """Raise `ValueError` where a host that stood still would make a call that another one has made meanwhile."""
+    """Raise `ValueError` if two hosts could run the same call, because a tool uses another resume guard."""
     for graph_tool in (tool for node in find_tool_nodes(graph) for tool in node.tools_by_name.values()):
         if isinstance(graph_tool, SurfaceTool):
             records.require_guard(graph_tool.core, f"the options of {graph_tool.name}", unless_journaled=True)
 
 
 def _require_unchanged(record: Record, parts: Mapping[str, InterruptPart], interrupts: Sequence[Any]) -> None:
-    """Raise `CodeModeProtocolError` where a record shows something else than the interrupts of its thread ask."""
+    """Raise `CodeModeProtocolError` if a record differs from the interrupts of its thread."""
     pause_requests = collect_requests(interrupts)
     AgentRecords.require_unchanged(record, pause_requests.requests)
     if any(parts.get(request_id) != part for request_id, part in pause_requests.parts.items()):
         raise CodeModeProtocolError(
-            "the record was changed in the database: it answers other interrupts than the thread has",
+            "the record was changed in the database: its interrupts are not those of the thread",
             details={"origin": "continuation", "not_resumable": True},
         )
 
@@ -486,14 +488,14 @@ def _with_thread(config: Any) -> dict[str, Any]:
 
 
 def _with_stored_thread(stored: Mapping[str, Any], config: Any) -> dict[str, Any]:
-    """Return a configuration with the thread of a record, whatever else is in it."""
+    """Return a configuration with the thread of a stored record."""
     config_fields = dict(config or {})
     thread_fields = {name: stored[name] for name in ("thread_id", NAMESPACE) if stored[name]}
     return {**config_fields, "configurable": {**(config_fields.get("configurable") or {}), **thread_fields}}
 
 
 def _get_last_calls(values: Any) -> list[dict[str, Any]]:
-    """Return the calls of the last message of a model in the state of an agent."""
+    """Return the tool calls of the last model message in an agent's state."""
     messages: Any = cast("dict[str, Any]", values).get("messages") if isinstance(values, dict) else None
     for message in reversed(cast("list[Any]", messages) if isinstance(messages, list) else []):
         calls = getattr(message, "tool_calls", None)
@@ -510,7 +512,7 @@ def _validation_error_text(error: ValidationError) -> str:
 
 
 async def _run_in_thread(function: Callable[[], Any]) -> Any:
-    """Run what blocks in a thread, to its end: nobody could stop it."""
+    """Run a blocking function in a thread, and wait for its end even if cancelled."""
     task = asyncio.ensure_future(asyncio.to_thread(function))
     try:
         return await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Middleware that shows a model other tools in place of an agent's own."""
+"""Base class of the middleware: replace an agent's tools with those of a surface."""
 
 from __future__ import annotations
 
@@ -51,47 +51,47 @@ from .tool_selection import (
 )
 
 DescribeUnknownRules: TypeAlias = Callable[[Collection[str], Sequence[BaseTool]], list[str]]
-"""Returns what is said of each rule about none of the tools of these names, of which programs call those given."""
+"""Return a message for each rule that matches no tool, from all tool names and the program tools."""
 
 _log = logging.getLogger("codemode.tools")
 
 
 class RuleNameChecker:
-    """Looks whether the rules of a middleware are about tools that its agent has."""
+    """Checks that the approval rules name tools of the agent."""
 
     def __init__(self, unknown: DescribeUnknownRules) -> None:
         self._describe_unknown = unknown
         self._has_warned = False
 
     def require(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
-        """Raise `ValueError` for a rule about none of these tools."""
+        """Raise `ValueError` for a rule that names none of these tools."""
         for message in self._describe_unknown(known_names, program_tools):
             raise ValueError(message)
 
     def warn(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
-        """Log in the first step alone which rules are about none of its tools: a later one may have others."""
+        """Log, in the first step only, the rules that name none of its tools; later steps may have others."""
         if self._has_warned:
             return
         self._has_warned = True
         for message in self._describe_unknown(known_names, program_tools):
-            _log.warning("%s A program that begins while there is no such tool ends the run with this error.", message)
+            _log.warning("%s A program that starts without such a tool ends the run with this error.", message)
 
 
-# Nothing that has to hold depends on it: who sees which calls is looked at in the running agent.
+# Frame inspection is for early errors only; guarantees are checked in the running agent.
 
 
 class InstanceOnlyProperty(property):
-    """The tools of a middleware; `create_agent` that is given its class goes through those of the class first."""
+    """Property that raises a clear error if `create_agent` gets the class instead of an instance."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Say what is wrong, in place of Python, which has no name for it."""
-        raise TypeError("an agent's middleware are objects: write CodeModeMiddleware() in place of CodeModeMiddleware")
+        """Raise `TypeError`: `create_agent` iterates over ``tools`` of the class."""
+        raise TypeError("an agent's middleware are objects: write CodeModeMiddleware() instead of CodeModeMiddleware")
 
 
 def find_agent_tools(own: object) -> list[Any] | None:
-    """Return the tools of the agent that is being built in this thread, but for those of its own middleware ``own``.
+    """Return the tools of the agent that this thread is building, without those of the middleware ``own``.
 
-    None where nobody can tell.
+    None if unknown.
     """
     frame = _find_agent_frame(own)
     if frame is None:
@@ -107,13 +107,13 @@ def find_agent_tools(own: object) -> list[Any] | None:
 
 
 def may_get_unknown_tools(own: object) -> bool:
-    """Tell whether middleware of the agent may give its model tools that nobody knows while it is built."""
+    """Return whether middleware of the agent may add tools that are unknown while the agent is built."""
     classes: list[type] = [type(item) for item in find_agent_middleware(own)]
     return any(_wraps_model_calls(cls) and not _is_framework_class(cls) for cls in classes)
 
 
 def _wraps_model_calls(cls: type) -> bool:
-    """Tell whether a class may change requests, in what it adds to the framework's own or to one of this package."""
+    """Return whether a class wraps model calls itself, apart from its bases in the framework and this package."""
     names = ("wrap_model_call", "awrap_model_call")
     own_package = __name__.partition(".")[0]
     other_classes = takewhile(
@@ -127,15 +127,15 @@ def _get_package(cls: type) -> str:
 
 
 def _is_framework_class(cls: type) -> bool:
-    """Tell whether it is one of LangChain's own, whose tools are registered; a decorated function is none."""
+    """Return whether this is a class of LangChain, whose tools are registered; no decorated function."""
     is_framework_class = _get_package(cls) in ("langchain", "deepagents")
     return is_framework_class and getattr(sys.modules.get(cls.__module__), cls.__name__, None) is cls
 
 
 def find_agent_middleware(own: object) -> Sequence[Any]:
-    """Return the middleware of the agent that is being built in this thread: `create_agent` tells them nothing.
+    """Return the middleware of the agent that this thread is building, which `create_agent` does not pass on.
 
-    The innermost function with a ``middleware`` that holds our own: `create_agent` itself, whatever was put around it.
+    Found in the innermost frame whose ``middleware`` contains ``own``: `create_agent`, even if it is wrapped.
     """
     frame = _find_agent_frame(own)
     return () if frame is None else tuple(frame.f_locals["middleware"])
@@ -145,14 +145,12 @@ def _find_agent_frame(own: object) -> FrameType | None:
     frame = inspect.currentframe()
     while frame is not None:
         middleware: Any = frame.f_locals.get("middleware")
-        # Any collection does for `create_agent`.
+        # `create_agent` accepts any collection.
         if isinstance(middleware, Collection) and any(item is own for item in cast("Collection[Any]", middleware)):
             return frame
         frame = frame.f_back
     return None
 
-
-# Knows no surface of the core.
 
 Result = ToolMessage | Command[Any]
 ResultT = TypeVar("ResultT")
@@ -162,7 +160,7 @@ _MAX_PREPARED_TOOLS = 32
 
 
 class HandlerCaller:
-    """Makes nested calls as the agent makes its own: through the middleware listed later, and the tool node."""
+    """Runs nested calls as the agent does: through later middleware and the tool node."""
 
     def __init__(
         self,
@@ -186,7 +184,7 @@ class HandlerCaller:
         return await self._handler(self._make_nested_request(tool, call, config))
 
     def make_review_request(self, call: ToolCall, config: RunnableConfig | None = None) -> ToolCallRequest:
-        """Return a nested call as a review of the model's calls is given one: without its tool."""
+        """Return a request for a review of a nested call, without its tool."""
         return self._make_nested_request(None, call, self.runtime.config if config is None else config)
 
     def _make_nested_request(self, tool: BaseTool | None, call: ToolCall, config: RunnableConfig) -> ToolCallRequest:
@@ -197,7 +195,7 @@ class HandlerCaller:
 
 
 class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Shows the model tools that run programs in place of the agent's own, except those that stay with it."""
+    """Replaces the agent's tools with those of a surface, except direct tools."""
 
     state_schema = CodeModeState
 
@@ -222,35 +220,34 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         self._prepared_tools: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
         self._lock = forkable_lock()
         self._inspection_lock = forkable_lock()
-        # Of each agent, by the node of its tools. Nothing else of it is kept: its tools may know the agent, which
-        # then would never go.
+        # By the agent's tool node. Nothing else is kept: tools may refer to the agent, which would never be freed.
         self._limits: weakref.WeakKeyDictionary[Any, list[Limit]] = weakref.WeakKeyDictionary()
-        # Known to the agent by their names; what they run depends on the agent's tools.
+        # Registered with the agent; each call replaces them by tools over the agent's tools.
         self._surface_tools = {tool.name: tool for tool in self._make_surface([]).build_tools()}
 
     @abstractmethod
     def _make_surface(self, tools: Sequence[BaseTool]) -> Surface:
-        """Return a surface over these tools."""
+        """Return a surface for these tools."""
 
     @abstractmethod
     def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
-        """Return the tool that is called, whose nested calls ``caller`` makes."""
+        """Return the called surface tool, whose nested calls ``caller`` runs."""
 
     @abstractmethod
     def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
-        """Return what the model is told that calls a tool by itself which it may not; None where others serve it."""
+        """Return the message for a direct call that is not allowed; None if others may run it."""
 
     def _list_visible_only(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces leave none
-        """Return the names of those of an agent's tools that stay with the model alone. Raises `ValueError`."""
+        """Return the names of an agent's tools that only the model can call. Raises `ValueError`."""
         return ()
 
     def _list_same_named(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces refuse them
-        """Return the names of tools for programs that are called as the surface's own."""
+        """Return the names of program tools that equal those of surface tools."""
         return ()
 
     @InstanceOnlyProperty
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The tools that the agent gets from here. Read while it is built: the moment for words about names."""
+        """The tools that this middleware adds. Read while the agent is built, so names are checked here."""
         reject_second_surface(
             [
                 middleware.settings
@@ -271,10 +268,10 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return [*self._surface_tools.values()]
 
     def _inspect_agent(self, config: RunnableConfig) -> tuple[Sequence[BaseTool], Sequence[Limit]]:
-        """Look at the agent that runs, once: what its other middleware reviews, and whether that sees nested calls.
+        """Inspect the running agent once: adopt reviews, and check that other middleware sees nested calls.
 
-        Returns its tools and its limits, none outside of an agent. Raises `ValueError` for middleware that does not see
-        what it is there to see, and `UnknownVersionError` where nobody can tell.
+        Returns its tools and call limits, none outside an agent. Raises `ValueError` for middleware that would not see
+        nested calls that it must see, and `UnknownVersionError` if that cannot be determined.
         """
         node_context = get_node_context(config)
         if node_context is None:
@@ -300,43 +297,43 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         }
         direct_names.difference_update(self._list_same_named(agent.tools))
         if self._approvals.adopt(collect_review_rules(self, agent.middleware, direct_names, self.settings)):
-            self._surfaces.clear()  # they were made by other rules
+            self._surfaces.clear()  # they have other rules
         warn_about_sub_agents(agent.middleware, self._approvals.may_need_approval, self.settings, SurfaceMiddleware)
 
     def _list_direct_only(self, tools: Sequence[Any]) -> Collection[str]:
-        """Return the names that only the model calls. Raises `ValueError` for rules about what nobody asks about."""
+        """Return the names that only the model calls. Raises `ValueError` for rules about direct tools."""
         places_by_name = {
             tool.name: self._selection.find_tool_places(tool)
             for tool in to_tools(tools)
             if not self._is_surface_tool(tool)
         }
         self._approvals.reject_direct([name for name, tool in places_by_name.items() if tool.directly])
-        # Of a tool that is not known yet, its name must tell: a review of what programs call as well has to hold there.
+        # Unknown tools are judged by name: reviews of tools that programs call too must apply to programs.
         return self._selection.direct_only_names.union(places_by_name) - {
             name for name, tool in places_by_name.items() if tool.in_programs
         }
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        """Show the model one tool."""
+        """Replace the tools of the request."""
         model_request, update, end_message = self._prepare_model_call(request)
         return _add_update(end_message or handler(model_request), update)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        """Show the model one tool."""
+        """Replace the tools of the request."""
         model_request, update, end_message = await self._run_off_loop_if_slow(
             request.tools, partial(self._prepare_model_call, request)
         )
         return _add_update(end_message or await handler(model_request), update)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
-        """Run a program; leave calls of kept tools alone, and refuse those of all others."""
+        """Run a program; pass calls of kept tools on, and refuse all others."""
         checked = self._check_tool_call(request, handler)
         return checked if isinstance(checked, ToolMessage) else handler(checked)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
-        """Run a program; leave calls of kept tools alone, and refuse those of all others."""
+        """Run a program; pass calls of kept tools on, and refuse all others."""
         check_call = partial(self._check_tool_call, request, handler)
         is_surface_tool = request.tool_call["name"] in self._surface_tools
         checked = (
@@ -347,9 +344,9 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return checked if isinstance(checked, ToolMessage) else await handler(checked)
 
     async def _run_off_loop_if_slow(self, tools: Iterable[Any], function: Callable[[], ResultT]) -> ResultT:
-        """Do work on the event loop where a surface over these tools is made, else in a thread, for it takes its time.
+        """Call a function on the event loop if the surface for these tools exists, else in a thread.
 
-        Some milliseconds for ten tools, and a second for a thousand.
+        Creating one takes some milliseconds for ten tools, and a second for a thousand.
         """
         program_tools = self._select_program_tools(tool for tool in tools if isinstance(tool, BaseTool))
         return (
@@ -361,7 +358,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _prepare_model_call(
         self, request: ModelRequest[Any]
     ) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
-        """Return what the model is asked, an update of the state, and what is said in its place after a last call."""
+        """Return the model request, a state update, and the final message if a limit ended the run."""
         config = ensure_config()
         registered, limits = self._inspect_agent(config)
         model_request, update = self._make_model_request(request, registered)
@@ -401,7 +398,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return request.override(tool=self._make_surface_tool(surface, request, caller))
 
     def _has_other_interceptors(self, node_context: NodeContext | None) -> bool:
-        """Tell whether other middleware wraps calls of tools, and may answer them itself."""
+        """Return whether other middleware wraps tool calls, and may answer them."""
         if node_context is None:
             return True
         default_wrap: Any = getattr(AgentMiddleware, "wrap_tool_call", None)
@@ -414,15 +411,15 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         )
 
     def _describe_unknown_rules(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:  # noqa: ARG002
-        """See `Unknown`."""
+        """See `DescribeUnknownRules`."""
         return self._approvals.describe_unknown_rules(known_names)
 
     def _build_tools(self, surface: Surface) -> Sequence[BaseTool]:
-        """Return the tools that are shown in place of the others."""
+        """Return the surface tools for the model."""
         return surface.build_tools()
 
     def _find_step_tools(self, request: ToolCallRequest) -> tuple[dict[str, BaseTool], list[BaseTool]]:
-        """Return the agent's tools, and those that the last step of it hid."""
+        """Return the agent's tools by name, and the program tools of its last step."""
         registered = {tool.name: tool for tool in cast("Any", request).runtime.tools if not self._is_surface_tool(tool)}
         return registered, self._select_program_tools(self._step_tools.callable_tools(request, registered))
 
@@ -437,7 +434,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return isinstance(tool, SurfaceTool) and any(map(tool.is_same_tool, self._surface_tools.values()))
 
     def _is_called_directly(self, name: str, request: ToolCallRequest) -> bool:
-        """Tell whether the model may call a tool by itself, by what it is registered as, or comes as in this call."""
+        """Return whether the model may call a tool directly, by its registration or by this call's tool."""
         registered = next((tool for tool in cast("Any", request).runtime.tools if tool.name == name), None)
         request_tool = request.tool if request.tool is not None and request.tool.name == name else None
         return self._selection.is_called_directly(name, registered or request_tool)
@@ -453,27 +450,27 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
                 raise ValueError(self.settings.name_conflict_message.format(name=repr(name)))
 
     def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
-        """Tell whether the model may call tools of these names by itself."""
+        """Return whether the model may call tools of these names directly."""
         return all(self._is_called_directly(name, request) for name in names)
 
     def _check_tool_call(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
-        """Return the call that is made, or what the model is told instead of one that it may not make by itself."""
+        """Return the request to run, or the message for a call that is not allowed."""
         self._inspect_agent(_get_config(request))
         name, tool = request.tool_call["name"], request.tool
         if name in self._surface_tools:
             return self._bind_surface_tool(request, handler)
-        # Middleware listed before may have put another tool in its place.
+        # Earlier middleware may have replaced the tool.
         names = {name, name if tool is None else tool.name}
         if self._may_model_call(names, request):
             if names == {name} and self._approvals.is_reviewed(name):
-                return request  # a tool that programs call too: this call was reviewed where the model made it
+                return request  # the review has seen the model's direct call
             annotations = {} if tool is None else get_annotations(tool)
             may_need_approval = any(self._approvals.may_need_approval(name, annotations) for name in names)
             return self._check_direct_call(request, names) if may_need_approval else request
         return self._make_refusal(request, names) or request
 
     def _check_direct_call(self, request: ToolCallRequest, names: Collection[str]) -> ToolCallRequest | ToolMessage:
-        """Return a kept tool's call with the very values that the function was asked about."""
+        """Return a kept tool's call with exactly the values that the approval function got, or a refusal."""
         call, tool = request.tool_call, request.tool
         args: dict[str, Any] = dict(call["args"])
         validated_tool = tool
@@ -490,17 +487,17 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         annotations = {} if tool is None else get_annotations(tool)
         if not any(self._approvals.call_needs_approval(name, dict(args), annotations) for name in names):
             return request
-        reason = f"needs a person's approval for this: only calls from {self.settings.program_noun} can wait for one"
+        reason = f"needs approval for this call: only calls from {self.settings.program_noun} can wait for it"
         return self._make_error_message(request, f"{call['name']} {reason}")
 
     def _make_error_message(self, request: ToolCallRequest, text: str) -> ToolMessage:
-        # An agent ends after a tool whose results go to the user; this one goes to the model.
+        # An agent ends after a return_direct tool; this message must go to the model.
         ends_run = request.tool is not None and request.tool.return_direct
         name = next(iter(self._surface_tools)) if ends_run else request.tool_call["name"]
         return ToolMessage(text, name=name, tool_call_id=request.tool_call["id"] or "", status="error")
 
     def _prepare_tool(self, tool: BaseTool) -> PreparedTool:
-        """Return a tool made ready to validate, once for each."""
+        """Return a prepared tool for validation, cached by tool."""
         with self._lock:
             entry = self._prepared_tools.get(id(tool))
             if entry is None or entry[0] is not tool:
@@ -513,7 +510,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._surfaces.get(self._make_surface_key(program_tools), program_tools)
 
     def _make_surface_key(self, program_tools: Iterable[BaseTool]) -> tuple[Any, ...]:
-        # What tools declare of themselves may change in them.
+        # The hints of a tool may change.
         get_declared = get_annotations if self._approvals.uses_declared_hints else _no_annotations
         return tuple((id(tool), *sorted(get_declared(tool).items())) for tool in program_tools)
 
@@ -536,7 +533,7 @@ def _never_execute() -> None:
 
 
 async def _run_in_own_thread(function: Callable[[], ResultT]) -> ResultT:
-    """Run work in a thread that no tool can keep busy."""
+    """Call a function in a new thread, independent of busy thread pools."""
     with_context = partial(copy_context().run, function)
     executor = ThreadPoolExecutor(1)
     try:

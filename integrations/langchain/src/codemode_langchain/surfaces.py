@@ -1,4 +1,4 @@
-"""What surfaces have in common for LangChain, and the surfaces that a middleware made."""
+"""Base classes of the surfaces and their tools, and a cache of surfaces."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ from .node_tasks import compute_digest, make_call_id
 from .questions import OuterCall
 from .segments import Outcome, SegmentRunner
 
-# Knows no middleware.
-
 MAX_AGE_MS = 30 * 24 * 3_600_000
 _current_tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
 
@@ -55,17 +53,15 @@ class Toolkit(Protocol):
 
 
 class Surface:
-    """A set of tools as a surface sees it: once for callers that block, once for callers that do not.
+    """A set of tools converted for a surface, for sync and async callers.
 
-    ``before`` is an earlier one, with the same rules: what both have is converted once.
+    ``previous``: an earlier surface with the same rules, whose conversions are reused.
     """
 
-    conversions: dict[int, tuple[FrameworkTool, FrameworkTool]]  # by the ids of the tools, which it holds
+    conversions: dict[int, tuple[FrameworkTool, FrameworkTool]]  # by id(tool); the surface keeps the tools alive
 
     def __init__(self, tools: Iterable[BaseTool], approvals: ApprovalPolicy, previous: Surface | None = None) -> None:
-        self.all_tools = list(
-            tools
-        )  # also those that another of the same name hides: who knows a face by them keeps them
+        self.all_tools = list(tools)  # including duplicates by name: cache keys use their ids
         self.tools = {
             langchain_tool.name: langchain_tool
             for langchain_tool in self.all_tools
@@ -83,14 +79,14 @@ class Surface:
     @property
     @abstractmethod
     def core(self) -> Any:
-        """The tool of the core behind it, which has the options of its programs."""
+        """The core's tool, with the options of its programs."""
 
     @abstractmethod
     def build_tools(self) -> Sequence[SurfaceTool]:
-        """Return the tools that stand for the others, as a model is offered them."""
+        """Return the surface tools, as the model gets them."""
 
     def visible_names(self) -> frozenset[str]:
-        """Return the names of the others that stay with the model all the same."""
+        """Return the names of program tools that the model gets too."""
         return frozenset()
 
     def _is_callable_name(self, name: str) -> bool:
@@ -112,7 +108,7 @@ class Surface:
 
 
 class SurfaceTool(BaseTool):
-    """A tool that a model is offered in place of others, and that runs them."""
+    """A tool that replaces other tools for the model, and runs them."""
 
     _surface: Any = PrivateAttr()
     _caller: Caller = PrivateAttr()
@@ -124,11 +120,11 @@ class SurfaceTool(BaseTool):
 
     @property
     def core(self) -> Any:
-        """The tool of the core behind it."""
+        """The core's tool."""
         return self._surface.core
 
     def is_same_tool(self, other: SurfaceTool) -> bool:
-        """Tell whether it runs the same tools by the same rules, as a copy does."""
+        """Return whether another tool has the same surface and name, as a copy has."""
         return self._surface is other._surface and self.name == other.name
 
     def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
@@ -156,7 +152,7 @@ class SurfaceTool(BaseTool):
         return self._to_result(segments.run(), segments.config)
 
     def _reject_async_tools(self, call: OuterCall) -> None:
-        """Raise `CodeModeToolError` for a program that names a tool which a blocking call cannot run."""
+        """Raise `CodeModeToolError` for a program that calls an async-only tool in a blocking call."""
         program = call.program or str(call.arguments.get("tool", ""))
         tools = (
             async_tool
@@ -190,7 +186,7 @@ class SurfaceTool(BaseTool):
         )
 
     def _to_result(self, outcome: Outcome, config: RunnableConfig) -> Any:
-        """Return a message, in a command when nested calls update the state; outside a tool call value or error."""
+        """Return a message, or a command with it if nested calls update state; outside a tool call the value."""
         tool_call_id = _current_tool_call_id.get()
         if tool_call_id is None:
             if outcome.error is not None:
@@ -208,7 +204,7 @@ class SurfaceTool(BaseTool):
 
 
 def _calls_tool(program: str, name: str) -> bool:
-    """Tell whether a program calls a tool by its literal name, in the way of any surface."""
+    """Return whether a program calls a tool by its literal name, in the syntax of any surface."""
     names_pattern = "|".join(map(re.escape, {name, name.replace("-", "_")}))
     patterns = (
         rf"(?<![\w$.])tools\s*(?:\?\.|\.|\[\s*[\"'`])\s*(?:{names_pattern})(?![\w$])",
@@ -222,7 +218,7 @@ def _calls_tool(program: str, name: str) -> bool:
 def _reuse_conversion(
     langchain_tool: BaseTool, known_conversions: Mapping[int, tuple[FrameworkTool, FrameworkTool]]
 ) -> tuple[FrameworkTool, FrameworkTool] | None:
-    """Return what was made of a tool; None where it has come to say something else of itself."""
+    """Return the conversion of a tool; None if there is none or its hints changed."""
     conversion = known_conversions.get(id(langchain_tool))
     return (
         conversion
@@ -232,7 +228,7 @@ def _reuse_conversion(
 
 
 def to_tools(tools: Iterable[Any]) -> list[BaseTool]:
-    """Return what an agent is given as tools, but for those that its provider runs."""
+    """Return an agent's tools without those that the provider runs."""
     converted = (tool(item) if inspect.isroutine(item) else item for item in tools)
     return [item for item in converted if isinstance(item, BaseTool)]
 
@@ -243,10 +239,10 @@ def to_callable_tools(
     middleware: str,
     check: Callable[[str], str] | None = None,
 ) -> list[BaseTool]:
-    """Return LangChain tools, or a toolkit's, without those that no program could call; ``check`` tells their names.
+    """Return LangChain tools, or a toolkit's, without those that programs cannot call; ``check`` validates names.
 
-    Raises `ValueError` for what is no tool, for a rule about none of them, for two of one name, and for one that needs
-    injected state, which ``middleware`` is for.
+    Raises `ValueError` for an invalid tool, a rule that names an unknown tool, duplicate names, and a tool that needs
+    injected state; the message then recommends ``middleware``.
     """
     collected = [_to_tool(langchain_tool) for langchain_tool in _list_tools(tools)]
     for langchain_tool in collected:
@@ -264,10 +260,10 @@ def make_options(
     listing: Listing | None = None,
     store: StoreLike | None = None,
 ) -> CodeModeOptions:
-    """Return the options with the defaults of an agent: approvals pause the graph, unless a callback decides at once.
+    """Return options with an agent's defaults: approvals pause the graph, unless a callback decides immediately.
 
-    Only the program's own time counts, where there is one clock, and it waits for a worker; a pool that is given does
-    as it was told. Raises `ValueError` for wrong options, and for a pool that is closed.
+    Without ``pool``, only the program's own time counts (if ``has_clock``), and programs wait for a worker. Raises
+    `ValueError` for invalid options and for a closed pool.
     """
     agent_defaults: dict[str, Any] = {
         "listing": listing,
@@ -281,7 +277,7 @@ def make_options(
 def _list_tools(tools: Any) -> Iterable[Any]:
     if isinstance(tools, Toolkit):
         return tools.get_tools()
-    # A tool is an iterable too: of its own fields.
+    # A tool is iterable too: over its fields.
     if isinstance(tools, BaseTool | Mapping | str | bytes) or not isinstance(tools, Iterable):
         raise ValueError(f"tools must be a list of tools, or a toolkit, got {type(cast('Any', tools)).__name__}")  # noqa: TRY004
     return cast("Iterable[Any]", tools)
@@ -295,7 +291,7 @@ def _to_tool(value: Any) -> BaseTool:
     ToolSelection.refuse_framework_tool(value)
     try:
         return tool(value)
-    except ValueError as error:  # LangChain does not say which function has no docstring
+    except ValueError as error:  # LangChain does not name the function without docstring
         raise ValueError(f"{getattr(value, '__name__', value)!r} cannot be a tool: {error}") from error
 
 
@@ -315,14 +311,14 @@ def _reject_injection(langchain_tool: BaseTool, middleware: str) -> None:
 
 
 _MAX_SURFACES = 32
-_MAX_TOOLS = 8192  # of all together, about 12 kB each: a server that is listed for every request may have any number
+_MAX_TOOLS = 8192  # in total, about 12 kB each: servers listed for each request may have any number
 Key = tuple[Any, ...]
 
 
 class SurfaceCache:
-    """Makes each surface once, one at a time; what is known is found while another one is made.
+    """Caches surfaces; creates one at a time, without blocking lookups.
 
-    That takes a second for a thousand tools: it is for a thread, where an event loop would wait.
+    Creation takes a second for a thousand tools: call `get` in a thread.
     """
 
     def __init__(self, make: Callable[[Sequence[BaseTool]], Surface]) -> None:
@@ -335,12 +331,12 @@ class SurfaceCache:
         return key in self._surfaces
 
     def get(self, key: Key, tools: Sequence[BaseTool]) -> Surface:
-        """Return the surface that is known by a key, which changes with all that it is made of."""
+        """Return the surface for a key, which must change with everything that the surface depends on."""
         surface = self._look_up(key)
         if surface is not None:
             return surface
         with self._make_lock:
-            while (surface := self._look_up(key)) is None:  # what was made by rules that are forgotten is made again
+            while (surface := self._look_up(key)) is None:  # `clear` may have dropped it
                 surfaces, new_surface = self._surfaces, self._make(tools)
                 with self._lock:
                     surfaces[key] = new_surface
@@ -349,12 +345,12 @@ class SurfaceCache:
             return surface
 
     def list_surfaces(self) -> list[Surface]:
-        """Return those that are known."""
+        """Return the cached surfaces."""
         with self._lock:
             return list(self._surfaces.values())
 
     def clear(self) -> None:
-        """Make all of them again when they are asked for."""
+        """Drop all surfaces."""
         with self._lock:
             self._surfaces = OrderedDict()
 

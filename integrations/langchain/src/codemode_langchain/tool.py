@@ -1,4 +1,4 @@
-"""The tool that a LangChain model sees of code mode. Knows no middleware."""
+"""codeMode surface: one tool that runs programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ProgramInput(BaseModel):
 
 
 class CodeModeSurface(Surface):
-    """A set of tools as code mode sees it."""
+    """codeMode over a set of tools."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class CodeModeSurface(Surface):
 
     @property
     def core(self) -> Core:
-        """See `Face.core`."""
+        """See `Surface.core`."""
         return self.async_core
 
     def build_tools(self) -> tuple[SurfaceTool, ...]:
-        """See `Face.offered`."""
+        """See `Surface.build_tools`."""
         return (CodeModeTool(self),)
 
     @property
     def description(self) -> str:
-        """What the model reads."""
+        """The description for the model."""
         return self.async_core.description
 
 
@@ -94,7 +94,7 @@ class ProgramCall:
 
 
 class CodeModeTool(SurfaceTool):
-    """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
+    """One tool that runs programs over other tools. Create it with `create_code_mode_tool`."""
 
     name: str = TOOL_NAME
     description: str = ""
@@ -125,17 +125,17 @@ def create_code_mode_tool(
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> BaseTool:
-    """Turn LangChain tools, or a toolkit, into one tool for ``bind_tools``, ``ToolNode`` and all that takes a tool.
+    """Convert LangChain tools, or a toolkit, to one tool for ``bind_tools``, ``ToolNode`` and so on.
 
-    ``approve`` says which nested calls a person decides about: a mapping tool name -> True, a function of the arguments
-    or an `ApprovalConfig`; or a function ``(name, args) -> bool``; or "destructive", for all tools that declare
-    themselves so or say nothing. It needs a LangGraph node with a checkpointer. With ``interrupt_mode="batched"`` all
-    calls of a program that wait at a time are one interrupt, answered with ``{"decisions": [...]}`` in their order.
-    ``listing`` is ``execution_policy.listing``: what the model is told of the tools. ``store`` is as in
-    `codemode.create_code_mode_tool`: with it any process that has the key and the checkpoints resumes, and only one.
-    ``library``: saved programs, as there. Raises `ValueError` for wrong options and rules, and for tools that need
-    injected state: `CodeModeMiddleware` is for those. A tool that no program could call by its name is left out, with a
-    warning in the log.
+    ``approve``: nested calls that need approval: a mapping of tool names to True, to a function of the arguments or to
+    an `ApprovalConfig`; a function ``(name, args) -> bool``; or "destructive" for tools that are destructive or declare
+    nothing. Approval needs a LangGraph node with a checkpointer. ``interrupt_mode="batched"``: all pending calls of a
+    program are one interrupt, answered with ``{"decisions": [...]}`` in order. ``listing``:
+    ``execution_policy.listing``. ``store``: as in `codemode.create_code_mode_tool`; any process with the key and the
+    checkpoints can resume, and only one does. ``library``: saved programs, as there.
+
+    Raises `ValueError` for invalid options and rules, and for tools that need injected state: use `CodeModeMiddleware`
+    for those. Tools without a callable name are left out, with a warning in the log.
     """
     approvals = ApprovalPolicy(approve, interrupt_mode)
     langchain_tools = to_callable_tools(tools, approvals, "CodeModeMiddleware")

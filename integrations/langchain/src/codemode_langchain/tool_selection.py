@@ -1,4 +1,4 @@
-"""Which of an agent's tools are in programs, which a model is offered, and conflicts."""
+"""Select the tools of programs and of the model, and detect conflicting middleware."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ from .approvals import ReviewRule
 from .conversion import get_annotations
 from .graph_state import SHOWN_TOOLS_CHANNEL, get_graph_state, merge_values, take_newest
 
-# Tools that other middleware made for one step are known by name there, and in this process as they were.
-
 _MAX_REMEMBERED_STEPS = 256
 
 
 class ShownToolNames(TypedDict):
-    """One step: the names that programs may call, and those of tools that the model may call by itself."""
+    """The tool names of one step: ``programs`` for programs, ``native`` for direct calls. Stored in the state."""
 
     step: str
     programs: list[str]
@@ -40,10 +38,10 @@ class ShownToolNames(TypedDict):
 
 
 class CodeModeState(AgentState[Any]):
-    """The agent's state with what programs need of it, which no input and no output has.
+    """The agent's state with private channels for programs.
 
-    What its last step showed, what programs have left, how often their calls called which tools where limits have not
-    counted that yet, by the ids of the calls that ran them, and what is said where a limit has ended the run.
+    The tool names of the last step, the state of programs, counts of nested calls by outer call id until limits have
+    counted them, and the message of a limit that ended the run.
     """
 
     code_mode_shown: NotRequired[Annotated[ShownToolNames, PrivateStateAttr]]
@@ -53,7 +51,7 @@ class CodeModeState(AgentState[Any]):
 
 
 class StepTools:
-    """Remembers for each step what its model was shown, and those tools that its agent does not have."""
+    """Records the tools of each step, and keeps those that the agent itself does not have."""
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, dict[str, BaseTool]] = OrderedDict()
@@ -62,9 +60,9 @@ class StepTools:
     def record_step(
         self, program_tools: Sequence[BaseTool], direct_tools: Sequence[Any], registered_names: Collection[str]
     ) -> dict[str, ShownToolNames]:
-        """Return the update of the agent's state for a step that shows these tools.
+        """Record a step's tools and return the state update.
 
-        ``registered`` are the names of the agent's own, which it brings along when they are called.
+        ``registered_names``: the agent's own tools, which requests carry themselves.
         """
         step = secrets.token_hex(8)
         step_tools = {tool.name: tool for tool in program_tools if tool.name not in registered_names}
@@ -79,9 +77,9 @@ class StepTools:
         }
 
     def callable_tools(self, request: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
-        """Return the tools that a program of the last step may call; all that are registered when nothing was shown.
+        """Return the tools that programs of the last step may call; all registered ones without a recorded step.
 
-        A registered tool goes before one of the same name that was made for the step, as everywhere in an agent.
+        A registered tool takes precedence over one of the same name made for the step, as in LangChain.
         """
         shown_tools = get_shown_tools(request)
         if shown_tools is None:
@@ -93,7 +91,7 @@ class StepTools:
 
 
 def get_shown_tools(request: Any) -> ShownToolNames | None:
-    """Return what the last step of an agent showed before a call, None where no step came before."""
+    """Return the tool names of an agent's last step before a call; None if there was no step."""
     state = get_graph_state(request.runtime.config, request.state)
     return (
         cast("Any", state).get(SHOWN_TOOLS_CHANNEL)
@@ -103,7 +101,7 @@ def get_shown_tools(request: Any) -> ShownToolNames | None:
 
 
 def get_tool_name(tool: Any) -> str | None:
-    """Return the name of a tool, or of one that a provider describes as a mapping."""
+    """Return the name of a tool or of a provider tool's mapping."""
     if not isinstance(tool, Mapping):
         return getattr(tool, "name", None) or getattr(tool, "__name__", None)
     provider_tool = cast("Mapping[str, Any]", tool)
@@ -114,9 +112,9 @@ def get_tool_name(tool: Any) -> str | None:
 
 _log = logging.getLogger("codemode.tools")
 
-# What each of them does to the tools that it names, by its class; not every version of LangChain has all.
+# Middleware by class name, and the consequence if it does not see nested calls; some LangChain versions lack some.
 _WRAPPING_MIDDLEWARE = {
-    "AutoModeMiddleware": "nobody would judge them",
+    "AutoModeMiddleware": "they would not be judged",
     "LLMToolEmulator": "they would run for real",
     "ToolRetryMiddleware": "they would not be tried again",
     "ToolErrorMiddleware": "their errors would not be handled",
@@ -125,13 +123,13 @@ _WRAPPING_MIDDLEWARE = {
 
 @dataclass(frozen=True, kw_only=True)
 class SurfaceMiddlewareSettings:
-    """What one kind of middleware that hides tools is called, and its parts are, in what people are told.
+    """Settings and message texts of one class of `SurfaceMiddleware`.
 
-    ``runs`` is the tool that runs ``programs``, ``limit`` the option that bounds the calls of each, ``taken`` what is
-    said of another tool of the agent whose ``name`` is one of its own by ``is_own``; programs call tools of the names
-    that ``is_callable`` tells. ``keep`` is the argument that names what stays with the model. Where it
-    ``adopts_reviews``, what a review of the model's calls says of nested tools holds for programs too; where it
-    ``counts_calls``, a limit of calls counts nested ones.
+    ``middleware_name``: class name. ``program_noun``: "programs" or "scripts". ``run_tool_name``: tool that runs them.
+    ``call_limit_option``: option that limits calls per program. ``name_conflict_message``: message for another tool
+    with a surface tool's name. ``is_surface_tool_name``: whether a name is reserved. ``is_callable_name``: whether programs
+    can call a tool of this name. ``keep_option``: option with the direct tools. ``adopts_reviews``: reviews of the
+    model's calls apply to programs too. ``counts_calls``: call limits count nested calls.
     """
 
     middleware_name: str
@@ -147,12 +145,11 @@ class SurfaceMiddlewareSettings:
 
 
 def reject_second_surface(settings: Sequence[SurfaceMiddlewareSettings]) -> None:
-    """Raise `ValueError` where an agent has more than one middleware that hides tools."""
+    """Raise `ValueError` if an agent has more than one surface middleware."""
     first_kind, *other_kinds = [item.middleware_name for item in settings] or [""]
     if first_kind in other_kinds:
         raise ValueError(
-            f"the agent has {first_kind} twice, and one would run programs by its own rules in the other's place:"
-            " give one of them the rules of both"
+            f"the agent has {first_kind} twice, and only one would run the programs: use one, with the rules of both"
         )
     if other_kinds:
         raise ValueError(
@@ -168,10 +165,10 @@ def collect_review_rules(
     direct_names: Iterable[str],
     settings: SurfaceMiddlewareSettings,
 ) -> dict[str, ReviewRule]:
-    """Return the rules of a review that never sees nested calls, for the tools that it names.
+    """Return the rules of reviews that do not see nested calls, by tool name.
 
-    Raise `ValueError` for middleware of those ``listed`` in the agent that never sees them and is there to see them.
-    ``seen`` are the tools that only the model calls.
+    Raises `ValueError` for middleware of the agent that must see nested calls and does not. ``direct_names``: tools
+    that only the model calls.
     """
     rules = dict[str, ReviewRule]()
     own_index = next(index for index, item in enumerate(middleware) if item is own)
@@ -216,7 +213,7 @@ def _check_review(
 
 
 def _find_held_reviews(middleware: Any) -> list[Any]:
-    """Return the reviews that a middleware holds, which it may pass its hooks on to."""
+    """Return the reviews in a middleware's attributes, to which it may delegate."""
     attribute_values: Iterable[Any] = getattr(middleware, "__dict__", {}).values()
     parts = [
         part
@@ -237,7 +234,7 @@ def _to_review_rule(review: Any, rule: Mapping[str, Any], *, is_batched: bool) -
 
 
 def _reject_limit(limit: Any, direct_calls: _DirectCalls, settings: SurfaceMiddlewareSettings) -> None:
-    """It counts what the model asks for. A nested call is asked for by a program, here perhaps after its answer."""
+    """Raise `ValueError` for a limit on program tools: programs may make calls after the outer call returned."""
     if limit.tool_name is not None and not direct_calls.find_program_only([limit.tool_name]):
         return
     limited = "all tools" if limit.tool_name is None else repr(limit.tool_name)
@@ -264,7 +261,7 @@ def _check_listed_order(middleware: Any, direct_calls: _DirectCalls, settings: S
 
 
 def _get_configured_names(middleware: Any) -> Iterable[str]:
-    configured_tools = getattr(getattr(middleware, "config", None), "tools", ())  # as they were given
+    configured_tools = getattr(getattr(middleware, "config", None), "tools", ())  # unconverted
     names = {(name if isinstance(name, str) else name.name).strip() for name in cast("Iterable[Any]", configured_tools)}
     return names or getattr(middleware, "tools_to_emulate", None) or getattr(middleware, "_tool_filter", None) or ()
 
@@ -275,9 +272,9 @@ def warn_about_sub_agents(
     settings: SurfaceMiddlewareSettings,
     middleware_class: type,
 ) -> None:
-    """Log which sub-agents of a deep agent have tools that wait for a person in the agent itself, and not there.
+    """Log a warning for sub-agents whose tools need approval in the agent itself but not in the sub-agent.
 
-    A middleware of this ``kind``, of those ``listed`` in the agent, has rules of its own.
+    A sub-agent with a ``middleware_class`` has its own rules.
     """
     for item in middleware:
         for spec in cast("Sequence[Any]", getattr(item, "_subagents", None) or ()):
@@ -296,7 +293,7 @@ def warn_about_sub_agents(
 
 
 def _list_unreviewed_tools(spec: Mapping[str, Any], middleware_class: type) -> dict[str, Any]:
-    """Return the tools of a sub-agent that no middleware of its own reviews; of one that is compiled nobody knows."""
+    """Return the tools of a sub-agent that none of its middleware reviews; none for a compiled sub-agent."""
     middleware = spec.get("middleware") or ()
     if any(isinstance(item, middleware_class) for item in middleware):
         return {}
@@ -313,13 +310,13 @@ def _get_tool_annotations(tool: Any) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _DirectCalls:
-    """The tools whose calls the model makes: those named, and what no program can call."""
+    """The tools that only the model calls: by name, or without a callable name."""
 
     direct_names: frozenset[str]
     is_callable: Callable[[str], bool]
 
     def find_program_only(self, names: Iterable[str]) -> list[str]:
-        """Return those of the names that only programs call."""
+        """Return the names that only programs call."""
         return sorted(name for name in set(names) - self.direct_names if self.is_callable(name))
 
 
@@ -328,7 +325,7 @@ _CHECK_ATTRIBUTE = "_codemode_offered"
 
 
 class AllowedTools:
-    """The tools that one request may hold: no more and no fewer, but for those that structure the answer."""
+    """The exact tools of one request, apart from structured-output tools."""
 
     def __init__(self, tools: Iterable[Any], response_format: Any, kind: str) -> None:
         self._names = Counter(map(get_model_tool_name, tools))
@@ -336,7 +333,7 @@ class AllowedTools:
         self._middleware_name = kind
 
     def check(self, tools: Iterable[Any]) -> None:
-        """Raise `InvalidConfigError`, a `ValueError`, for other tools."""
+        """Raise `InvalidConfigError` (a `ValueError`) if the tools differ."""
         found_names = Counter(map(get_model_tool_name, tools))
         added_names, missing_names = found_names - self._names, self._names - found_names
         if added_names:
@@ -352,23 +349,23 @@ class AllowedTools:
 
 
 class ToolCheckedRequest(ModelRequest[Any]):
-    """A request of a model that is checked when the agent makes it, whichever model it goes to by then."""
+    """A model request whose tools are checked when the agent calls the model."""
 
     @classmethod
     def of(cls, request: ModelRequest[Any], offer: AllowedTools) -> ToolCheckedRequest:
-        """Return a request that is checked against an offer."""
+        """Return a request that is checked for allowed tools."""
         return _add_check(
             cls(**{request_field.name: getattr(request, request_field.name) for request_field in fields(ModelRequest)}),
             offer,
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Check a model that is put into its place, too."""
+        """Apply the check to a replaced model too."""
         offer = self.__dict__.get(_CHECK_ATTRIBUTE)
         super().__setattr__(name, make_checked_model(value, offer) if name == "model" and offer is not None else value)
 
     def override(self, **overrides: Any) -> ModelRequest[Any]:
-        """Return a request with these fields, which is checked as this one is."""
+        """Return a copy with these fields and the same check."""
         return _add_check(super().override(**overrides), self.__dict__[_CHECK_ATTRIBUTE])
 
 
@@ -378,10 +375,7 @@ def _add_check(request: Any, offer: AllowedTools) -> Any:
 
 
 def make_checked_model(model: Any, offer: AllowedTools) -> Any:
-    """Return a stand-in of the same class, that the agent cannot give other tools than those offered.
-
-    Other middleware may use it as it likes: only what the agent itself asks for is a request of the agent.
-    """
+    """Return a copy of a model to which the agent can bind only the allowed tools; other callers are not checked."""
     original: Any = getattr(model, "__dict__", {}).get(_CHECK_ATTRIBUTE, model)
     stand_in = copy.copy(original)
 
@@ -406,7 +400,7 @@ def make_checked_model(model: Any, offer: AllowedTools) -> Any:
 
 
 def get_model_tool_name(tool: Any) -> str:
-    """Return what a tool is known by to a model; a provider's own may have no other name than its type."""
+    """Return a tool's name for the model; a provider tool may have only a type."""
     provider_type = cast("Mapping[str, Any]", tool).get("type") if isinstance(tool, Mapping) else None
     return get_tool_name(tool) or (
         provider_type if isinstance(provider_type, str) else type(cast("Any", tool)).__name__
@@ -414,14 +408,14 @@ def get_model_tool_name(tool: Any) -> str:
 
 
 def _is_called_by_agent() -> bool:
-    # Who asks: `create_agent` itself, or other middleware for purposes of its own.
+    # The caller is `create_agent` or other middleware.
     current_frame = inspect.currentframe()
     caller_frame = None if current_frame is None or current_frame.f_back is None else current_frame.f_back.f_back
     return caller_frame is not None and caller_frame.f_globals.get("__name__") == _AGENT_FACTORY_MODULE
 
 
 def _structured_output_names(response_format: Any) -> list[str]:
-    """Return the names of the tools that a model answers with in place of a text."""
+    """Return the names of structured-output tools."""
     if response_format is None:
         return []
     schema: Any = cast("Any", response_format).schema if isinstance(response_format, AutoStrategy) else response_format
@@ -430,13 +424,13 @@ def _structured_output_names(response_format: Any) -> list[str]:
 
 
 ToolSelector: TypeAlias = Collection[str] | Mapping[str, Any] | Callable[[BaseTool], bool]
-"""Names, what a tool's metadata holds, or a function of a tool."""
+"""Tool names, a mapping that a tool's metadata must contain, or a predicate that takes a tool."""
 ProgramToolSelector: TypeAlias = ToolSelector | Literal["all"]
-"""The same, or all tools."""
+"""The same, or "all"."""
 
 
 class AgentToolSelection(ToolSelection):
-    """What an agent says of its tools. Raises `ValueError` for what says nothing of any."""
+    """Which tools programs and the model call. Raises `ValueError` for an invalid selector."""
 
     def __init__(
         self, tools: ProgramToolSelector | None, keep: ToolSelector, settings: SurfaceMiddlewareSettings
@@ -449,29 +443,29 @@ class AgentToolSelection(ToolSelection):
 
     @property
     def kept_names(self) -> frozenset[str]:
-        """The names that were said to stay with the model."""
+        """The names in ``keep``."""
         return self.keep.names
 
     @property
     def direct_only_names(self) -> frozenset[str]:
-        """Those of them that no program can call either, whatever tools of these names turn out to be."""
+        """The names in ``keep`` that programs cannot call, whatever tools have them."""
         if self.tools is None:
             return self.keep.names
         return self.keep.names - self.tools.names if self.tools.is_by_name else frozenset()
 
     def find_tool_places(self, tool: BaseTool) -> Any:
-        """Return where a tool is called. What no program can call stays with the model."""
+        """Return where a tool is called; tools without a callable name only directly."""
         if not self._settings.is_callable_name(tool.name):
             return self.ONLY_DIRECTLY
         return self.find_routes(tool.name, tool.metadata, tool)
 
     def is_called_directly(self, name: str, tool: BaseTool | None) -> bool:
-        """Tell whether the model calls the tool of this name itself: of one that nobody has, its name alone tells."""
+        """Return whether the model calls a tool directly; for an unknown tool, by its name."""
         if tool is not None:
             return self.find_tool_places(tool).directly
         return name in self.keep.names or not self._settings.is_callable_name(name)
 
 
 def list_tool_names(tools: Iterable[Any]) -> set[str]:
-    """Return the names by which people and models know these tools."""
+    """Return the names of tools, including their names for the model."""
     return {name for tool in tools for name in (get_tool_name(tool), get_model_tool_name(tool)) if name is not None}

@@ -1,4 +1,4 @@
-"""Programs of exec that outlive one call of the model, and runs of a graph that end."""
+"""Keep waiting programs of exec, and end them with their graph run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .langgraph_internals import CHECKPOINTER, get_node_context, is_in_node
 from .nested import NestedCalls
 from .node_tasks import run_in_own_thread
 
-# No call may outlive the clients that it uses, and these are the caller's. Reaches LangGraph's loop over the steps of a
-# graph, for nothing else is told of errors, cancellation and the limit of steps.
+# No call may outlive the caller's clients. The end of a run is hooked into LangGraph's loop, because nothing else is
+# notified of errors, cancellation and the step limit.
 
 EndProgram = Callable[[], Awaitable[Any]]
 RunBlocking = Callable[[Any], Any]
@@ -37,7 +37,7 @@ _graph_runs: weakref.WeakKeyDictionary[Any, GraphRun] = weakref.WeakKeyDictionar
 
 
 class GraphRun:
-    """One run of a graph, from its first step to its return: a pause for a person ends it too."""
+    """One run of a graph, from its first step to its return, also for an interrupt."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(16)
@@ -45,24 +45,24 @@ class GraphRun:
         self._is_closed = False
 
     def add_program(self, run_id: str, end: EndProgram, block: RunBlocking) -> bool:
-        """Note a program that waits: ``end`` ends it, run by ``block`` in a thread. False: the run is over already."""
+        """Add a waiting program: ``end`` ends it; ``block`` runs that synchronously. False if the run is over."""
         with _lock:
             if not self._is_closed:
                 self._waiting[run_id] = end, block
             return not self._is_closed
 
     def remove_program(self, run_id: Any) -> None:
-        """Note that a program waits no more."""
+        """Remove a program that no longer waits."""
         with _lock:
             if isinstance(run_id, str):
                 self._waiting.pop(run_id, None)
 
     def close(self) -> None:
-        """End what was left waiting."""
+        """End the waiting programs."""
         for end, block in self._take_all():
             try:
                 block(end())
-            except Exception:  # noqa: BLE001 - the others have to end, and the agent's own outcome counts
+            except Exception:  # noqa: BLE001 - end the other programs, and keep the agent's outcome
                 _log.warning("a waiting program could not be ended", exc_info=True)
 
     async def aclose(self) -> None:
@@ -80,7 +80,7 @@ class GraphRun:
 
 
 def get_graph_run(config: RunnableConfig) -> GraphRun | None:
-    """Return the run of the graph that a node belongs to; None outside of one, or when LangGraph looks different."""
+    """Return the graph run of a node; None outside a node or with unknown internals."""
     node = get_node_context(config)
     loop = None if node is None else node.loop
     stack = getattr(loop, "stack", None)
@@ -98,9 +98,9 @@ def get_graph_run(config: RunnableConfig) -> GraphRun | None:
 
 
 def find_scope(config: RunnableConfig, run: GraphRun | None) -> tuple[str, bool]:
-    """Return whose programs those of a call are, and whether a later run may go on with them.
+    """Return the scope of a call's programs, and whether a later run may continue them.
 
-    That is the thread; where nothing of it is kept, the run of the graph.
+    The scope is the thread, or the graph run if the thread is not stored.
     """
     configurable = config.get("configurable", {})
     thread = configurable.get("thread_id")
@@ -111,15 +111,13 @@ def find_scope(config: RunnableConfig, run: GraphRun | None) -> tuple[str, bool]
     return f"run:{secrets.token_hex(16) if run is None else run.token}", False
 
 
-# Knows no agent and no checkpoint.
-
 _MAX_PROGRAMS = 10_000
 
 
 class ExecProgram:
-    """One program, for as long as it runs or waits: its inner calls are made as the newest outer call makes them.
+    """One program while it runs or waits; its nested calls run through the latest outer call.
 
-    ``config`` is the `RunnableConfig` of that one, ``runtime`` its ``ToolRuntime`` in an agent.
+    ``config``: `RunnableConfig` of that call. ``runtime``: its ``ToolRuntime`` in an agent.
     """
 
     def __init__(self) -> None:
@@ -130,12 +128,12 @@ class ExecProgram:
 
     @property
     def config(self) -> RunnableConfig:
-        """The configuration of the outer call."""
+        """The configuration of the latest outer call."""
         return self._current_calls.config
 
     @property
     def runtime(self) -> Any:
-        """What an agent gives the outer call; None outside of one."""
+        """The ``ToolRuntime`` of the latest outer call; None outside an agent."""
         return getattr(self._current_calls.caller, "runtime", None)
 
     @property
@@ -147,7 +145,7 @@ class ExecProgram:
             return self._calls
 
     def attach(self, run: NestedCalls, home_loop: asyncio.AbstractEventLoop | None) -> bool:
-        """Let an outer call go on with it, on its loop, None for one that blocks. False: another one is on it."""
+        """Continue in an outer call; ``home_loop`` is None if it blocks. False if another outer call is active."""
         with self._lock:
             if self._is_in_use:
                 return False
@@ -157,16 +155,16 @@ class ExecProgram:
         return True
 
     def detach(self) -> None:
-        """Note that the outer call has its answer."""
+        """Mark the program as not used by an outer call."""
         with self._lock:
             self._is_in_use = False
 
     def set_display_name(self, call_id: str, name: str) -> None:
-        """Note what people know the tool of a call by."""
+        """Set the displayed tool name of a call."""
         self._current_calls.display_names.setdefault(call_id, name)
 
     async def call(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
-        """Make an inner call where the outer call is made: in a thread for one that blocks, else on its loop."""
+        """Run a nested call where the outer call runs: in a thread if that blocks, else on its loop."""
         run, home_loop = self._current_calls, self._home_loop
         if home_loop is None:
             return await asyncio.wrap_future(run_in_own_thread(run.run, tool, arguments, context))
@@ -177,14 +175,14 @@ class ExecProgram:
 
 
 def get_program(context: ToolCallContext) -> ExecProgram:
-    """Return the program that makes a call; one of its own for who resumes without an outer call, as a `Resumer`."""
+    """Return the program of a call; a new one for a resume without an outer call, as by a `Resumer`."""
     context_value = context.context
     return context_value if isinstance(context_value, ExecProgram) else ExecProgram()
 
 
 @dataclass(frozen=True)
 class WaitingProgram:
-    """A program that waits, and where it was begun: over which tools, and whose it is."""
+    """A waiting program with its surface, scope and expiry (monotonic seconds)."""
 
     surface: Any
     scope: str
@@ -193,14 +191,14 @@ class WaitingProgram:
 
 
 class WaitingPrograms:
-    """Programs that wait in this process, by the ids of their runs. Forgets those that nobody may come back for."""
+    """The waiting programs of this process by run id; expired ones are dropped."""
 
     def __init__(self) -> None:
         self._programs: OrderedDict[str, WaitingProgram] = OrderedDict()
         self._lock = forkable_lock()
 
     def add(self, run_id: str, surface: Any, scope: str, program: ExecProgram, seconds: float) -> None:
-        """Note a program that waits for at most so long."""
+        """Add a program that waits for at most ``seconds``."""
         with self._lock:
             self._programs[run_id] = WaitingProgram(surface, scope, program, time.monotonic() + seconds)
             self._programs.move_to_end(run_id)
@@ -210,20 +208,20 @@ class WaitingPrograms:
                 self._programs.popitem(last=False)
 
     def find(self, run_id: Any, scope: str) -> WaitingProgram | None:
-        """Return the program of a run, for those whose it is."""
+        """Return the program of a run, if it belongs to the scope."""
         with self._lock:
             waiting = self._programs.get(run_id) if isinstance(run_id, str) else None
             return waiting if waiting is not None and waiting.scope == scope else None
 
     def remove(self, run_id: Any, scope: str) -> None:
-        """Note that a program has ended; those whose it is not can say nothing of it."""
+        """Remove the program of a run, if it belongs to the scope."""
         with self._lock:
             waiting = self._programs.get(run_id) if isinstance(run_id, str) else None
             if waiting is not None and waiting.scope == scope:
                 del self._programs[run_id]
 
     def list_surfaces(self) -> list[Any]:
-        """Return what the programs were begun over, each once."""
+        """Return the surfaces of the programs, without duplicates."""
         with self._lock:
             return [*{id(waiting.surface): waiting.surface for waiting in self._programs.values()}.values()]
 
