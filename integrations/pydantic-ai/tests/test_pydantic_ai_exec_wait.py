@@ -138,7 +138,7 @@ def test_a_tool_called_exec_is_an_entry_like_any_other() -> None:
         ({"settings": {"execution_policy": {"timeout_includes_tools": True}}}, "clock"),
         ({"sources": [ToolSource([3])]}, "no tool"),
         ({"sources": 3}, "sources"),
-        ({"defer_loading": True}, "late"),
+        ({"defer_loading": True}, "defer_loading"),
     ],
 )
 def test_what_means_nothing_is_refused_at_once(given: Any, said: str) -> None:

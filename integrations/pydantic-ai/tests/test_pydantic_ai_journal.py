@@ -133,7 +133,7 @@ def test_a_call_of_unknown_outcome_runs_again_as_it_was() -> None:
         desk = Desk("mode")
         await desk.cancelled()
         _, paused = await desk.again()
-        with pytest.raises(UserError, match="runs again as it was"):
+        with pytest.raises(UserError, match="approve it without override_args"):
             await desk.answered(paused, ToolApproved(override_args={"text": "c"}))
         assert desk.done == ["a", "b"]
 

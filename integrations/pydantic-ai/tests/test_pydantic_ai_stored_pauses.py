@@ -481,7 +481,7 @@ def test_a_run_that_waits_for_nobody_is_no_record(tmp_path: Path) -> None:
 def test_what_cannot_be_kept_is_said_when_it_is_made() -> None:
     store = MemoryInterruptStore()
     desk = Desk(store)
-    with pytest.raises(ValueError, match="no capability"):
+    with pytest.raises(ValueError, match="no codemode capability"):
         stored_pauses(Agent(Script().model), store)
     with pytest.raises(ValueError, match="another guard"):
         desk.pauses(agent=desk.agent(Script(), capability=CodeMode()))

@@ -127,9 +127,9 @@ class SurfaceMiddlewareSettings:
 
     ``middleware_name``: class name. ``program_noun``: "programs" or "scripts". ``run_tool_name``: tool that runs them.
     ``call_limit_option``: option that limits calls per program. ``name_conflict_message``: message for another tool
-    with a surface tool's name. ``is_surface_tool_name``: whether a name is reserved. ``is_callable_name``: whether programs
-    can call a tool of this name. ``keep_option``: option with the direct tools. ``adopts_reviews``: reviews of the
-    model's calls apply to programs too. ``counts_calls``: call limits count nested calls.
+    with a surface tool's name. ``is_surface_tool_name``: whether a name is reserved. ``is_callable_name``: whether
+    programs can call a tool of this name. ``keep_option``: option with the direct tools. ``adopts_reviews``: reviews of
+    the model's calls apply to programs too. ``counts_calls``: call limits count nested calls.
     """
 
     middleware_name: str
