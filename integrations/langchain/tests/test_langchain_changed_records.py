@@ -36,7 +36,7 @@ def test_a_changed_record_runs_nothing_and_the_right_one_does() -> None:
             answers = {record.requests[0].interrupt_id: OK}
             for name, one in changed(record).items():
                 assert one != record, name
-                with pytest.raises(CodeModeProtocolError, match=r"changed in the database|somebody else has gone on"):
+                with pytest.raises(CodeModeProtocolError, match=r"changed in the database|was resumed elsewhere"):
                     await desk.pauses().resume(one, answers)
             assert desk.did == [("stock", "nut")]
             await desk.pauses().resume(record, answers)

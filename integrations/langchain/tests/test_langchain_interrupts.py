@@ -346,7 +346,7 @@ def test_other_answers_to_what_went_on_elsewhere_say_where_it_goes_on(till: Till
     late = Session(agent([], till.tools, own, checkpointer=stale))
     with pytest.raises(CodeModeProtocolError, match="with other answers") as caught:
         late.answer({one.id: {"type": "reject"}})
-    assert "Go on with the checkpoint of the thread that came of the first" in caught.value.__notes__[0]
+    assert "Continue from the thread's checkpoint after the first" in caught.value.__notes__[0]
     assert till.done == [("a", 500)]
 
 

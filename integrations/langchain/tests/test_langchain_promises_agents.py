@@ -156,7 +156,7 @@ def judging(risk: float, *named: Any) -> Any:
 
 @pytest.mark.parametrize("named", ["add", " add ", add], ids=["named", "padded", "given"])
 def test_what_judges_named_tools_is_listed_after(named: Any, is_async: bool):
-    with pytest.raises(ValueError, match=r"add.*nobody would judge them"):
+    with pytest.raises(ValueError, match=r"add.*they would not be judged"):
         Session(agent([], [add], judging(0.9, named), CodeModeMiddleware()), is_async).start()
     js = f"try {{ {ADDS} }} catch (error) {{ return error.message }}"
     blocked = Session(agent([js], [add], CodeModeMiddleware(), judging(0.9, named)), is_async).start()

@@ -199,7 +199,7 @@ def test_codemode_itself_is_in_no_program():
     "said", [{"tools": ["stock"]}, {"tools": "all", "keep": {"team": "desk"}}, {"keep": lambda one: True}]
 )
 def test_no_rule_is_about_a_tool_that_nobody_would_ask_about(said: Any):
-    with pytest.raises(ValueError, match=r"approve names 'refund', which tools and keep leave to the model"):
+    with pytest.raises(ValueError, match=r"approve names 'refund', which the model calls directly by tools and keep"):
         create_agent(model(), TOOLS, middleware=[CodeModeMiddleware(**said, approve={"refund": True})])
 
 

@@ -248,7 +248,7 @@ def test_a_thread_that_somebody_else_has_gone_on_with_is_refused_and_nothing_run
         else:
             await graph.ainvoke(given, desk.config)
         did = list(desk.did)
-        with pytest.raises(CodeModeProtocolError, match="somebody else has gone on"):
+        with pytest.raises(CodeModeProtocolError, match="was resumed elsewhere"):
             await desk.resumed(run, OK)
         assert (await desk.store.record(run.record_id or "", tenant="acme")).state == "failed"
         assert desk.did == did

@@ -325,7 +325,7 @@ def test_one_face_over_the_other_leads_around_no_gate(outer: str) -> None:
     assert isinstance(result.output, DeferredToolRequests)
     assert ran_with == []
     approvals: Any = {call.tool_call_id: ToolApproved() for call in result.output.approvals}
-    with pytest.raises(UserError, match="approved as a whole"):
+    with pytest.raises(UserError, match="was approved, but its nested calls wait"):
         within(
             agent.run(
                 message_history=result.all_messages(), deferred_tool_results=DeferredToolResults(approvals=approvals)

@@ -201,9 +201,9 @@ class Takes(AbstractCapability[Any]):
 @each_row(
     "capability, said",
     [
-        (Adds(), "'sneaked' would be offered too"),
-        (Adds(late=True), "'sneaked' would be offered too"),
-        (Adds(native=True), "'web_search' would be offered too"),
+        (Adds(), "'sneaked' would be added"),
+        (Adds(late=True), "'sneaked' would be added"),
+        (Adds(native=True), "'web_search' would be added"),
         (Takes(), "'wait' would be missing"),
     ],
 )

@@ -127,7 +127,7 @@ def test_without_the_capability_the_outer_call_waits() -> None:
         within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=results))
         assert script.returned() == [7, "refunded a: 1", "The tool call was denied."]
         whole = DeferredToolResults(approvals={outer.tool_call_id: True})
-        with pytest.raises(UserError, match="approved as a whole"):
+        with pytest.raises(UserError, match="was approved, but its nested calls wait"):
             within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=whole))
         assert desk.did == [("stock", "nut"), ("refund", "a", 1)]
 

@@ -65,7 +65,5 @@ def test_what_is_no_list_of_tools_is_told_at_once(given: Any, said: str) -> None
 @each_row("wrapped", [[double], double, None])
 @each_row("kind", [CodeModeToolset, CodeCallToolset])
 def test_what_is_no_toolset_is_told_at_once(kind: Any, wrapped: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"expected a toolset, such as FunctionToolset\(\[\.\.\.\]\), got"
-    ):
+    with pytest.raises(ValueError, match=r"expected a toolset, such as FunctionToolset\(\[\.\.\.\]\), got"):
         kind(wrapped)

@@ -341,27 +341,24 @@ class ApprovalPolicy:
         overlap = sorted(set(gated_names) & set(kept_names))
         if overlap:
             raise ValueError(
-                f"{overlap[0]!r} is in both {keep_option} and approve: only calls from programs wait for a person, so"
-                " a tool"
-                " that needs approval cannot be kept"
+                f"{overlap[0]!r} is in both {keep_option} and approve: only calls from programs wait for a person, so a"
+                " tool that needs approval cannot be kept"
             )
 
     def reject_direct(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a direct tool, whose calls cannot wait for approval."""
         if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
-                f"approve names {gated_names[0]!r}, which tools and keep leave to the model to call by itself: only"
-                " calls"
-                " from programs wait for a person"
+                f"approve names {gated_names[0]!r}, which the model calls directly by tools and keep: only calls from"
+                " programs wait for a person"
             )
 
     def reject_unindexed(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a tool outside of CodeCall's index, whose calls cannot wait."""
         if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
-                f"approve names {gated_names[0]!r}, which CodeCall leaves out and the model calls by itself: only"
-                " calls from"
-                " scripts, and direct calls, wait for a person"
+                f"approve names {gated_names[0]!r}, which CodeCall does not index and the model calls directly: only"
+                " calls from scripts and invoke wait for a person"
             )
 
     def adopt(self, rules: Mapping[str, ReviewRule]) -> bool:

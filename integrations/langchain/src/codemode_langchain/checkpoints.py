@@ -81,7 +81,7 @@ def save_result(config: RunnableConfig, result: Any) -> None:
 
 
 async def save_result_async(config: RunnableConfig, result: Any) -> None:
-    """Do what `save_now` does without blocking."""
+    """Do what `save_result` does without blocking."""
     saver, task_id, checkpoint_config = _result_location(config)
     if saver is not None:
         await saver.aput_writes(checkpoint_config, [(RETURN, result)], task_id)
@@ -95,7 +95,7 @@ def save_extra_write(config: RunnableConfig, name: str, value: Any) -> None:
 
 
 async def save_extra_write_async(config: RunnableConfig, name: str, value: Any) -> None:
-    """Do what `save_beside` does without blocking."""
+    """Do what `save_extra_write` does without blocking."""
     saver, checkpoint_config = _checkpoint_location(config)
     if saver is not None:
         await saver.aput_writes(checkpoint_config, [(RETURN, value)], name)
@@ -109,7 +109,7 @@ def clear_interrupt(config: RunnableConfig) -> None:
 
 
 async def clear_interrupt_async(config: RunnableConfig) -> None:
-    """Do what `forget_interrupt` does without blocking."""
+    """Do what `clear_interrupt` does without blocking."""
     saver, task_id, checkpoint_config = _result_location(config)
     if saver is not None:
         await saver.aput_writes(checkpoint_config, [(INTERRUPT, ())], task_id)
@@ -121,7 +121,7 @@ def clear_plain_answer(loop: Any) -> None:
 
 
 async def clear_plain_answer_async(loop: Any) -> None:
-    """Do what `forget_plain_answer` does without blocking."""
+    """Do what `clear_plain_answer` does without blocking."""
     await loop.checkpointer.aput_writes(_loop_checkpoint_config(loop), [(RESUME, None)], RUN_TASK_ID)
 
 

@@ -209,8 +209,7 @@ def create_code_call_tools(
     ):
         raise ValueError(
             f"{ungated_names[0]!r} stays visible to the model, and approve may ask about it: only calls from scripts"
-            " and of"
-            " invoke wait for a person. Use CodeCallMiddleware in an agent, or do not let it be visible"
+            " and of invoke wait for a person. Use CodeCallMiddleware in an agent, or do not make it visible"
         )
     shared_context = None if script_context is None else lambda: script_context(ensure_config())
     meta_tools = [CodeCallTool(surface, tool, script_context=shared_context) for tool in surface.async_core.tools]

@@ -158,7 +158,7 @@ def convert_tool(tool: BaseTool, execute: Callable[..., Any], needs_approval: Ne
         needs_approval=needs_approval,
         annotations=get_annotations(tool),
         metadata=_get_surface_metadata(tool),
-        output_validation="warn",  # middleware may answer in place of the tool
+        output_validation="warn",  # middleware may answer instead of the tool
     )
 
 

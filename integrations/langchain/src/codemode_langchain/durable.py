@@ -70,7 +70,7 @@ def _sqlite_file(connection: Any) -> str | None:
     if not type(connection).__module__.startswith("aiosqlite"):
         return None
     # Read the connection's argument: a query would need its event loop.
-    database = inspect.getclosurevars(connection._connector).nonlocals.get("database")  # noqa: SLF001 - there is no public name
+    database = inspect.getclosurevars(connection._connector).nonlocals.get("database")  # noqa: SLF001 - no public name
     return None if database is None else _require_persistent(str(database))
 
 

@@ -206,9 +206,9 @@ def _goto_targets(command: Any) -> list[Any]:
     return [goto] if isinstance(goto, str) or hasattr(goto, "arg") else list(goto)
 
 
-def _with_same_type(given: Any, places: list[Any]) -> Any:
+def _with_same_type(original: Any, targets: list[Any]) -> Any:
     # The tool node joins handovers in lists, and drops their updates.
-    return places if isinstance(given, list) else tuple(places)
+    return targets if isinstance(original, list) else tuple(targets)
 
 
 # --- messages ---

@@ -305,8 +305,8 @@ def _reject_injection(langchain_tool: BaseTool, middleware: str) -> None:
     )
     if injected_names:
         raise ValueError(
-            f"tool {langchain_tool.name!r} takes {', '.join(sorted(injected_names))} from a graph: use {middleware}"
-            " in an agent"
+            f"tool {langchain_tool.name!r} takes {', '.join(sorted(injected_names))} from a graph:"
+            f" use {middleware} in an agent"
         )
 
 

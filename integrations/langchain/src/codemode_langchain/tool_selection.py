@@ -153,9 +153,8 @@ def reject_second_surface(settings: Sequence[SurfaceMiddlewareSettings]) -> None
         )
     if other_kinds:
         raise ValueError(
-            f"the agent has {first_kind} and {other_kinds[0]}, and each stands for the same tools: what one hides and"
-            " gates the"
-            " other would run by its own rules. Use one of them"
+            f"the agent has {first_kind} and {other_kinds[0]}, which replace the same tools by different rules. Use one"
+            " of them"
         )
 
 
@@ -198,16 +197,14 @@ def _check_review(
         return {name: _to_review_rule(review, review.interrupt_on[name], is_batched=is_batched) for name in gated_names}
     if is_batched:
         raise ValueError(
-            f"HumanInTheLoopMiddleware gates {', '.join(gated_names)} in its batched mode, which never sees calls"
-            " made by"
-            " a program: they would run without approval. Give it interrupt_mode='per_call' and list it after"
+            f"HumanInTheLoopMiddleware gates {', '.join(gated_names)} in its batched mode, which never sees calls made"
+            " by a program: they would run without approval. Give it interrupt_mode='per_call' and list it after"
             f" {settings.middleware_name}, or use {settings.middleware_name}(approve=...) instead."
         )
     if is_before:
         raise ValueError(
-            f"HumanInTheLoopMiddleware gates {', '.join(gated_names)} and is listed before"
-            f" {settings.middleware_name}, where it"
-            " never sees calls made by a program: they would run without approval. List it after."
+            f"HumanInTheLoopMiddleware gates {', '.join(gated_names)} and is listed before {settings.middleware_name},"
+            " where it never sees calls made by a program: they would run without approval. List it after."
         )
     return {}
 
@@ -238,13 +235,12 @@ def _reject_limit(limit: Any, direct_calls: _DirectCalls, settings: SurfaceMiddl
     if limit.tool_name is not None and not direct_calls.find_program_only([limit.tool_name]):
         return
     limited = "all tools" if limit.tool_name is None else repr(limit.tool_name)
+    name = settings.middleware_name
     raise ValueError(
         f"ToolCallLimitMiddleware limits {limited}, and never counts calls made by a program: the limit would not hold."
-        f" Limit programs with ToolCallLimitMiddleware(tool_name={settings.run_tool_name!r}, ...) and the calls of"
-        " each with"
-        f" {settings.middleware_name}(options={settings.call_limit_option}); a tool named in"
-        f" {settings.middleware_name}({settings.keep_option}=[...]) can be limited as"
-        " ever."
+        f" Limit programs with ToolCallLimitMiddleware(tool_name={settings.run_tool_name!r}, ...), and the calls of"
+        f" each with {name}(options={settings.call_limit_option}); limits still apply to tools in"
+        f" {name}({settings.keep_option}=[...])."
     )
 
 
@@ -255,8 +251,7 @@ def _check_listed_order(middleware: Any, direct_calls: _DirectCalls, settings: S
         ):
             raise ValueError(
                 f"{name} is listed before {settings.middleware_name}, where it never sees calls of"
-                f" {', '.join(missed_names)}"
-                f" made by a program: {loss}. List it after."
+                f" {', '.join(missed_names)} made by a program: {loss}. List it after."
             )
 
 
@@ -341,9 +336,8 @@ class AllowedTools:
         if added_names or missing_names:
             changes = [*(f"adds {name!r}" for name in added_names), *(f"takes {name!r}" for name in missing_names)]
             raise InvalidConfigError(
-                f"other middleware {' and '.join(changes)} before the model is asked, and with"
-                f" {self._middleware_name} it is"
-                f" offered exactly {', '.join(self._names)}: list middleware that changes tools before"
+                f"other middleware {' and '.join(changes)} before the model call, and with {self._middleware_name} the"
+                f" model gets exactly {', '.join(self._names)}: list middleware that changes tools before"
                 f" {self._middleware_name}"
             )
 
@@ -439,7 +433,7 @@ class AgentToolSelection(ToolSelection):
         self._settings = settings
         for path, selector in (("tools", self.tools), (settings.keep_option, self.keep)):
             if selector is not None and (own_names := sorted(filter(settings.is_surface_tool_name, selector.names))):
-                raise ValueError(f"{path} names {own_names[0]!r}, which is shown in the place of all others")
+                raise ValueError(f"{path} names {own_names[0]!r}, which replaces all other tools")
 
     @property
     def kept_names(self) -> frozenset[str]:

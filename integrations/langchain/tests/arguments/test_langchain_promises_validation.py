@@ -52,7 +52,7 @@ def test_what_middleware_changes_must_come_out_as_it_wrote_it(is_async: bool, le
     js = "try { return await tools.pay({ euros: 6 }) } catch (error) { return error.message }"
     changing = Changing(lambda args: args.update(euros=args["euros"] - 1))
     said = content(in_an_agent(js, [ledger.tool(schema)], changing, is_async=is_async, approve=None).start())
-    assert said == "the input of tool 'pay' comes out differently when it is validated again: euros changes"
+    assert said == "the input of tool 'pay' differs when it is validated again: euros changes"
     assert ledger.got == []
 
 
@@ -127,7 +127,7 @@ def test_a_schema_of_pydantic_1_that_changes_its_input_is_refused(place: Any, is
     said = results(place(js, [ledger.tool(Old)], is_async=is_async, approve=None).start())[0].content
     assert (said, ledger.got) == ("paid", [{"euros": 6}])
     said = results(place(js, [ledger.tool(Changed)], is_async=is_async, approve=None).start())[0].content
-    assert said == "the input of tool 'pay' comes out differently when it is validated again: euros changes"
+    assert said == "the input of tool 'pay' differs when it is validated again: euros changes"
     assert len(ledger.got) == 1
 
 
@@ -149,7 +149,7 @@ def test_a_tool_that_reads_its_arguments_itself_must_come_to_the_same(place: Any
     assert results(place(js, [Own()], is_async=is_async, approve=None).start())[0].content == "paid"
     assert ledger.got == [{"euros": 600}]
     said = results(place(js, [Own(doubles=True)], is_async=is_async, approve=None).start())[0].content
-    assert "comes out differently" in said
+    assert "differs when it is validated again" in said
     assert len(ledger.got) == 1
 
 

@@ -44,7 +44,7 @@ def with_code_mode(
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
 ) -> Agent[Any]:
-    """Return a copy of an agent whose model gets ``codeMode`` in place of the agent's tools.
+    """Return a copy of an agent whose model gets ``codeMode`` instead of the agent's tools.
 
     Programs call its function tools (agents used as tools included) and the tools of its MCP servers; tools that the
     provider runs stay with the model.
@@ -75,7 +75,7 @@ class _AgentInCodeMode(Agent[Any]):
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """Return the tools that the model gets in this turn."""
         tools = await super().get_all_tools(run_context)
-        assert self.builder is not None  # noqa: S101 - given when it is made
+        assert self.builder is not None  # noqa: S101 - set by with_code_mode
         agent_tool = self.builder.agent_tool
         own_names = {tool.name for tool in self.tools if tool is not agent_tool}
         return self.builder.build(
@@ -120,9 +120,7 @@ class _ModelToolsBuilder:
         if isinstance(tool, FunctionTool):
             return approvals.with_approval(tool)
         if approvals.has_named_rule(tool.name):
-            raise UserError(
-                f"approve names {tool.name!r}, which the provider runs: its calls cannot need approval"
-            )
+            raise UserError(f"approve names {tool.name!r}, which the provider runs: its calls cannot need approval")
         return tool
 
     def _find_availability(self, tool: Tool) -> Any:

@@ -179,7 +179,7 @@ def _annotated_output_type(tool: FunctionTool) -> Any:
 
 
 class _OutputSchema(FrameworkSchema):
-    """A tool's declared output with `MediaContent` in place of the SDK's content types."""
+    """A tool's declared output with `MediaContent` instead of the SDK's content types."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema

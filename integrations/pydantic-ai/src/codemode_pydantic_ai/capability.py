@@ -77,12 +77,11 @@ def require_exact_tools(parameters: ModelRequestParameters, allowed_names: froze
     added, missing = sorted(offered_names - allowed_names), sorted(allowed_names - offered_names)
     if not added and not missing:
         return
-    problems = [f"{', '.join(map(repr, added))} would be offered too"] if added else []
+    problems = [f"{', '.join(map(repr, added))} would be added"] if added else []
     problems += [f"{', '.join(map(repr, missing))} would be missing"] if missing else []
     raise UserError(
-        f"The model is to be offered exactly {', '.join(sorted(allowed_names))}: {', and '.join(problems)}. What the"
-        " model calls"
-        " itself is named in `direct`; what other capabilities add to a request, or take from it, is none of that."
+        f"The model must get exactly {', '.join(sorted(allowed_names))}, but {', and '.join(problems)}. Name tools that"
+        " the model calls directly in `direct`; other capabilities must not add or remove tools."
     )
 
 

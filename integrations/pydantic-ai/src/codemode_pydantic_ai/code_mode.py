@@ -47,8 +47,8 @@ class _ProgramInput(TypedDict):
     js: str
 
 
-def _fill_program_field(given: Any) -> Any:
-    return CodeModeTool.fill_program_field(given, "js")
+def _fill_program_field(tool_input: Any) -> Any:
+    return CodeModeTool.fill_program_field(tool_input, "js")
 
 
 _INPUT_ADAPTER: TypeAdapter[_ProgramInput] = TypeAdapter(Annotated[_ProgramInput, BeforeValidator(_fill_program_field)])

@@ -381,7 +381,7 @@ class NestedCalls:
 
     def add_tool(self, name: str, tool: ToolsetTool[Any]) -> None:
         """Add a tool that nested calls can use."""
-        assert self._manager.tools is not None  # noqa: S101 - given when the manager is made
+        assert self._manager.tools is not None  # noqa: S101 - set when the manager is made
         self._manager.tools[name] = tool
 
     async def _finish_waiting_call(self, call: ToolCallPart, context: ToolCallContext) -> Any:

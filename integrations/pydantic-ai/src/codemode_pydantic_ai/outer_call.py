@@ -116,9 +116,7 @@ class OuterCall:
             if self._id in self._run_state.paused_metadata:
                 self._defer(self._run_state.paused_metadata[self._id])
             raise UserError(
-                f"A {self._surface.title} call was approved as a whole. What waits are its inner calls: answer those,"
-                " by "
-                "their ids."
+                f"A {self._surface.title} call was approved, but its nested calls wait: answer those, by their ids."
             )
         pause = await Pause.open(pause_data["continuation"], self._surface, self._ctx.conversation_id)
         if pause.outer_id != self._id:

@@ -189,8 +189,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         if unknown_id is not None:
             raise UserError(
                 f"No paused {self._required_surface.title} call waits for {unknown_id!r}: it was answered before, or"
-                " this history was "
-                "kept by a client and the process that paused it is gone."
+                " a client keeps this history and the process that paused the call is gone."
             )
         return results if pauses else None
 

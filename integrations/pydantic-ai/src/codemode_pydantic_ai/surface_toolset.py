@@ -182,9 +182,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         )
         reserved_name = next((name for name in direct_names if surface.is_reserved_name(name)), None)
         if reserved_name is not None:
-            raise UserError(
-                f"a direct tool is named {reserved_name!r}, which is the name of the {surface.title} tool"
-            )
+            raise UserError(f"a direct tool is named {reserved_name!r}, which is the name of the {surface.title} tool")
         direct_tools = {
             name: tool for name, tool in tools.items() if name in direct_names or name in model_tools.visible_names
         }
