@@ -110,7 +110,7 @@ def test_a_visible_tool_that_needs_approval_waits_in_scripts_alone(shop: Shop, i
         requests = ("refund", small), ("refund", large), ("refund", {"order": "c"}), ("refund", wrong)
         messages = ask([visible, shop.stock], *requests, own=own, is_async=is_async)
         assert [one.status for one in messages] == ["success", "error", "error", "error"]
-        assert "needs a person's approval" in messages[2].content
+        assert "needs approval for this call" in messages[2].content
         script = "return await callTool('refund', { order: 'd' })"
         paused = session(asking(executes(script)), [visible], CodeCallMiddleware(approve=approve), is_async=is_async)
         (waiting,) = paused.start()["__interrupt__"]
@@ -197,7 +197,7 @@ def test_tools_of_the_names_of_meta_tools_are_refused(shop: Shop):
 def test_rules_that_nobody_could_keep(shop: Shop):
     left_out = {"include_tools": lambda info: info.name == "stock"}
     own = CodeCallMiddleware(options=left_out, approve={"refund": True})
-    with pytest.raises(ValueError, match=r"'refund'.*leaves out"):
+    with pytest.raises(ValueError, match=r"'refund'.*does not index"):
         agent((), shop.tools, own, model=asking())
     with pytest.raises(ValueError, match=r'tools\["stock"\]\.metadata\.codecall\.tags'):
         agent((), [marked(shop.stock, tags=3)], CodeCallMiddleware(), model=asking())

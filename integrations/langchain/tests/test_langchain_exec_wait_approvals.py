@@ -275,7 +275,7 @@ def test_parked_a_tool_may_not_ask_by_itself(is_async: bool, tmp_path: Path):
     own = ExecWaitMiddleware(options={"approvals": "park"}, store=store, settings=KEYS)
     code = "return await tools.ask({}).catch((error) => error.message)"
     output = Session(pair_agent([runs(code)], [ask], own=own), is_async=is_async).start()
-    assert "gate it with approve" in answers(output)[0]["value"]
+    assert "use approve for this tool" in answers(output)[0]["value"]
 
 
 # --- a store ---

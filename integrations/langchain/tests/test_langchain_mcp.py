@@ -205,7 +205,7 @@ def test_a_kept_tool_that_would_wait_is_refused():
     model = asking(asks(("wipe", {})))
     graph = agent((), [wipe], CodeModeMiddleware(approve="destructive", keep=["wipe"]), model=model)
     (message,) = results(graph.invoke(START, CONFIG))
-    assert (message.status, "needs a person's approval" in message.content) == ("error", True)
+    assert (message.status, "needs approval for this call" in message.content) == ("error", True)
 
 
 def test_a_tool_that_would_wait_and_stays_visible_is_refused():

@@ -111,7 +111,7 @@ def test_a_function_is_asked_about_kept_tools_too(till: Till, is_async: bool):
     turn = [call("pay", 0, cents=5), call("pay", 1, cents=6), call("pay", 2, cents="7"), call("look", 3, at="x")]
     output = run(till, is_async, middleware, turn)
     assert [one.status for one in results(output)] == ["success", "error", "error", "success"]
-    assert "needs a person's approval" in results(output)[1].content
+    assert "needs approval for this call" in results(output)[1].content
     assert sorted(map(str, till.done)) == ["5", "x"]
 
 

@@ -53,7 +53,7 @@ def test_loss_of_the_process_in_a_call_is_asked_about(
     log = (tmp_path / "log").read_text().split()
     if answer == "reject":
         assert (told["status"], log) == ("error", happened)
-        assert "which calls had happened is not known" in told["said"]
+        assert "which of its calls ran is unknown" in told["said"]
         return
     again = ["dies"] if where == "resume" else ["first", "beside", "dies"]
     assert sorted(log[len(happened) :]) == sorted(again)
