@@ -1,4 +1,4 @@
-"""Media of calls: taken out of outputs, put into inputs, kept next to records."""
+"""Replace media in outputs and inputs of calls by handles and store it with records."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 SEALED_DESCRIPTION = "sealed"
-"""The description of what is kept sealed: its own is inside."""
+"""The description of a sealed part, whose own description is inside."""
 
 
 def get_content_store(options: ContinuationOptions) -> Any:
-    """Return where content is kept, beside the records; None for in the continuation."""
+    """Return the store of content; None if continuations carry it."""
     if options.content_store is not None:
         return options.content_store
     if options.journal is None and options.guard is None:
@@ -47,15 +47,17 @@ def get_content_store(options: ContinuationOptions) -> Any:
 
 
 def names_parts_by_id(options: ContinuationOptions) -> bool:
-    """Whether a part is known by its id: a store is asked for it so, and a journal may lose parts, but not their names.
+    """Return True if parts are named by their ids.
 
-    A number that is left of one would be another's in the run that goes on.
+    stores look them up by id, and a journal may lose parts but not names.
+
+    A number of a lost part could name another one in the continued run.
     """
     return options.journal is not None or get_content_store(options) is not None
 
 
 async def save_new_parts(contents: ContentRegistry, tag: str, options: ContinuationOptions) -> None:
-    """Keep what the store has not got yet, under this tag; sealed where continuations are."""
+    """Store new parts under this tag, sealed if continuations are."""
     store = get_content_store(options)
     for part in [candidate for candidate in contents if candidate.id not in contents.stored_names]:
         description, data = json.dumps(describe_part(part)), part.data
@@ -67,18 +69,18 @@ async def save_new_parts(contents: ContentRegistry, tag: str, options: Continuat
 
 
 async def hold_content(interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions) -> None:
-    """Let the store keep the content of a program for as long as its pause holds, which does not carry it."""
+    """Keep the content of a program in the store for as long as its pause is valid."""
     store = get_content_store(options)
     if store is None or ledger.contents is None or not len(ledger.contents):
         return
-    await save_new_parts(ledger.contents, get_content_tag(salt), options)  # what another continuation has carried
+    await save_new_parts(ledger.contents, get_content_tag(salt), options)  # carried by another continuation before
     if hasattr(store, "hold_content"):
         auth = interrupt.continuation["auth"]
         await store.hold_content(get_content_tag(salt), nonce=auth["nonce"], until_ms=auth["expiresAtMs"])
 
 
 async def load_content(outcome: RunOutcome, options: ContinuationOptions) -> RunOutcome:
-    """Return a recorded outcome with its content, as far as the store still has it."""
+    """Return a recorded outcome with the content that the store still has."""
     contents, store = None if outcome.ledger is None else outcome.ledger.contents, get_content_store(options)
     if contents is not None and store is not None:
         for part_id in contents.unloaded_ids:
@@ -90,7 +92,7 @@ async def load_content(outcome: RunOutcome, options: ContinuationOptions) -> Run
 
 
 def replace_names_with_ids(ledger: Ledger) -> Ledger:
-    """Return a ledger whose parts a store is asked for by their ids, where a continuation carried them with numbers."""
+    """Return a ledger with ids in place of the numbers that a continuation carried."""
     contents = ledger.contents
     if contents is None or all(name == part.id for name, part in contents.items()):
         return ledger
@@ -112,9 +114,9 @@ def replace_names_with_ids(ledger: Ledger) -> Ledger:
 
 
 async def load_recorded_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> ContentRegistry | None:
-    """Return the content that a recorded ledger names, of the store that has it.
+    """Return the content that a recorded ledger names, from its store.
 
-    Raises `CodeModeProtocolError` for what the store has not got, or in another form.
+    Raises `CodeModeProtocolError` for a part that is missing or changed.
     """
     store, contents = get_content_store(options), ledger.contents
     if store is None:
@@ -132,7 +134,7 @@ async def load_recorded_contents(ledger: Ledger, salt: str, options: Continuatio
 
 
 async def _fetch_part(tag: str, part_id: str, options: ContinuationOptions) -> MediaContent | None:
-    """Return a part; None for what the store has not got, or in another form."""
+    """Return a part; None if it is missing or changed."""
     stored = await get_content_store(options).get_content(tag, part_id)
     if stored is None:
         return None
@@ -143,7 +145,7 @@ async def _fetch_part(tag: str, part_id: str, options: ContinuationOptions) -> M
 def _decode_part(
     description: str, data: bytes, tag: str, part_id: str, options: ContinuationOptions
 ) -> MediaContent | None:
-    """Return a part of a store; None for what is none, for others may write there."""
+    """Decode a stored part; None if it is not valid, because others may write to the store."""
     try:
         if description == SEALED_DESCRIPTION:
             description, data = open_part(bytes(data), options, _make_part_key(tag, part_id))
@@ -163,11 +165,8 @@ def _find_part_ids(ledger: Ledger, tag: str) -> list[str]:
     return list(dict.fromkeys(part_id for text in texts if text and tag in text for part_id in pattern.findall(text)))
 
 
-# Knows no order of calls and nobody who approves them.
-
-
 class CallContent:
-    """The content of one invocation, as its calls give and take it. Without ``contents`` its program has none."""
+    """The content of one invocation. Without ``contents`` its program has none."""
 
     def __init__(
         self,
@@ -188,14 +187,17 @@ class CallContent:
         return asyncio.Lock()
 
     async def restore_parts(self, validated: ValidatedInput) -> Any:
-        """Return what a tool is given: parts in place of their handles, but for those that its schema has read."""
+        """Return the input of a tool with parts in place of handles."""
         contents = self.contents
         if contents is None or not len(contents):
             return validated.value
         return await run_bounded(validated.value, lambda: replace_references(validated.value, contents))
 
     async def extract_parts(self, output: Any) -> Any:
-        """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""
+        """Return an output with handles in place of parts, which are stored.
+
+        Raises `CodeModeSerializationError` for too many.
+        """
         contents = self.contents
         if contents is None or not MediaContent.exist:
             return output
@@ -203,7 +205,7 @@ class CallContent:
             output = await self._replace_parts(output, contents)
         if self._store is not None and len(contents) > len(
             contents.stored_names
-        ):  # a plugin may have taken some itself
+        ):  # a plugin may have registered parts itself
             await self._save_parts(contents)
         return output
 
@@ -217,7 +219,7 @@ class CallContent:
         return await run_check(size, lambda: replace_with_references(output, contents))
 
     async def _save_parts(self, contents: ContentRegistry) -> None:
-        async with self._lock:  # calls come at once, and what one has begun to keep is not kept yet
+        async with self._lock:  # calls run concurrently, and a part may be half stored
             await save_new_parts(contents, contents.tag, self._options)
             key = None if self._journal_key is None else self._journal_key()
             if key is not None and hasattr(self._store, "hold_content"):
@@ -226,18 +228,16 @@ class CallContent:
 
 
 class _PartCollector:
-    """Takes every part that it meets, and keeps no run's count."""
+    """Collects every part of a value without counting against limits."""
 
     tag = ""
 
     def __init__(self, max_values: int) -> None:
-        self.parts_by_identity: dict[
-            int, MediaContent
-        ] = {}  # by their identity: one may stand in a hundred thousand places
+        self.parts_by_identity: dict[int, MediaContent] = {}  # by identity: a part may occur a hundred thousand times
         self._remaining = max_values
 
     def count_value(self, _one: Any) -> None:
-        """Count what is no part. Raises `WorkLimitError`."""
+        """Count a value. Raises `WorkLimitError`."""
         self._remaining -= 1
         if self._remaining < 0:
             raise WorkLimitError
@@ -254,9 +254,9 @@ class _PartCollector:
 
 
 def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent]:
-    """Return the parts, each once, ready to be taken; of more than there may be one more, which is then refused.
+    """Return new parts, each once; beyond the limit one more, which is then refused.
 
-    None of an output that is too large, or in a circle, which whoever writes it then refuses.
+    Returns none for an output that is too large or circular: encoding it fails later.
     """
     limits = contents.limits
     search = _PartCollector(UNLIMITED if limits is None else limits.max_values)
@@ -270,7 +270,7 @@ def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent
             distinct.add(part, len(new))
             new.append(part)
             for hashed in contents.parts_to_hash(part):
-                _ = hashed.id  # a digest takes its time
+                _ = hashed.id  # compute the digest here
             if limits is not None and len(new) > limits.max_content_parts:
                 break
     return new
@@ -278,7 +278,7 @@ def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent
 
 @contextmanager
 def using_contents(contents: ContentRegistry | None, *, has_rich_values: bool = False) -> Generator[None, None, None]:
-    """Let schemas know these handles, and the form of values, meanwhile."""
+    """Make handles and the form of values known to schemas in the block."""
     token = current_registry.set(contents)
     try:
         with using_rich_values(has_rich_values):
@@ -288,17 +288,17 @@ def using_contents(contents: ContentRegistry | None, *, has_rich_values: bool = 
 
 
 def with_media_ids(text: str) -> str:
-    """Return JSON text of this host in which parts have their ids, whatever they are called in this run."""
+    """Return JSON text of this host with ids in place of run-specific names of parts."""
     parts = current_registry.get()
     return text if parts is None else parts.replace_numbers(text) or text
 
 
 def restore_handles(value: Any, text: str | None) -> Any:
-    """Return plain JSON of a program, of this ``text``, in which what stands for content is the host's own word.
+    """Return plain JSON of a program with the host's own descriptions of its handles.
 
-    Raises `CodeModeSerializationError` for content that the program was not given.
+    Raises `CodeModeSerializationError` for content that the program did not receive.
     """
     parts = current_registry.get()
-    if parts is None or text is None or (parts.tag not in text and "\\u" not in text):  # a worker may write it escaped
+    if parts is None or text is None or (parts.tag not in text and "\\u" not in text):  # a worker may escape it
         return value
     return replace_references(value, parts, parts.register)

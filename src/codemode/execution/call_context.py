@@ -1,4 +1,4 @@
-"""The context of one tool call of the model, and where its programs keep state."""
+"""Hold the context of one tool call of the model, and the state of its programs."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ from ..options.parts import CodeModeOptions
 from ..records import record
 
 MAX_DATE_MS = 8_640_000_000_000_000
-"""The last moment that a JavaScript date knows."""
+"""The latest time of a JavaScript date."""
 
 
 @record(kw_only=True)
 class CallContext:
-    """What one tool call of a model carries into a program: who calls, in which conversation, and when.
+    """The context of one tool call of a model: caller, conversation and time.
 
-    ``tool_call_id`` names the call; a random id when None. ``messages`` and ``context`` reach every tool.
-    ``conversation_id`` names the conversation, thread or workflow: a pause resumes only under the same one, and runs of
-    exec and wait belong to it. With a signing key that was set, a ``tool_call_id`` and a ``conversation_id``, request
-    ids and random numbers of a program are the same whenever it runs with the same ``started_at_ms``: an engine that
-    repeats a step finds the pause it knows.
+    ``tool_call_id`` identifies the call; a random id if None. ``messages`` and ``context`` reach every tool.
+    ``conversation_id`` identifies the conversation, thread or workflow: a pause resumes only under the same one,
+    and runs of exec and wait belong to it. With a configured signing key, a ``tool_call_id`` and a
+    ``conversation_id``, request ids and random numbers of a program are the same in each run with the same
+    ``started_at_ms``: an engine that repeats a step finds its pause again.
 
-    ``started_at_ms`` is Unix time in milliseconds, where the clock of the program starts. ``clock_ms`` returns the time
-    with which that clock continues after each answer, the host's when None; an engine that repeats steps returns times
-    that it has recorded. ``state`` is where the programs of this call keep values for later ones, in place of
-    ``CodeModeOptions.state``. Raises `ValueError` for a field of a wrong kind.
+    ``started_at_ms`` is the start of the program's clock, Unix time in milliseconds. ``clock_ms`` returns the time
+    after each answer, the host's if None; an engine that repeats steps returns recorded times. ``state`` replaces
+    ``CodeModeOptions.state`` for this call. Raises `ValueError` for a field of a wrong type.
     """
 
     tool_call_id: str | None = None
@@ -49,7 +48,7 @@ class CallContext:
     state: Any = None
 
     def __post_init__(self) -> None:
-        """Check what reaches tools, a signature and the guest's clock."""
+        """Check the fields that reach tools, signatures and the guest's clock."""
         require_sequence(self.messages, "messages")
         if self.tool_call_id is not None:
             require_string_or_none(self.tool_call_id, "tool_call_id")
@@ -65,7 +64,7 @@ _EMPTY_CONTEXT = CallContext()
 
 
 def require_call_context(call: CallContext | None) -> CallContext:
-    """Return the context of a call, an empty one for None. Raises `ValueError` for anything else."""
+    """Return the context of a call, an empty one for None. Raises `ValueError` for any other type."""
     if call is None:
         return _EMPTY_CONTEXT
     if isinstance(cast("Any", call), CallContext):
@@ -75,13 +74,13 @@ def require_call_context(call: CallContext | None) -> CallContext:
 
 @record(kw_only=True)
 class OuterCall:
-    """The call of a model as a surface starts it: its context, and how the surface runs its programs.
+    """The call of a model and how its surface runs programs.
 
-    ``is_traced``: a completed run has a trace even without listeners. ``listeners`` hear each event of the run before
-    the hooks of the options; what they raise changes nothing. ``wait_ms`` is how long to wait for a program that may
-    rest, None for as long as it may compute; with ``takes_output`` its output counts as delivered when it is
-    interrupted, with ``keeps_output`` only when it has ended. ``tool_kind`` and ``tool_input_kind`` are for listeners
-    of a surface whose tool name is not unique.
+    ``is_traced``: a completed run has a trace even without listeners. ``listeners`` get each event of the run
+    before the hooks of the options; their exceptions are ignored. ``wait_ms`` limits the wait for a suspendable
+    program, None: the compute limit; with ``takes_output`` its output counts as delivered at an interrupt, with
+    ``keeps_output`` only at the end. ``tool_kind`` and ``tool_input_kind`` are for listeners of surfaces whose tool
+    name is not unique.
     """
 
     call: CallContext = _EMPTY_CONTEXT
@@ -106,22 +105,22 @@ RICH_VALUES_RULE = """\
 
 @runtime_checkable
 class StateBackend(Protocol):
-    """Where one conversation, thread or run keeps what its programs write. Values are JSON texts, keys any text.
+    """Stores the state of one conversation, thread or run. Keys are any text, values are JSON texts.
 
-    Each method is called from the loop of the run; what it raises fails the program's call, which reads only that it
-    failed. Nobody else's values may be reached through a place.
+    Each method is called on the loop of the run; an exception fails the program's call without details. A backend
+    must not reach the values of other owners.
     """
 
     async def get(self, key: str) -> str | None:
-        """Return the value; None where there is none."""
+        """Return the value; None if there is none."""
         ...
 
     async def set(self, key: str, value: str) -> None:
-        """Keep a value; it holds from now on, whatever becomes of the program."""
+        """Store a value at once; it stays if the program fails."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Forget a value; one that is not there is forgotten already."""
+        """Delete a value, if it exists."""
         ...
 
     async def keys(self) -> list[str]:
@@ -130,29 +129,29 @@ class StateBackend(Protocol):
 
 
 class MappingBackend:
-    """Keeps values in a mapping of the host's, as plain JSON."""
+    """Stores values in a mapping of the host, as plain JSON."""
 
     def __init__(self, mapping: MutableMapping[str, Any]) -> None:
         self._mapping = mapping
 
     @property
     def shared(self) -> object:
-        """What the places of one mapping have in common."""
+        """The object by which backends of the same mapping are recognised."""
         return self._mapping
 
     async def get(self, key: str) -> str | None:
-        """Return the value that stands in the mapping, as JSON. Raises `CodeModeSerializationError` for no JSON."""
+        """Return a value of the mapping as JSON. Raises `CodeModeSerializationError` if it is not JSON."""
         if key not in self._mapping:
             return None
         value = self._mapping[key]
         return await run_bounded(value, partial(encode_json, value, what="a value of state"))
 
     async def set(self, key: str, value: str) -> None:
-        """Put it into the mapping."""
+        """Set a value of the mapping."""
         self._mapping[key] = await run_check(len(value), partial(decode_json, value))
 
     async def delete(self, key: str) -> None:
-        """Take it out of the mapping."""
+        """Remove a value from the mapping."""
         self._mapping.pop(key, None)
 
     async def keys(self) -> list[str]:
@@ -161,24 +160,24 @@ class MappingBackend:
 
 
 class TextPlace:
-    """Keeps JSON texts in a dictionary of its own."""
+    """Stores JSON texts in its own dictionary."""
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         self._texts = dict(texts or {})
-        self.size = sum(len(key) + len(value) for key, value in self._texts.items())  # characters, which are ASCII
+        self.size = sum(len(key) + len(value) for key, value in self._texts.items())  # characters, all ASCII
 
     async def get(self, key: str) -> str | None:
         """Return the text."""
         return self._texts.get(key)
 
     async def set(self, key: str, value: str) -> None:
-        """Keep the text."""
+        """Store the text."""
         await self.delete(key)
         self._texts[key] = value
         self.size += len(key) + len(value)
 
     async def delete(self, key: str) -> None:
-        """Forget it."""
+        """Delete the text."""
         if (value := self._texts.pop(key, None)) is not None:
             self.size -= len(key) + len(value)
 
@@ -188,11 +187,11 @@ class TextPlace:
 
 
 class LatePlace(TextPlace):
-    """Reads what somebody has kept and gathers what is written, for those who take updates only at the end.
+    """Reads stored texts and collects updates, for hosts that accept updates only at the end.
 
-    ``ahead`` is how many others begin with the same texts, and number their results first.
-    The program reads its own writes; `updates` has them for whoever keeps them: a JSON text, or None for what was
-    deleted. What a replay finds in the ledger was written here before, and is written again (`recall`).
+    ``number_offset`` counts others that start with the same texts and number their results first. The program reads
+    its own writes; `updates` has them for the host: a JSON text, or None for a deletion. A replay writes again what
+    the ledger recorded (`recall`).
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None, number_offset: int = 0) -> None:
@@ -201,15 +200,15 @@ class LatePlace(TextPlace):
         self.updates: dict[str, str | None] = {}
 
     async def set(self, key: str, value: str) -> None:
-        """Note the text."""
+        """Record the text."""
         self.recall(key, value)
 
     async def delete(self, key: str) -> None:
-        """Note that it is gone."""
+        """Record the deletion."""
         self.recall(key, None)
 
     def recall(self, key: str, value: str | None) -> None:
-        """Note what was written, None for what was deleted."""
+        """Record a write, None for a deletion."""
         self.updates[key] = value
         if value is None:
             self._texts.pop(key, None)
@@ -218,7 +217,7 @@ class LatePlace(TextPlace):
 
 
 def make_state_backend(options: CodeModeOptions, call: CallContext) -> StateBackend | None:
-    """Return where the programs of a call keep values: the place of the call, else that of the options."""
+    """Return the state backend of a call: its own, else that of the options."""
     state = options.state if call.state is None else call.state
     if state is None or state is False:
         return None
@@ -227,7 +226,7 @@ def make_state_backend(options: CodeModeOptions, call: CallContext) -> StateBack
 
 
 def to_state_backend(state: Any, conversation: str | None) -> StateBackend | None:
-    """Return the place that an option stands for. Raises `TypeError` for a function that gives something else."""
+    """Return the backend of a state option. Raises `TypeError` if a function returns another type."""
     backend = state(conversation) if callable(state) else state
     if backend is None:
         return None
@@ -241,5 +240,5 @@ def to_state_backend(state: Any, conversation: str | None) -> StateBackend | Non
 
 
 def is_state_backend(value: Any) -> TypeGuard[StateBackend]:
-    """Tell whether it has the methods of a place."""
+    """Return True if the value has the methods of a backend."""
     return all(callable(getattr(value, name, None)) for name in ("get", "set", "delete", "keys"))

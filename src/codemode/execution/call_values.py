@@ -1,4 +1,4 @@
-"""Validate, count and write the inputs and outputs of calls, and the answers to a pause."""
+"""Validate, measure and encode inputs and outputs of calls, and answers to a pause."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ _MAX_EDITED_PARTS = 64
 
 @record
 class CheckedInput:
-    """A validated input, and the JSON text of what a person is shown of it; None where nobody will ask for that."""
+    """A validated input and its JSON text for display; None if the text is not needed."""
 
     validated: ValidatedInput
     displayed_input_json: str | None
 
 
 def validate_input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
-    """Return the validated input of a call: the edited one, what was allowed or shown, or what the guest issued.
+    """Return the validated input of a call: the edited, allowed, displayed or issued one.
 
-    Raises `CodeModeToolError` for wrong input; `CodeModeProtocolError` when the input of a call that was shown to a
-    person would now come out differently, or the edited one is wrong.
+    Raises `CodeModeToolError` for wrong input; `CodeModeProtocolError` if a displayed input would validate to
+    another value, or an edited input is wrong.
     """
     if edited_json is not None:
         return _validate_edited(tool, edited_json)
@@ -67,9 +67,9 @@ def validate_input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: s
 
 
 def _validate_displayed(tool: PreparedTool, entry: LedgerEntry, displayed_input_json: str) -> ValidatedInput:
-    """Return the value that was shown, made of what was issued, that with the defaults that were shown, or of itself.
+    """Validate the displayed input again: from the issued input, with displayed defaults, or as it was displayed.
 
-    A default may be new each time, and a validator may change what it has made, or only what is no default.
+    A default may be new each time, and a validator may change its own result.
     """
     previous = displayed = decode_json(displayed_input_json)
     issued, displayed_json, reason = _decode_issued_input(entry), canonical_json(displayed), ""
@@ -84,7 +84,7 @@ def _validate_displayed(tool: PreparedTool, entry: LedgerEntry, displayed_input_
         try:
             validated = tool.validate_input(candidate(previous))
         except CodeModeToolError as error:
-            # Only of what was shown: what the guest issued may be more than the host has let through.
+            # Quote only the displayed input: the issued one may hold more than the host let through.
             reason = f" ({error.message})" if candidate is candidates[-1] else ""
             continue
         if to_displayed_json(validated) == displayed_json:
@@ -118,11 +118,11 @@ def _validate_edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
 
 
 def _is_ambiguous(tool: PreparedTool, edited: Any, validated: ValidatedInput) -> bool:
-    """Return True when what the schema makes of an edit could be an edit too, and would come to something else."""
+    """Return True if the validated edit could itself be an edit with another result."""
     result: Any = validated.json_value
     if not is_object(result) or not is_object(edited) or len(keys := edited.keys() & result.keys()) > _MAX_EDITED_PARTS:
         return _changes_again(tool, result, lambda again: again, result)
-    # Part by part: what the schema makes of another part may be no input.
+    # Part by part: the result for another part may not be a valid input.
     return any(
         _changes_again(tool, {**edited, key: result[key]}, lambda again, key=key: again.get(key), result[key])
         for key in keys
@@ -138,17 +138,16 @@ def _changes_again(tool: PreparedTool, value: Any, get_part: Callable[[Any], Any
 
 
 def to_displayed_json(validated: ValidatedInput) -> str:
-    """Return the text of an input that somebody may be shown: an answer to it is for the very bytes of its content."""
+    """Return the text of an input for display: an answer to it is bound to the bytes of its content."""
     return with_media_ids(canonical_json(validated.json_value))
 
 
 def validate_answered_inputs(
     catalog: ToolCatalog[PreparedTool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
 ) -> dict[int, CheckedInput]:
-    """Return what every answered call will run with, by request id. Raises `CodeModeProtocolError` where it cannot.
+    """Return the inputs that answered calls run with, by request id. Raises `CodeModeProtocolError`.
 
-    A denial or a known outcome runs nothing. A tool that is gone is left to the run: the guest gets the ordinary error
-    for an unknown tool.
+    Denials and known outcomes run nothing. If a tool is gone, the guest gets the error for an unknown tool.
     """
     inputs: dict[int, CheckedInput] = {}
     for entry in entries:
@@ -169,7 +168,7 @@ def validate_answered_inputs(
 
 @record
 class AnsweredPause:
-    """A pause and its answers. ``inputs`` are what answered calls run with; both are by request id."""
+    """A pause and its answers. ``inputs`` are those that answered calls run with; both are by request id."""
 
     interrupt: Interrupt
     continuation: Continuation
@@ -177,10 +176,10 @@ class AnsweredPause:
     inputs: Mapping[int, CheckedInput]
 
     def require_tools(self, catalog: ToolCatalog[PreparedTool]) -> None:
-        """Raise `CodeModeProtocolError` where an answer lets a tool run that this host lacks, of a pause in a store.
+        """Raise `CodeModeProtocolError` if an answer allows a tool that this host lacks and the pause is in a store.
 
-        Another host may have it, and the answer must not be used up here. Whoever has a pause in hand has no other
-        host: its program is told that there is no such tool.
+        Another host may have it, and the answer must not be used up. Without a store there is no other host:
+        the program gets the error for an unknown tool.
         """
         if not self.interrupt.is_stored:
             return
@@ -206,15 +205,13 @@ class AnsweredPause:
                 )
 
 
-# Knows no order of calls and nobody who approves them.
-
 _LIMIT_DETAILS = frozenset({"max_bytes", "max_values"})
 
 
 def validate_call_input(
     tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_displayed: bool
 ) -> CheckedInput:
-    """Validate the input of a call, and write what a person is shown of it where that is asked for.
+    """Validate the input of a call and encode it for display if asked.
 
     Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
     """
@@ -223,7 +220,7 @@ def validate_call_input(
         if entry.input_bytes is not None:
             require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, label)
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
-        # A shorter text can neither be too large nor hold too much.
+        # A shorter text is neither too large nor holds too many values.
         if text is not None and len(text) > min(policy.max_values, policy.max_tool_input_bytes // 6):
             require_max_size(text, policy.max_tool_input_bytes, policy.max_values, label)
         try:
@@ -237,7 +234,7 @@ def validate_call_input(
 
 
 def _set_reason(error: CodeModeSerializationError, reason: str) -> None:
-    """Note why a value is refused that is too large, or no JSON."""
+    """Set the reason of an error about a value that is too large or not JSON."""
     if error.code == error.default_code:
         error.reason = reason
 
@@ -245,8 +242,8 @@ def _set_reason(error: CodeModeSerializationError, reason: str) -> None:
 class OutputText(NamedTuple):
     """The JSON of an output; ``text`` None is undefined.
 
-    ``problems``: how it violates its schema, and which parts JSON cannot express. ``failure``: what the code of its
-    type raised.
+    ``problems``: violations of its schema and parts that JSON cannot express. ``failure``: an exception of the code
+    of its type.
     """
 
     text: str | None
@@ -255,16 +252,17 @@ class OutputText(NamedTuple):
 
 
 async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
-    """Check what a tool returned and write it as JSON.
+    """Validate the output of a tool and encode it as JSON.
 
-    Raises `CodeModeToolError` for an output that misses its schema where that is checked strictly, and
-    `CodeModeSerializationError` for an output that is too large or unreadable; `UnreadIteratorError` for iterators.
+    Raises `CodeModeToolError` for an output that violates its schema under strict validation,
+    `CodeModeSerializationError` for an output that is too large or unreadable, and `UnreadIteratorError` for
+    iterators.
     """
     if output is None and not tool.has_output_schema:
         return OutputText(None)
     size = estimate_json_length(output, LARGE_CHARACTERS)
     try:
-        # Not functions in this one: what encloses a value keeps it as long as an error knows of the function.
+        # Not closures: a closure keeps the value alive as long as an error refers to it.
         if size < LARGE_CHARACTERS:
             return await run_check(size, partial(_output_text, tool, output, policy, weight=size))
         return await run_check(size, partial(_large_output_text, tool, output, policy))
@@ -276,7 +274,7 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
 def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
     plain, is_declared = is_plain(output, policy.max_values), tool.output_json_schema is not None
     if not plain:
-        # Counted first: a validator would build what it is given anew, and what is too much is not looked at any more.
+        # Counted first: a validator would copy the value, and a value that is too large is not read further.
         try:
             require_max_value_count(output, policy.max_values, tool.output_what)
         except CodeModeSerializationError as error:
@@ -286,13 +284,13 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
             ):
                 raise
             return _circular_text(tool, output, policy, error)
-        # Of a small one, and of plain JSON, it is known that there is none in it.
+        # Small values and plain JSON hold no iterators.
         require_no_iterators(output, is_declared=is_declared)
     return _output_text(tool, output, policy, plain=plain)
 
 
 def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
-    """Write an output that contains itself, without the circular parts."""
+    """Encode an output that contains itself, without the circular parts."""
     require_no_iterators(output, is_declared=tool.output_json_schema is not None)
     try:
         part, left_out = read_encodable_part(output, policy.max_values)
@@ -303,7 +301,7 @@ def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, err
 
 
 def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
-    """Write an output; ``known`` is its weight, or whether it is plain."""
+    """Encode an output; ``known`` is its weight, or whether it is plain."""
     what = tool.output_what
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
     if tool.has_output_schema:
@@ -321,7 +319,7 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
     try:
         text = _encode_tagged(read.value, limits) if is_rich.get() else encode_json(read.value, **limits, **known)
         return OutputText(text, read.problems, read.failure)
-    except FAILURES as error:  # serialisers are the tool author's code
+    except FAILURES as error:  # serialisers are code of the tool's author
         is_ours = isinstance(error, CodeModeError)
         if is_ours and (_LIMIT_DETAILS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
             raise
@@ -345,7 +343,7 @@ def _make_problems(left_out: list[tuple[str, str]]) -> list[Problem]:
 
 
 def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy) -> ReadOutput | None:
-    """Read a text that is the JSON of the object or array which the schema declares; None for any other text."""
+    """Parse a text output as the declared object or array; None for any other text."""
     if len(output) > policy.max_tool_output_bytes:
         return None
     try:
@@ -357,26 +355,26 @@ def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy)
 
 
 async def make_fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
-    """Return the outcome of a call that gave this text. Raises `CodeModeSerializationError` for a string too large."""
+    """Return the outcome of a call with this text. Raises `CodeModeSerializationError` for too large a string."""
     if text is None:
         return Fulfilled(text)
     return Fulfilled(text, await run_check(len(text), lambda: sidecar.extract(text)))
 
 
 async def encode_payload(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
-    """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
+    """Encode the interrupt payload of a paused call as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
     return await run_bounded(payload, partial(encode_json, payload, **limits, what=what))
 
 
 async def decode_text(text: str) -> Any:
-    """Decode a text that this host wrote."""
+    """Decode JSON text of this host."""
     return await run_check(len(text), lambda: decode_json(text))
 
 
 async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
-    """Read what a fetch asks for. Raises `CodeModeFetchError`, `CodeModeSerializationError`; else the worker lied."""
+    """Decode a fetch request. Raises `CodeModeFetchError`, `CodeModeSerializationError` or `CodeModeProtocolError`."""
     from ..fetch.fetches import read_request
 
     what = "the request of fetch"
@@ -394,9 +392,9 @@ async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchReques
 
 
 def read_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
-    """Return what a request to the catalog carries; None for nothing.
+    """Return the argument of a catalog request; None if there is none.
 
-    Raises `CodeModeSerializationError` for what is too much, or no JSON.
+    Raises `CodeModeSerializationError` for an argument that is too large or not JSON.
     """
     what, text = f"the argument of {entry.name}", entry.input_json
     try:

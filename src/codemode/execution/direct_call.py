@@ -1,4 +1,4 @@
-"""Call one tool without a program: its text, and the stand-in for a worker."""
+"""Call one tool without a program, through a stand-in for a worker."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 _MAX_SAFE_INTEGER = 2**53
 _MAX_ARRAY_INDEX = 2**32 - 2
 _DIFFERENT_IN_LITERAL = re.compile("[0-9]{16}|__proto__")
-# What Python's own encoder writes as the engine does, at once where a container holds nothing else.
+# Python's encoder writes these types as the engine does, and faster.
 _PLAIN_SCALARS = frozenset({str, int, bool, type(None)})
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def to_engine_texts(value: Any) -> tuple[str, str]:
-    """Return a value as the engine's JSON has it, which a replay compares; and as a literal, nearly always the same.
+    """Return a value as the engine's JSON, which a replay compares, and as a JavaScript literal.
 
-    In the literal an integer that no number holds is a BigInt, and ``__proto__`` a key like any other.
+    In the literal a large integer is a BigInt, and ``__proto__`` an ordinary key.
     """
     text = _encode(value, is_literal=False)
     return text, _encode(value, is_literal=True) if _DIFFERENT_IN_LITERAL.search(text) else text
@@ -84,7 +84,7 @@ def _write(value: Any, append: Callable[[str], object], *, is_literal: bool) -> 
 
 
 def _are_plain_scalars(values: Collection[Any], *, is_literal: bool) -> bool:
-    """Tell whether values are scalars that are written as Python writes them."""
+    """Return True if Python and the engine encode all values the same way."""
     kinds = set(map(type, values))
     if not kinds <= _PLAIN_SCALARS:
         return False
@@ -94,12 +94,12 @@ def _are_plain_scalars(values: Collection[Any], *, is_literal: bool) -> bool:
 
 
 def _is_in_engine_order(value: Mapping[str, Any]) -> bool:
-    """Tell whether an object has its members as they stand, and no key that a literal says otherwise."""
+    """Return True if the members are in the engine's order and no key needs another literal."""
     return "__proto__" not in value and not any(map(str.isdigit, value))
 
 
 def _sort_keys(value: Mapping[str, Any]) -> list[str]:
-    """Return the keys as an object has them: first those that are indices, by number."""
+    """Return the keys in the engine's order: array indices first, by number."""
     indices = [key for key in value if _is_array_index(key)]
     return sorted(indices, key=int) + [key for key in value if not _is_array_index(key)] if indices else list(value)
 
@@ -110,12 +110,12 @@ def _is_array_index(key: str) -> bool:
 
 
 def quote_string(text: str) -> str:
-    """Return a text as a string of JSON, and of JavaScript."""
+    """Return a text as a JSON string, which is also a JavaScript string."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _format_number(value: float) -> str:
-    """Return a number as ECMAScript writes it (Number::toString): with the digits that Python has, in other forms."""
+    """Format a number as ECMAScript does (Number::toString), from the digits of Python."""
     mantissa, has_exponent, exponent_text = repr(value).partition("e")
     if not has_exponent:
         return "0" if value == 0 else mantissa.removesuffix(".0")
@@ -133,9 +133,9 @@ _MAX_BYTES_PER_CHARACTER = 4
 
 @record
 class DirectCall:
-    """A call, and the script ``js`` that makes it and nothing else. A pause of the one is a pause of the other.
+    """A call and the script ``js`` that only makes this call. Pauses of both are interchangeable.
 
-    ``input_bytes`` stands in place of the input of one that is too large.
+    ``input_bytes`` replaces an input that is too large.
     """
 
     js: str
@@ -145,9 +145,9 @@ class DirectCall:
 
     @classmethod
     def from_value(cls, name: str, value: Any) -> DirectCall:
-        """Return the call with this input, plain JSON; `NOT_GIVEN` for none.
+        """Return the call with a plain JSON input; `NOT_GIVEN` for none.
 
-        Raises `CodeModeSerializationError` for what is no JSON.
+        Raises `CodeModeSerializationError` for an input that is not JSON.
         """
         if value is NOT_GIVEN:
             name = replace_lone_surrogates(name)
@@ -156,7 +156,7 @@ class DirectCall:
 
     @classmethod
     def from_json(cls, name: str, text: str, max_bytes: int | None = None) -> DirectCall:
-        """Return the call with an input that `encode_json` has written. One that is far too large is not even read."""
+        """Return the call with an input encoded by `encode_json`. An input far too large is not read."""
         name = replace_lone_surrogates(name)
         if max_bytes is not None and (size := _measure_if_longer(text, max_bytes)) is not None:
             return cls(f"return await callTool({quote_string(name)}, {text})", name, None, size)
@@ -165,7 +165,7 @@ class DirectCall:
 
 
 def _measure_if_longer(text: str, max_characters: int) -> int | None:
-    """Return the UTF-8 bytes of an input that certainly has more characters: of such a one a script sends the size."""
+    """Return the UTF-8 bytes of an input that is surely too long; a script sends only its size."""
     max_length = max_characters if "\\u" not in text else _MAX_BYTES_PER_CHARACTER * max_characters
     if len(text) <= max_length:
         return None
@@ -174,14 +174,14 @@ def _measure_if_longer(text: str, max_characters: int) -> int | None:
 
 
 def _count_utf16_units(text: str) -> int:
-    """Count characters as the engine does, which compares them with the limit before anybody counts bytes."""
+    """Count characters as the engine does, which checks the limit in UTF-16 units first."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 class DirectCallWorker:
-    """Stands in for the lease of a worker, and for its channel: asks for one call and ends with what it is answered.
+    """Replaces the lease and the channel of a worker: issues one call and ends with its outcome.
 
-    It takes no slot. What its tool starts is part of the invocation all the same.
+    It takes no slot. Code that its tool starts is still part of the invocation.
     """
 
     is_reusable = False
@@ -201,12 +201,12 @@ class DirectCallWorker:
         on_message: Callable[[WorkerMessage], None],
         **_: Any,
     ) -> DirectCallWorker:
-        """Return what a worker is spoken to through."""
+        """Return the channel of the stand-in worker."""
         self._on_message = on_message
         return self
 
     def send(self, message: HostMessage, *, hold: bool = False) -> None:  # noqa: ARG002 - as `WorkerChannel` has it
-        """Take a message, as a worker that runs the script would."""
+        """Handle a message as a worker that runs the script would."""
         match message:
             case RunProgram(_, settings):
                 self._max_input_bytes = settings["max_tool_input_bytes"]
@@ -219,7 +219,7 @@ class DirectCallWorker:
                 raise CodeModeProtocolError("a call without a script is neither analysed nor run")
 
     def listen(self) -> None:
-        """Ask for the call, unless the invocation has ended already."""
+        """Issue the call, unless the invocation has ended."""
         if self._max_input_bytes is None:
             return
         text, size = self._call.input_json, self._call.input_bytes
@@ -229,10 +229,10 @@ class DirectCallWorker:
         self._emit(TurnEnded(1))
 
     def take_unread_frame(self) -> None:
-        """Return None: there is nobody who could say anything."""
+        """Return None: there is no worker."""
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Emit nothing more."""
         self._on_message = None
 
     def _emit(self, message: WorkerMessage) -> None:
@@ -249,11 +249,11 @@ class DirectCallWorker:
         """Do nothing: there is no worker."""
 
     def kill_and_release(self) -> None:
-        """End it."""
+        """Release it."""
         self.release()
 
     def release(self) -> None:
-        """End it, once no tool runs in its threads any more."""
+        """Release it once no tool runs in its threads."""
         self._threads.call_when_idle(self._end_scope)
 
     def _end_scope(self) -> None:

@@ -1,4 +1,4 @@
-"""What a model reads of printed lines and of results that are too large for it."""
+"""Describe printed lines and large results for models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 MAX_CONSOLE_CHARACTERS = 4000
-_BEGINNING_CHARACTERS = 1000  # of what is too long; the rest of the room is for its end, which says most of a failure
+_BEGINNING_CHARACTERS = 1000  # of a text that is too long; its end is more useful for a failure
 _MARK_CHARACTERS = 60
 _KEPT_CONTROLS = "\n\t"
 _LAST_CHARACTERS = 300
@@ -23,10 +23,10 @@ _LAST_CALL = re.compile(r"(?:^|[\n;}])[ \t]*(?:void )?([A-Za-z_$][\w$]{0,80})\(\
 
 
 def format_console(console: Sequence[ConsoleEvent]) -> str:
-    """Return what a program printed as plain text, at most 4,000 characters: of more its beginning and its end."""
+    """Return printed lines as plain text of at most 4,000 characters, with the middle cut."""
     text = "\n".join(line.text if line.level == "log" else f"[{line.level}] {line.text}" for line in console)
     max_characters = MAX_CONSOLE_CHARACTERS
-    if len(text) > 2 * max_characters:  # so that a short text is made visible, and not a long one
+    if len(text) > 2 * max_characters:  # so that only short texts are escaped
         text = _cut_middle(text, max_characters)
     visible_text = visible(text, keep=_KEPT_CONTROLS)
     return visible_text if len(visible_text) <= max_characters else _cut_middle(visible_text, max_characters)
@@ -39,7 +39,7 @@ def _cut_middle(text: str, max_characters: int) -> str:
 
 
 def suggest_return(js: str) -> str | None:
-    """Return what to write in place of the last statement of a program that calls its own function and drops it.
+    """Return a replacement for the last statement of a program that calls its own async function without awaiting it.
 
     ``async function main() {...} main();`` ends before ``main`` does, and returns nothing.
     """
@@ -66,10 +66,9 @@ _REST_DROPPED = f"The rest was dropped. {_RETURN_LESS}"
 
 
 def is_longer_than(value: Any, max_characters: int, json_bytes: int | None = None) -> bool:
-    """Tell whether a result has more than ``max_characters`` characters as a model reads it: text, or compact JSON.
+    """Return True if a result has more than ``max_characters`` characters as text or compact JSON.
 
-    ``json_bytes`` are those of its JSON, if they are known. Takes as long as ``max_characters`` is large, however
-    large it is.
+    ``json_bytes`` is the size of its JSON, if known. The work is bounded by ``max_characters``.
     """
     if isinstance(value, str):
         return len(value) > max_characters
@@ -81,7 +80,7 @@ def is_longer_than(value: Any, max_characters: int, json_bytes: int | None = Non
 
 
 def count_characters(value: Any, max_characters: int) -> int:
-    """Count the characters of a value as a model reads it, about; beyond ``max_characters`` no further."""
+    """Count the characters of a value for a model, approximately, up to ``max_characters``."""
     if isinstance(value, str):
         return len(value)
     count = 0
@@ -124,10 +123,10 @@ def _count_scalar_characters(value: Any) -> int:
 
 
 def describe_too_large(value: Any, max_characters: int, json_bytes: int | None = None, key: str | None = None) -> str:
-    """Return what a model reads in place of such a result: plain text of at most ``max_characters`` characters.
+    """Return the model's text about a result that is too large, of at most ``max_characters`` characters.
 
-    Its size, its shape, and its beginning, in which whole members are left out and long texts are cut, so that it is
-    JSON by itself. ``key`` is where programs find the whole in ``state``; without one the rest is gone.
+    It has the size, the shape and a beginning that is valid JSON, with whole members omitted and long texts cut.
+    ``key`` is where programs find the result in ``state``; without it the rest is lost.
     """
     if key is None:
         end = _REST_DROPPED
@@ -143,7 +142,7 @@ def describe_too_large(value: Any, max_characters: int, json_bytes: int | None =
 
 
 def limit_value(value: Any, max_characters: int | None, json_bytes: int | None = None) -> Any:
-    """Return a value that a model may read whole, and else the text in its place."""
+    """Return a value, or the text that replaces it if it is too large."""
     if max_characters is None or not is_longer_than(value, max_characters, json_bytes):
         return value
     return describe_too_large(value, max_characters, json_bytes)
@@ -161,7 +160,7 @@ def _describe_size(value: Any, json_bytes: int | None) -> str:
 
 
 def _describe_shape(value: Any, depth: int, max_characters: int) -> str:
-    """Return a shape; of what has more than ``max_characters`` characters only the beginning counts."""
+    """Return the shape of a value, of at most about ``max_characters`` characters."""
     if is_array(value):
         return f"{_describe_shape(value[0], depth - 1, max_characters)}[]" if value and depth else "unknown[]"
     if is_mapping(value):
@@ -184,7 +183,7 @@ def _describe_shape(value: Any, depth: int, max_characters: int) -> str:
 
 
 def _encode_beginning(value: Any, room: int) -> str:
-    """Return JSON of at most ``room`` characters with the first members of a value; nothing where none fits."""
+    """Return JSON of at most ``room`` characters with the first members of a value; "" if none fits."""
     members = _MAX_DISPLAYED_MEMBERS
     while members:
         text = json.dumps(_Shortener(room, members).shorten(value, _MAX_DISPLAYED_DEPTH), ensure_ascii=False)
@@ -195,14 +194,14 @@ def _encode_beginning(value: Any, room: int) -> str:
 
 
 class _Shortener:
-    """Takes the first members of a value, and of those in it, until there is no room."""
+    """Takes the first members of a value, recursively, until the space is used."""
 
     def __init__(self, room: int, members: int) -> None:
         self._room = room
         self._members = members
 
     def shorten(self, value: Any, depth: int) -> Any:
-        self._room -= 2  # also of what is empty, of which there may be very many
+        self._room -= 2  # also for empty containers, which may be many
         if isinstance(value, str):
             self._room -= min(len(value), _MAX_DISPLAYED_TEXT_CHARACTERS)
             return clip_text(value, _MAX_DISPLAYED_TEXT_CHARACTERS)

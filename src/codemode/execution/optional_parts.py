@@ -1,4 +1,4 @@
-"""Parts that only some options ask for, imported only for those: fetch, sealed continuations, telemetry, journal."""
+"""Import fetch, sealing, telemetry and journal only for options that need them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _imported = set[str]()
 
 
 def require_optional_parts(options: CodeModeOptions) -> None:
-    """Raise `ValueError` for a wrong origin, and for what is asked for and not installed."""
+    """Raise `ValueError` for a wrong origin and for requested parts that are not installed."""
     make_fetches(options)
     require_cipher(options)
     if options.telemetry.is_enabled:
@@ -34,7 +34,7 @@ def require_optional_parts(options: CodeModeOptions) -> None:
 
 
 def are_parts_imported(options: CodeModeOptions) -> bool:
-    """True when `require_optional_parts` imports nothing."""
+    """Return True if `require_optional_parts` would import nothing."""
     return _imported.issuperset(_list_requested_parts(options))
 
 
@@ -48,7 +48,7 @@ def _list_requested_parts(options: CodeModeOptions) -> set[str]:
 
 
 def make_fetches(options: CodeModeOptions) -> Fetcher | None:
-    """Return what performs the fetches of one invocation; None: there is no fetch. See `Fetcher.of`."""
+    """Return the fetcher of one invocation; None if fetch is not allowed. See `Fetcher.of`."""
     if options.fetch_policy is None:
         return None
     from ..fetch.fetches import Fetcher
@@ -57,7 +57,7 @@ def make_fetches(options: CodeModeOptions) -> Fetcher | None:
 
 
 def describe_fetch(options: CodeModeOptions) -> str | None:
-    """Return what the model is told about ``fetch``; None when there is none."""
+    """Return the model's description of ``fetch``; None if it is not allowed."""
     if options.fetch_policy is None:
         return None
     from ..fetch.fetches import describe_fetch
@@ -66,7 +66,7 @@ def describe_fetch(options: CodeModeOptions) -> str | None:
 
 
 def require_cipher(options: CodeModeOptions) -> None:
-    """Raise `ValueError` when continuations are to be sealed and nothing here can seal them."""
+    """Raise `ValueError` if continuations are to be sealed and no cipher is installed."""
     if options.continuation.seal:
         from ..continuations.sealing import require_cipher
 
@@ -74,12 +74,12 @@ def require_cipher(options: CodeModeOptions) -> None:
 
 
 def optional_parts_are_loaded() -> bool:
-    """True when `telemetry_listeners` reads no file."""
+    """Return True if `telemetry_listeners` reads no file."""
     return _telemetry_is_loaded
 
 
 def load_optional_parts(options: CodeModeOptions) -> None:
-    """Read and import what `telemetry_listeners` needs; it would do so itself, on the event loop."""
+    """Import in a thread what `telemetry_listeners` would import on the event loop."""
     global _telemetry_is_loaded  # noqa: PLW0603 - once for the process
     if options.telemetry.is_enabled:
         from ..observe.recorded_names import package_version
@@ -91,7 +91,7 @@ def load_optional_parts(options: CodeModeOptions) -> None:
 def telemetry_listeners(
     options: CodeModeOptions, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrors
 ) -> tuple[Callable[[Event], None], ...]:
-    """Return what records one invocation; nothing unless enabled. See `codemode.observe.telemetry`."""
+    """Return the telemetry listeners of one invocation, if enabled. See `codemode.observe.telemetry`."""
     if not options.telemetry.is_enabled:
         return ()
     from ..observe.telemetry import create_telemetry_listeners
@@ -100,7 +100,7 @@ def telemetry_listeners(
 
 
 class OptionalParts(NamedTuple):
-    """What one invocation has of them."""
+    """The optional parts of one invocation."""
 
     fetches: Fetcher | None = None
     state: ProgramState | None = None
@@ -119,7 +119,7 @@ def make_optional_parts(
     *,
     is_direct: bool,
 ) -> OptionalParts:
-    """Return what an invocation has of them. Raises `ValueError` for what is asked for and cannot be."""
+    """Return the optional parts of an invocation. Raises `ValueError` for parts that are not available."""
     fetches = make_fetches(options) if "fetch" in profile.request_kinds else None
     state = make_program_state(options, outer.call) if "state" in profile.request_kinds else None
     if "seal" not in _imported:
@@ -137,7 +137,7 @@ def make_optional_parts(
 
 
 def make_program_state(options: CodeModeOptions, call: CallContext) -> ProgramState | None:
-    """Return the state that a program shares with others; None where the host gives no place for it."""
+    """Return the state of a program; None if the host has no backend for it."""
     if call.state is None and not options.has_state:
         return None
     from .call_context import make_state_backend
@@ -150,7 +150,7 @@ def make_program_state(options: CodeModeOptions, call: CallContext) -> ProgramSt
 def make_journaling(
     options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: SurfaceSettings
 ) -> Journaling | None:
-    """Return what opens the journal of one program; None where there is none."""
+    """Return the journaling of one program; None without a journal."""
     if options.continuation.journal is None:
         return None
     from .journal_opening import Journaling

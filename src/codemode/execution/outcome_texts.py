@@ -1,4 +1,4 @@
-"""Word failures and results of programs for models; tables hold the differences of surfaces."""
+"""Describe failures and results of programs for models, with one table per surface."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _DEADLOCK = "CODE_MODE_DEADLOCK"
-# Each kind of error that ends a program has a name. A surface words the kinds that it tells apart, else a broader one.
+# Each kind of error has a name. A surface words the kinds that it distinguishes, else a broader kind.
 
 _KINDS_BY_CLASS: tuple[tuple[type[CodeModeError], str], ...] = (
     (CodeModeSyntaxError, "syntax"),
@@ -87,11 +87,11 @@ _BY_ORIGIN = {
     ("protocol", "decision"): "malformed_decision",
     ("worker", "worker"): "worker_ended",
 }
-_HOST_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
+_HOST_DETAILS = {"schema", "problems", "available_tools"}  # of errors that no tool raised
 
 
 def find_kind(error: CodeModeError) -> str:
-    """Return the kind of what ended a program, the nearest one."""
+    """Return the most specific kind of an error that ended a program."""
     details, code, origin = error.details, error.code, error.details.get("origin")
     kind = next((kind for known, kind in _KINDS_BY_CLASS if isinstance(error, known)), "error")
     if isinstance(error, CodeModeToolError):
@@ -123,10 +123,10 @@ def find_nearest_kind(table: Mapping[str, Any], error: CodeModeError) -> str:
     return kind
 
 
-# Every surface uses these lines, so that a model never repeats what is done and has what it needs of it.
+# All surfaces use these lines, so that a model repeats no finished call and has its results.
 
 MAX_DESCRIPTION_CHARACTERS = 3000
-# How each kind of line begins, and its share of the room.
+# The beginning of each kind of line and its share of the space.
 _CALL_GROUPS = (
     ("Already done, do not repeat: ", 0.4),
     ("May or may not have happened, find out before repeating: ", 0.15),
@@ -137,7 +137,7 @@ _CALL_GROUPS = (
     ("Cut off, only reads: ", 0.1),
 )
 _DONE, _UNKNOWN, _WAITING, _DENIED, _FAILED, _READ, _READING = range(len(_CALL_GROUPS))
-# The group of a call by its status, and of one that only reads.
+# The group of a call by its status, and that of a read-only call.
 _GROUPS_BY_STATUS = {
     ERROR_STATUSES.fulfilled: (_DONE, _READ),
     ERROR_STATUSES.open: (_UNKNOWN, _READING),
@@ -145,11 +145,11 @@ _GROUPS_BY_STATUS = {
     "denied": (_DENIED, _DENIED),
     ERROR_STATUSES.rejected: (_FAILED, _FAILED),
 }
-_TEXT_LENGTHS = (1000, 500, 200, 80, 30)  # of each text of a call: the first with which all calls fit
+_TEXT_LENGTHS = (1000, 500, 200, 80, 30)  # of each text of a call: the largest with which all calls fit
 _MAX_NAME_CHARACTERS = 120
 _MAX_LISTED_NAMES = 2
-_MAX_SAVED_RESULT_CHARACTERS = 200  # of a result that the next program can read whole
-_LEFT_OUT_CHARACTERS = 80  # of what is said of those left out
+_MAX_SAVED_RESULT_CHARACTERS = 200  # of a result that the next program can read in full
+_LEFT_OUT_CHARACTERS = 80  # for the note about omitted calls
 
 
 def describe_calls(calls: Iterable[CallSummary], max_characters: int = MAX_DESCRIPTION_CHARACTERS) -> list[str]:
@@ -172,14 +172,14 @@ def describe_calls(calls: Iterable[CallSummary], max_characters: int = MAX_DESCR
 
 
 def drop_last_failure(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
-    """Return the calls without the last of this name that failed, or was late: an error that describes it anyway."""
+    """Return the calls without the last failed or late one of this name, which the error describes."""
     statuses = (ERROR_STATUSES.late,) if is_late else (ERROR_STATUSES.rejected, "denied")
     failed = [index for index, call in enumerate(calls) if call["name"] == name and call["status"] in statuses]
     return [call for index, call in enumerate(calls) if index != max(failed, default=None)]
 
 
 def may_have_changed_something(calls: Iterable[CallSummary]) -> bool:
-    """Return True when a call is done, or may be, that changes something: the program must not simply run again."""
+    """Return True if a finished or unknown call may have changed something: the program must not simply run again."""
     statuses = (ERROR_STATUSES.fulfilled, ERROR_STATUSES.open)
     return any(
         call.get("status") in statuses and may_have_run(call) and call.get("reads_only") is not True for call in calls
@@ -187,7 +187,7 @@ def may_have_changed_something(calls: Iterable[CallSummary]) -> bool:
 
 
 def _join_calls(calls: Sequence[CallSummary], room: int) -> str:
-    """Return calls with as much of their texts as fits, else the first calls and how many more there are."""
+    """Return calls with as much text as fits, else the first calls and the number of further ones."""
     texts: list[str] = []
     for characters in _TEXT_LENGTHS:
         texts = [_describe_call(call, characters) for call in calls]
@@ -206,7 +206,7 @@ def _join_calls(calls: Sequence[CallSummary], room: int) -> str:
 
 
 def _describe_call(call: CallSummary, characters: int) -> str:
-    """Return ``name(input) -> result`` or ``name(input): message``, each text of at most so many characters."""
+    """Return ``name(input) -> result`` or ``name(input): message``, each text of at most ``characters``."""
     text = clip_text(call["name"], _MAX_NAME_CHARACTERS)
     if (call_input := call.get("input")) is not None:
         text += f"({clip_text(call_input, characters)})"
@@ -231,11 +231,10 @@ _UNAWAITED_MAIN = "It ended before the function that it calls last: write {call}
 def describe_no_result(
     outcome: RunOutcome, js: str, return_hint: str = _RETURN_HINT, *, shows_console: bool = True
 ) -> str:
-    """Return what a model reads of a program that returned nothing, so that it need not run again.
+    """Return the model's text about a program that returned nothing, so that it need not run again.
 
-    The value of its last statement, what it had called, and with ``shows_console`` what it printed. ``return_hint``
-    says how a
-    program gives a result. After a program that returned null: what it printed. After any other: "".
+    It has the value of the last statement, the calls, and with ``shows_console`` the printed lines. ``return_hint``
+    says how a program returns a result. For null it has only the printed lines; for any other result it is "".
     """
     console = format_console(outcome.console) if shows_console else ""
     console_lines = [f"It had printed:\n{console}"] if console else []
@@ -250,12 +249,12 @@ def describe_no_result(
     calls = outcome.calls
     if outcome.last_value:
         lines.append(f"Its last statement has this value: {visible(outcome.last_value, keep=_KEPT_CONTROLS)}")
-    if outcome.last_value or outcome.console:  # the results of calls that only read are in these
+    if outcome.last_value or outcome.console:  # which contain the results of read-only calls
         calls = [call for call in calls if call.get("reads_only") is not True]
     return "\n".join([*lines, *describe_calls(calls, _MAX_CALLS_CHARACTERS), *console_lines])
 
 
-# Holds nothing that the program could not have seen itself: no host path, no text of a host exception.
+# Contains only what the program could have seen: no host paths, no texts of host exceptions.
 
 MAX_FAILURE_CHARACTERS = 6000
 _MAX_MESSAGE_CHARACTERS = 1200
@@ -302,7 +301,7 @@ _HINTS = {
     f" Correct it and {_SEND_AGAIN_PHRASE}.",
     "error": f"Correct the program at that place and {_SEND_AGAIN_PHRASE}.",
 }
-# A variable that is given what a call returns, without `await`; names that are taken from `tools` or imported.
+# A variable assigned from a call without `await`; names taken from `tools` or imported.
 _ASSIGNED_CALL = re.compile(
     r"\b(?:const|let|var)\s{1,9}(\w{1,60})\s{0,9}(?::[^=\n]{1,80})?=\s{0,9}([\w.]{1,120})(?:<[^()]{1,200}>)?\("
 )
@@ -323,17 +322,17 @@ _HIDDEN_MESSAGES = {
 
 
 def failure_text(error: BaseException, js: str | None, hint: str = "") -> str:
-    """Return what the model is shown for an error of its program: at most 6,000 characters of plain text.
+    """Return the model's text about an error of its program: at most 6,000 characters of plain text.
 
-    Name and message, the place with its line of source, the calls that are done or may be with their inputs and
-    results, one hint; and then at most 4,000 characters of what it had printed. ``js`` is the program as the model
-    wrote it; None when it sent none. ``hint`` is one that is likelier than that of the error.
+    It has name and message, the position with its source line, finished and unknown calls with inputs and results,
+    and one hint; then at most 4,000 characters of printed lines. ``js`` is the program as the model wrote it; None
+    if it sent none. ``hint`` replaces the hint of the error.
     """
     return describe_failure(error, js, hint) + _format_printed(error)
 
 
 def describe_failure(error: BaseException, js: str | None, hint: str = "") -> str:
-    """Return the same without what the program had printed, for who has seen it."""
+    """Return the same text without printed lines."""
     headline = visible(clip_text(_make_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT_CONTROLS)
     hint = f"Hint: {hint}" if hint else _find_hint(error, js or "")
     details = visible("\n".join([headline, *_iter_locations(error, js or "")]), keep=_KEPT_CONTROLS)
@@ -348,9 +347,9 @@ def _format_printed(error: BaseException) -> str:
 
 
 def describe_ended(ending: str, error: BaseException | None) -> str:
-    """Return what the model is shown of a program that was ended from outside, and is no longer there.
+    """Return the model's text about a program that was ended from outside.
 
-    ``ending`` is what became of it; after it the calls that are done or may be, at most 2,000 characters in all.
+    ``ending`` says what happened; then follow finished and unknown calls, at most 2,000 characters in all.
     """
     ending = clip_text(visible(ending, keep=_KEPT_CONTROLS), _MAX_ENDED_CHARACTERS)
     parts = [ending] if error is None else [ending, *_describe_calls_made(error, _MAX_ENDED_CHARACTERS - len(ending))]
@@ -367,14 +366,14 @@ def _make_headline(error: BaseException) -> str:
     tool = error.details.get("tool_name")
     if name == "Error" and isinstance(tool, str):
         ending = ": no decision could be obtained; the call did not run" if _is_undecided(error) else " failed"
-        displayed_name = tool if ":" in tool else f"tools.{tool}"  # an id of a catalog is no member of `tools`
+        displayed_name = tool if ":" in tool else f"tools.{tool}"  # a catalog id is not a member of `tools`
         return f"{type(error).__name__}: {displayed_name}{ending}"
     thrown_name = error.details.get("name") if type(error) is CodeModeError else None
     return f"{thrown_name if isinstance(thrown_name, str) else name}:{_format_message(error, message)}"
 
 
 def _describe_host_error(error: CodeModeError) -> str:
-    """Return what a host's own error may say of itself: nothing of a worker, which is hostile."""
+    """Return the public message of a host error; nothing from a worker, which is hostile."""
     if not isinstance(error, CodeModeProtocolError):
         return ""
     if error.details.get("origin") == "continuation":
@@ -403,7 +402,7 @@ def _format_message(error: CodeModeError, message: str) -> str:
 
 def _format_detached_call(call: Mapping[str, Any]) -> str:
     name, status = call.get("name"), call.get("status")
-    # That one was done and only not looked at is nothing that a program has to know to be corrected.
+    # To correct the program it need not know that a call finished unobserved.
     return str(name) if status == "unobserved" else f"{name} ({status})"
 
 
@@ -423,7 +422,7 @@ def _iter_locations(error: BaseException, js: str) -> Iterator[str]:
         if js and line > len(lines):  # of another text
             continue
         seen_lines.add(line)
-        # Whoever goes on from a pause may not have the program, and the model has it.
+        # The resuming caller may not have the program; the model has it.
         yield (
             _format_location(lines[line - 1].rstrip("\r"), line, column) if js else f"  at line {line}, column {column}"
         )
@@ -434,7 +433,7 @@ def _iter_locations(error: BaseException, js: str) -> Iterator[str]:
 
 
 class SavedProgramLocation(NamedTuple):
-    """Where in a saved program an error arose."""
+    """A position in a saved program."""
 
     name: str
     line: str
@@ -445,12 +444,12 @@ class SavedProgramLocation(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What a model can do about an error that is not in its own program."""
+        """The hint for an error that is not in the model's own program."""
         return f"Call saved.{self.name} with other input, or do without it."
 
 
 def find_saved_location(details: Mapping[str, Any]) -> SavedProgramLocation | None:
-    """Return where an error arose, if it arose in a saved program."""
+    """Return the position of an error in a saved program, if it is in one."""
     stack = details.get("stack")
     if "line" in details or not isinstance(stack, str):
         return None
@@ -471,14 +470,14 @@ def _format_location(text: str, line: int, column: int) -> str:
 
 
 def _describe_calls_made(error: BaseException, max_characters: int = _MAX_FAILURE_CALLS_CHARACTERS) -> list[str]:
-    """Return the lines about what the program had called."""
+    """Return the lines about the calls of the program."""
     if lines := describe_calls(getattr(error, "calls", ()), max_characters):
         return lines
     return ["Calls made before the pause may be done; do not repeat them." if _is_after_pause(error) else _NO_CALL_MADE]
 
 
 def _is_after_pause(error: BaseException) -> bool:
-    """Return True when the program may have made calls of which the error does not know."""
+    """Return True if the program may have made calls that the error does not have."""
     details = error.details if isinstance(error, CodeModeError) else {}
     return details.get("origin") == "continuation" or details.get("is_resumed") is True
 
@@ -503,7 +502,7 @@ def _find_hint(error: BaseException, js: str) -> str:
     if isinstance(error, CodeModeSerializationError) and error.reason == "output":
         hint = _UNREADABLE_OUTPUT
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
-        hint = _REFUSED_HINT  # it is of a program that a tool has run
+        hint = _REFUSED_HINT  # the error is from a program that a tool ran
     if _is_after_pause(error) or may_have_changed_something(getattr(error, "calls", ())):
         hint = (
             _CANNOT_CONTINUE_HINT
@@ -514,7 +513,7 @@ def _find_hint(error: BaseException, js: str) -> str:
 
 
 def _find_unawaited_hint(error: CodeModeError, js: str) -> str:
-    """Return a hint where the line that failed uses the promise of a call as if it were the result, else ""."""
+    """Return a hint if the failed line uses the promise of a call like its result, else ""."""
     line = error.details.get("line")
     lines = js.split("\n")
     if type(line) is not int or not 0 < line <= len(lines):
@@ -523,7 +522,7 @@ def _find_unawaited_hint(error: CodeModeError, js: str) -> str:
     imported_names = {"callTool", *re.findall(r"\w+", " ".join("".join(pair) for pair in _TAKEN_NAMES.findall(before)))}
     first = line - 1
     while first > 0 and line - first < _MAX_CHAIN_LINES and lines[first].lstrip()[:1] in (".", ")"):
-        first -= 1  # a chain of calls goes on there
+        first -= 1  # a chain of calls continues there
     used = set(re.findall(r"\w+", " ".join(lines[first:line])[:_MAX_READ_CHARACTERS]))
     for variable, callee in _ASSIGNED_CALL.findall(before):
         if variable in used and (callee.startswith("tools.") or callee in imported_names):
@@ -531,7 +530,7 @@ def _find_unawaited_hint(error: CodeModeError, js: str) -> str:
     return ""
 
 
-# What programs that are modules, and their models, read: classes of `@codemode/errors`, codes, messages and one hint.
+# Classes of `@codemode/errors`, codes, messages and hints for programs that are modules.
 
 SCHEMA, TOOL_CALL, LIMIT = "SchemaValidationError", "ToolCallError", "SandboxLimitError"
 TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION = "ToolNotFoundError", "ServerNotFoundError", "AuthenticationError"
@@ -572,7 +571,7 @@ SIGN_IN_HINT = "Tell the user to sign in to {server}."
 
 
 class Wording(NamedTuple):
-    """How a surface words one kind of error: its code, a message with fields in braces, a hint, and a class."""
+    """The words of a surface for one kind of error: code, message with fields in braces, hint and class."""
 
     code: str
     message: str
@@ -654,7 +653,7 @@ MODULE_WORDING: Mapping[str, Wording] = {
 
 
 def find_exhausted_kind(name: str, message: str) -> str | None:
-    """Return the kind of an error by which the engine says that memory or stack is used up; None for any other."""
+    """Return the kind of an engine error about exhausted memory or stack; None for any other."""
     if name == "InternalError" and _OUT_OF_MEMORY in message:
         return "out_of_memory"
     return "out_of_stack" if name in ("RangeError", "InternalError") and message in _OUT_OF_STACK else None
@@ -692,17 +691,17 @@ _NOT_A_FUNCTION_HINT = (
 
 
 def find_absent_name_hint(name: str) -> str | None:
-    """Return what to do without a name of another host; None for any other name."""
+    """Return a hint for a name of another host environment; None for any other name."""
     return _ABSENT_NAME_HINTS.get(name)
 
 
 def find_syntax_hint(message: str) -> str:
-    """Return what to do about a program that is none, by what the engine says of it."""
+    """Return a hint for a syntax error of the engine."""
     return _ASSIGN_RESULT_HINT if message.startswith("return not in a function") else _CORRECT_HINT
 
 
 def find_thrown_error_hint(name: str, message: str) -> str:
-    """Return what to do about an error that the engine has thrown, and nobody has caught."""
+    """Return a hint for an uncaught error of the engine."""
     if name == "ReferenceError" and (missing := _UNDEFINED_NAME.match(message)):
         return _ABSENT_NAME_HINTS.get(
             missing["name"], f"Declare or import {missing['name']}: tools are imported from their servers."
@@ -738,16 +737,16 @@ CODE_CALL_WORDING: Mapping[str, Wording] = {
 
 
 def format_message(wording: Wording, error: CodeModeError, **fields: Any) -> str:
-    """Return the message of a wording for an error: its fields are those of its details, and ``fields``."""
+    """Format the message of a wording with the details of an error and ``fields``."""
     return wording.message.format_map(_MessageFields({**error.details, "message": error.message, **fields}))
 
 
 class _MessageFields(dict[str, Any]):
     def __missing__(self, name: str) -> None:
-        """Return None for a detail that an error lacks, as one of a program that another version ran."""
+        """Return None for a detail that the error lacks, for example one of another version."""
 
 
-# The codes that a model reads of what ended a program of exec.
+# The error codes of exec.
 
 INVALID_INPUT = "invalid_input"
 RUNTIME_UNAVAILABLE = "runtime_unavailable"
@@ -764,7 +763,7 @@ NESTED_TOOL_FAILED = "nested_tool_failed"
 TYPESCRIPT_FAILED = "typescript_transform_failed"
 MODULE_DENIED = "module_access_denied"
 LIMIT_CODES = frozenset({TIMEOUT, MEMORY_LIMIT, OUTPUT_LIMIT, SNAPSHOT_LIMIT, TOO_MANY_PENDING})
-"""Codes of limits that a program has passed."""
+"""Codes of exceeded limits."""
 _EXEC_CODES = {
     "illegal_access": MODULE_DENIED,
     "source_too_large": INVALID_INPUT,
@@ -788,7 +787,7 @@ PERSON_ASKED_TEXT = (
     " else meanwhile."
 )
 _TOOL_CALL = re.compile(r"\btools\.([A-Za-z_$][\w$]{0,127})\(")
-_CALL_CONTEXT_CHARACTERS = 140  # characters, in which such a call has its place, on its dot or its name
+_CALL_CONTEXT_CHARACTERS = 140  # around the position of a call, which is on its dot or name
 STORE_UNAVAILABLE_AFTER_CALLS = "The store cannot be used now. Say so, and do not repeat what is done or may be."
 STORE_UNAVAILABLE = "The store cannot be used now, and no program goes on without it. Call this again later."
 SHELL_COMMAND_TEXT = (
@@ -798,7 +797,7 @@ SHELL_COMMAND_TEXT = (
 
 
 def find_exec_code(error: CodeModeError) -> str:
-    """Return the code that a model reads of an error that ended a program of exec."""
+    """Return the exec code of an error that ended a program."""
     if error.code == "CODE_MODE_OUTPUT_LIMIT":
         return OUTPUT_LIMIT
     if error.details.get("is_out_of_memory") is True:
@@ -812,25 +811,25 @@ def find_exec_code(error: CodeModeError) -> str:
 
 
 def describe_aborted(reason: str | None, error: CodeModeError | None) -> str:
-    """Return what a model is told of a run that somebody has ended: why, and what had been called."""
+    """Return the model's text about an aborted run: the reason and its calls."""
     return describe_ended("this run was aborted" + (f": {reason}" if reason else ""), error)
 
 
 def describe_store_unavailable(error: CodeModeError) -> str:
-    """Return what a model is told of a program that ended because its store cannot be used."""
+    """Return the model's text about a program that ended because its store is unavailable."""
     return failure_text(
         error, None, STORE_UNAVAILABLE_AFTER_CALLS if may_have_changed_something(error.calls) else STORE_UNAVAILABLE
     )
 
 
 def describe_still_waiting(error: BaseException | None) -> str:
-    """Return what a model is told of a run with which nothing could go on now. It is not to correct anything."""
+    """Return the model's text about a run that could not continue now. It asks for no correction."""
     lines = [] if error is None else failure_text(error, None).splitlines()[:1]
     return "\n".join([*lines, "The run still waits: call wait again."])
 
 
 def find_unknown_tool_hint(error: CodeModeError, code: str) -> str:
-    """Return what to do instead where a program has called a tool by a name that it does not have, else nothing."""
+    """Return a hint if a program called a tool by a name that does not exist, else ""."""
     line, column = error.details.get("line"), error.details.get("column")
     if error.details.get("name") != "TypeError" or error.message != "not a function":
         return ""

@@ -37,9 +37,9 @@ def verify(
     at_ms: int | None,
     binding: str | None,
 ) -> tuple[Continuation, Auth]:
-    """Return what an interrupt continues, if this host made exactly this interrupt.
+    """Verify an interrupt and return its continuation.
 
-    ``at_ms`` None: at any time, expired or not. Raises `CodeModeProtocolError`.
+    ``at_ms`` None: also if expired. Raises `CodeModeProtocolError`.
     """
     continuation, auth = open_interrupt(Interrupt.of(interrupt), options, at_ms, binding)
     if continuation.replay_settings["profile"] != profile.name:
@@ -54,7 +54,7 @@ def verify(
 def open_interrupt(
     paused: Interrupt, options: CodeModeOptions, at_ms: int | None, binding: str | None
 ) -> tuple[Continuation, Auth]:
-    """Return what an interrupt of whatever face continues, as `verify` does."""
+    """Open an interrupt of any surface and return its continuation, as `verify` does."""
     texts, auth = unpack(paused.continuation, options.continuation, at_ms, binding)
     continuation = Continuation.from_dict(from_texts(texts))
     if paused.outer_tool_call_id != continuation.replay_settings["outer_tool_call_id"]:
@@ -69,7 +69,7 @@ def open_interrupt(
 
 
 def _have_other_locations(displayed_requests: Sequence[PendingRequest], recorded: Sequence[PendingRequest]) -> bool:
-    """Tell whether places are shown that are not those of the calls. A page may have left them out."""
+    """Return True if an interrupt shows other locations than its continuation. A page may omit them."""
     pairs = list(zip(displayed_requests, recorded, strict=True))
     return any(
         displayed.place not in (None, recorded_request.place)
@@ -79,9 +79,9 @@ def _have_other_locations(displayed_requests: Sequence[PendingRequest], recorded
 
 
 def restore_profile(continuation: Continuation, profile: SurfaceSettings) -> SurfaceSettings:
-    """Return the profile under which the program was paused: ``profile``, with the parameters that were signed.
+    """Return the profile of the pause: ``profile`` with the signed parameters.
 
-    Raises `CodeModeProtocolError` for those that it cannot have.
+    Raises `CodeModeProtocolError` for parameters that the profile cannot have.
     """
     parameters: Mapping[str, Any] = continuation.replay_settings["parameters"]
     if profile.restored is None:
@@ -95,18 +95,18 @@ def restore_profile(continuation: Continuation, profile: SurfaceSettings) -> Sur
 
 
 def make_scope_binding(scope: str) -> str:
-    """Return what continuations of exec and wait are bound to in this conversation."""
+    """Return the binding of exec and wait continuations of this conversation."""
     return f"execWait:{scope}"
 
 
 def open_with_binding(conversation_id: str | None, open_bound: Callable[[str | None], OpenedT]) -> OpenedT:
-    """Open what a surface has signed for this conversation: ``open_bound`` is called with each possible binding.
+    """Call ``open_bound`` with each binding that the conversation allows and return the first result.
 
     Raises what ``open_bound`` raises, `ValueError` for a wrong ``conversation_id``.
     """
     require_text_or_none(conversation_id, "conversation_id")
     first_error: CodeModeProtocolError | None = None
-    # A pair of exec and wait binds its pauses in its own way; one with a store also those of no conversation.
+    # Exec and wait bind their pauses separately; with a store also pauses without a conversation.
     for binding in (conversation_id, make_scope_binding(conversation_id or "")):
         try:
             return open_bound(binding)
@@ -125,10 +125,10 @@ def read_own_interrupt(
     options: CodeModeOptions | Mapping[str, Any] | None,
     conversation_id: str | None = None,
 ) -> Interrupt:
-    """Return an interrupt: an `Interrupt` as it is, plain JSON of one when this host has signed it, expired or not.
+    """Return an `Interrupt` as it is, or read one from plain JSON that this host signed, also if expired.
 
-    A program can return JSON of any shape. Raises `CodeModeProtocolError` for everything else, `ValueError` for wrong
-    options.
+    A program can return JSON of any shape. Raises `CodeModeProtocolError` for all other values, `ValueError` for
+    wrong options.
     """
     settings = CodeModeOptions.of(options)
     require_text_or_none(conversation_id, "conversation_id")
@@ -145,7 +145,7 @@ def is_interrupt(
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     conversation_id: str | None = None,
 ) -> bool:
-    """Return True for an interrupt of any surface, or its plain JSON, that this host made and could resume now.
+    """Return True for an interrupt of any surface, or its plain JSON, that this host made and can resume now.
 
     A pause of a conversation counts only with its ``conversation_id``.
     """
@@ -165,20 +165,20 @@ def is_approval_interrupt(
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     conversation_id: str | None = None,
 ) -> bool:
-    """Return True for such an interrupt whose first request asks a person for approval."""
+    """Return True for an interrupt whose first request asks for approval."""
     is_own = is_interrupt(value, options=options, conversation_id=conversation_id)
     return is_own and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallView:
-    """One call that a paused program has made. ``order`` counts its calls, as it has made them, from 1.
+    """One call of a paused program. ``order`` counts its calls in issue order, from 1.
 
-    ``status`` is fulfilled with a ``value``, rejected with an ``error``, which is ``{"name", "message", "code"}``,
-    waiting, or unknown: not begun, or cut off. ``answered`` is the place in the order in which the program was given
-    the outcomes, from 1, and ``ended_at_ms`` when the call had ended, in Unix time; None while it has no outcome.
-    ``input`` is what the call ran with or waits with, else what the program gave. ``line`` and ``column`` are known
-    where some tool needs approval. ``program`` is the saved program that made it, with its line.
+    ``status`` is fulfilled with a ``value``, rejected with an ``error`` ``{"name", "message", "code"}``, waiting,
+    or unknown: not started, or cut off. ``answered`` is its position in the order of delivered outcomes, from 1,
+    and ``ended_at_ms`` the end of the call in Unix time; None without an outcome. ``input`` is the input that the
+    call ran or waits with, else the issued one. ``line`` and ``column`` are set if a tool needs approval.
+    ``program`` is the saved program that made the call, with its line.
     """
 
     order: int
@@ -198,12 +198,11 @@ class CallView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PauseView:
-    """A paused program: its text, all its calls so far, and what waits.
+    """A paused program: its text, its calls so far, and the pending requests.
 
     ``source`` is the program as it was sent, ``js`` the text that runs: types stripped, slips repaired.
-    ``unreadable`` says why there are only requests: the reader lacks the key or the binding, or an agent's framework
-    keeps the rest.
-    Nobody has checked them then.
+    ``unreadable`` says why there are only requests, which are then unverified: the reader lacks the key or the
+    binding, or an agent's framework has the rest.
     """
 
     js: str | None
@@ -219,12 +218,12 @@ def inspect_interrupt(
     *,
     conversation_id: str | None = None,
 ) -> PauseView:
-    """Show what an interrupt of any surface has done and waits for, expired or not. Takes as long as it is long.
+    """Return the calls and pending requests of an interrupt of any surface, also if expired.
 
-    ``options`` have the keys, as for a resume; ``conversation_id`` is that of the call.
-    A reader without the key, or without the binding that a pause has, sees the requests alone, and ``unreadable`` says
-    which. Raises `CodeModeProtocolError` for what is no interrupt, was changed, belongs to another context than the one
-    given, or is of another version; `ValueError` for wrong options.
+    ``options`` have the keys, as for a resume; ``conversation_id`` is that of the call. Without the key or the
+    binding of a pause only its requests are returned, and ``unreadable`` names the reason. Raises
+    `CodeModeProtocolError` for a value that is not an interrupt, was changed, belongs to another conversation or
+    another version; `ValueError` for wrong options.
     """
     settings = CodeModeOptions.of(options)
     try:

@@ -1,4 +1,4 @@
-"""Read a program that is to be saved in a worker: types stripped, facts collected, nothing of it run."""
+"""Analyse a program to save in a worker, without running it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _STORED_FACTS = ("names", "loops", "modules", "definitions")
 
 
 class _Analysis(Execution):
-    """Reads a text and has the engine compile it."""
+    """Analyses a text and compiles it in the engine."""
 
     result: tuple[str, Facts | None] | None = None
 
@@ -60,7 +60,7 @@ class _Analysis(Execution):
 
 
 class _AnalysisRecorder:
-    """Takes what a worker says of a program, in the place of a `ProgramChecker`."""
+    """Records the worker's analysis in place of a `ProgramChecker`."""
 
     known = None
     repairs = ()
@@ -86,10 +86,10 @@ if TYPE_CHECKING:
 
 
 async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple[str, dict[str, Any]]:
-    """Return the JavaScript of a saved program, the body of an async function, and the facts that rules look at.
+    """Return the JavaScript of a saved program, as the body of an async function, and its facts for rules.
 
-    A program that is one function, or ends by calling one, returns what that gives for ``input``. Raises
-    `CodeModeSyntaxError` and whatever else a program fails with that cannot even begin.
+    A program that is one function, or ends with one, returns its result for ``input``. Raises `CodeModeSyntaxError`
+    and the other errors of a program that cannot start.
     """
     options = CodeModeOptions()
     workers = pool_or_default(pool)
@@ -97,7 +97,7 @@ async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple
     catalog: Catalog[PreparedTool] = Catalog({})
     analysis = _Analysis(_PROFILE, catalog, options, OuterCall(), workers)
     outcome = await analysis.start(replace_imports(program))
-    # A program that was only compiled, without an error, ends as one that could not be checked.
+    # A program that was only compiled ends as one that cannot be analysed.
     if outcome.error is not None and not isinstance(outcome.error, CodeModeIllegalAccessError):
         raise outcome.error
     if analysis.result is None or not is_analysable(analysis.result[1]):
@@ -111,7 +111,7 @@ async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple
 
 
 def replace_imports(program: str) -> str:
-    """Return the program with its static imports as reads: of `saved`, or of a module that `codemode.run` has."""
+    """Replace the static imports of a program by reads of `saved` or of `codemode.run` modules."""
     return _IMPORT.sub(_replace_import, program)
 
 
@@ -121,7 +121,7 @@ def _replace_import(match: re.Match[str]) -> str:
         return padding
     is_saved = match["quoted"] in _SAVED_MODULES
     if match["default"] is not None and not is_saved:
-        return match[0]  # no module of a server has a default export: the analysis says so
+        return match[0]  # server modules have no default export: the analysis reports it
     names = match["all"] or match["default"] or re.sub(r"([\w$]+)\s+as\s+([\w$]+)", r"\1: \2", match["names"])
     padding = "\n" * (match[0].count("\n") - names.count("\n"))
     if is_saved:
@@ -143,9 +143,7 @@ def _add_return(js: str, facts: Any) -> str:
         and len(unused_functions) == 1
         and _NEXT_STATEMENT.search(js, unused_functions[0].end()) is None
     ):
-        return (
-            f"{js}\nreturn await {unused_functions[0][1]}(input);"  # its last statement, which calls what is before it
-        )
+        return f"{js}\nreturn await {unused_functions[0][1]}(input);"  # the last statement calls a function before it
     if last_statement is None or not (facts.get("ends") in ENDS or _FUNCTION_START.match(js)):
         return js
     utf16 = js.encode("utf-16-le", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Keep programs that worked as named functions: versions, trust, and what a model is shown of them."""
+"""Keep programs as named functions, with versions, trust and declarations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..tools.prepared import PreparedTool
 
 MAX_PROGRAM_BYTES = 64 << 10
-MAX_PROGRAM_LINES = 4000  # the guest places saved programs so many lines apart
+MAX_PROGRAM_LINES = 4000  # the guest numbers saved programs this many lines apart
 MAX_DECLARED_PROGRAMS = 20
 MAX_DEPTH = 4
 MAX_SENT_PROGRAMS, MAX_SENT_CHARACTERS = 64, 1 << 20
@@ -56,7 +56,7 @@ class _StoredVersion(Protocol):
 
 
 class _ProgramStore(Protocol):
-    """What a library asks of a store: `InterruptStore.programs` is one."""
+    """The store of a library, such as `InterruptStore.programs`."""
 
     async def load(self, owner: str) -> Sequence[Any]: ...
     async def versions(self, owner: str, name: str) -> Sequence[Any]: ...
@@ -72,10 +72,10 @@ class _ProgramStore(Protocol):
 
 @record
 class SavedVersion:
-    """One version of a saved program, ``saved_by`` whom and when. ``program`` is the text as it was given.
+    """One version of a saved program. ``program`` is its original text.
 
-    ``tools`` are the tools that it names, None before it was first used; ``confirmed_by`` says who has last confirmed
-    their definitions. ``created_from`` is the id of the invocation that it was made of.
+    ``tools`` are the tools that it names, None before its first use; ``confirmed_by`` last confirmed their
+    definitions. ``created_from`` is the id of the invocation that it was saved from.
     """
 
     name: str
@@ -97,9 +97,9 @@ class SavedVersion:
 
 @record
 class SavedProgram:
-    """A saved program as it is now. ``changes`` say why it is stale: it is refused until `ProgramLibrary.confirm`.
+    """The current state of a saved program. ``changes`` make it stale: it is refused until `ProgramLibrary.confirm`.
 
-    ``shown`` is the digest of these changes, by which a confirmation says what was looked at.
+    ``shown`` is the digest of these changes, which a confirmation must name.
     """
 
     name: str
@@ -113,7 +113,7 @@ class SavedProgram:
 
     @property
     def is_stale(self) -> bool:
-        """True when something that it depends on was another when it was last called."""
+        """True if something that it depends on had changed at its last call."""
         return bool(self.changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,12 +126,12 @@ def _items(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 class ProgramLibrary:
-    """Saved programs of one owner in a store; give it to a tool as ``library=``.
+    """Saved programs of one owner in a store; pass it to a tool as ``library=``.
 
-    ``store`` is a store of interrupts, such as `MemoryInterruptStore()` or `SqliteInterruptStore("programs.db")`.
-    ``owner`` says whose programs these are: a text, or a function that takes the `CallContext` of a call and returns
-    one. Programs of one owner never run for another. With ``model_saves`` programs have ``saved.$save``, which always
-    asks a person. ``pool`` reads programs that the host saves. Raises `ValueError` for anything else.
+    ``store`` is an interrupt store, such as `MemoryInterruptStore()` or `SqliteInterruptStore("programs.db")`.
+    ``owner`` is a text, or a function of the `CallContext` of a call that returns one. Programs of one owner never
+    run for another. With ``model_saves`` programs have ``saved.$save``, which always asks a person. ``pool``
+    analyses programs that the host saves. Raises `ValueError` for other values.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class ProgramLibrary:
         self._programs_by_owner: dict[str, Sequence[Any]] = {}
 
     def for_owner(self, owner: str) -> Self:
-        """Return the library of another owner in the same store. Raises `ValueError` for an owner that is no text."""
+        """Return the library of another owner in the same store. Raises `ValueError` if the owner is not text."""
         if not isinstance(owner, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"for_owner takes the owner as text, got {owner!r:.100}")
         other = copy(self)
@@ -166,11 +166,11 @@ class ProgramLibrary:
         return other
 
     def attach(self, tools: ToolCatalog[PreparedTool]) -> None:
-        """Pin what is saved from now on to the definitions of these tools. Surfaces do that with theirs."""
+        """Pin later saves to the definitions of these tools. Surfaces attach their own tools."""
         self._tools = tools
 
     def owner_of(self, call: CallContext) -> str:
-        """Return whose programs a call may use. Raises `CodeModeError` where ``owner`` does not say."""
+        """Return the owner of the programs that a call may use. Raises `CodeModeError` if ``owner`` returns no text."""
         if isinstance(self.owner, str):
             return self.owner
         owner: Any = self.owner(call)
@@ -178,7 +178,7 @@ class ProgramLibrary:
             raise CodeModeError(f"the owner of saved programs must be a text, got {type(owner).__name__}")
         return owner
 
-    # -- what the host does
+    # -- methods of the host
 
     async def save(
         self,
@@ -190,13 +190,13 @@ class ProgramLibrary:
         created_from: Any = None,
         by: str = "host",
     ) -> SavedVersion:
-        """Keep a program as a new version of ``saved.<name>`` and return it. Nothing of it runs.
+        """Save a program as a new version of ``saved.<name>`` and return it. Nothing of it runs.
 
-        ``program`` is the body of an async function with the parameter ``input``, or one function; it calls tools as
-        the programs of its surface do, and may import from ``@codemode/saved`` and modules of `codemode.run`.
-        ``input_schema`` is the JSON Schema of ``input``. ``created_from`` is the trace of a completed invocation, or
-        its id; ``by`` says who saves. Raises `ValueError` for a name that cannot be called, a schema that is none or a
-        program that is too long, `CodeModeSyntaxError` for a program that is none.
+        ``program`` is the body of an async function with the parameter ``input``, or one function; it calls
+        tools like the programs of its surface, and may import from ``@codemode/saved`` and modules of
+        `codemode.run`. ``input_schema`` is the JSON Schema of ``input``. ``created_from`` is the trace of a
+        completed invocation, or its id; ``by`` names who saves. Raises `ValueError` for a wrong name, a wrong
+        schema or a program that is too long, `CodeModeSyntaxError` for a syntax error.
         """
         body = await self.prepare(name, program, description, input_schema, self._pool)
         body |= {"by": by, "created_from": _read_invocation_id(created_from)}
@@ -205,8 +205,8 @@ class ProgramLibrary:
     async def prepare(
         self, name: Any, program: Any, description: Any, input_schema: Any, pool: WorkerPool | None
     ) -> dict[str, Any]:
-        """Return what is kept of a program, once all of it was checked. Raises as `save` does."""
-        from .program_analysis import analyse_program  # late: it brings along what runs programs
+        """Check a program and return its row for the store. Raises as `save` does."""
+        from .program_analysis import analyse_program  # late: it imports the execution of programs
 
         description = "" if description is None else description
         check_program_to_save(name, program, description, input_schema)
@@ -229,7 +229,7 @@ class ProgramLibrary:
         expected: int | None = None,
         tools: ToolCatalog[PreparedTool] | None = None,
     ) -> SavedVersion:
-        """Keep what `prepare` has returned. ``expected`` is the version that a person compared it with."""
+        """Store the result of `prepare`. ``expected`` is the version that a person compared it with."""
         catalog = self._tools if tools is None else tools
         pins = None if catalog is None else make_pins(body["program"], catalog)
         version = await self.rows.add(owner, name, body, pins, expected)
@@ -242,7 +242,7 @@ class ProgramLibrary:
 
     @staticmethod
     async def list_all(store: Any) -> list[SavedProgram]:
-        """Return the programs of all owners in a store, for whoever administers it."""
+        """Return the programs of all owners in a store, for administration."""
         return [to_saved_program(program) for program in await store.programs.load_all()]
 
     async def get(self, name: str) -> SavedProgram:
@@ -260,7 +260,7 @@ class ProgramLibrary:
         return versions
 
     async def difference(self, name: str, version: int | None = None) -> str:
-        """Return what a version changed of the one before it, as a unified diff; None: the newest one."""
+        """Return a version's changes to the one before it as a unified diff; None: the newest version."""
         versions = await self.history(name)
         index = (
             0
@@ -289,10 +289,10 @@ class ProgramLibrary:
         await self._apply_change(self.rows.delete(self._require_owner(), name))
 
     async def confirm(self, name: str, *, by: str, shown: str | None = None) -> SavedProgram:
-        """Trust a stale program again, with what had changed when it was refused. ``by`` says who has looked at it.
+        """Trust a stale program again, with its recorded changes. ``by`` names who reviewed them.
 
-        ``shown`` is `SavedProgram.shown` of what was looked at. Raises `ValueError` where nothing waits to be
-        confirmed, or something else than what was shown.
+        ``shown`` is the `SavedProgram.shown` that was reviewed. Raises `ValueError` if there is nothing to
+        confirm or the changes are others by now.
         """
         owner = self._require_owner()
         program = next((program for program in await self.rows.load(owner) if program.name == name), None)
@@ -316,7 +316,7 @@ class ProgramLibrary:
         return await self.get(name)
 
     async def export(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """Return programs, all or those of these names, as plain JSON for `import_`."""
+        """Return all programs, or those named, as plain JSON for `import_`."""
         wanted = None if names is None else {names} if isinstance(names, str) else set(names)
         rows = [
             program
@@ -337,7 +337,7 @@ class ProgramLibrary:
         return {"format": EXPORT_FORMAT, "programs": programs}
 
     async def import_(self, exported: Mapping[str, Any], *, by: str = "import") -> list[SavedVersion]:
-        """Save the programs of an export, each as a new version, pinned to the tools that it had.
+        """Save the programs of an export, each as a new version, pinned to its exported tools.
 
         All are checked before the first is saved. Raises as `save` does.
         """
@@ -359,16 +359,16 @@ class ProgramLibrary:
         ]
 
     async def refresh(self, owner: str | None = None) -> Sequence[Any]:
-        """Read what there is, for the descriptions that models read from now on."""
+        """Read the programs again, for later descriptions."""
         owner_name = self._require_owner() if owner is None else owner
         programs = self._programs_by_owner[owner_name] = await self.rows.load(owner_name)
         return programs
 
-    # -- what a model reads
+    # -- texts for models
 
     def describe(self, import_from: str | None = None) -> str:
-        """Return what a tool's description says of saved programs; empty where there are none to say anything of."""
-        if not isinstance(self.owner, str):  # whose they are is known when a program is run
+        """Return the text about saved programs for a tool's description; "" if there is none."""
+        if not isinstance(self.owner, str):  # the owner is known only when a program runs
             return _describe_rules([], 0, self.model_saves, import_from, is_known=False)
         if self.owner not in self._programs_by_owner:
             self._programs_by_owner[self.owner] = self.rows.load_sync(self.owner)
@@ -422,13 +422,13 @@ def make_declarations(programs: Iterable[Any]) -> list[str]:
 
 
 def to_described_tool(stored: Any) -> RenamedTool:
-    """Return a stored program as a tool is described."""
+    """Return a stored program in the form of a tool."""
     body = stored.current.body
     return RenamedTool(stored.name, body["description"], body["input_schema"], None, (), {})
 
 
 def check_program_to_save(name: Any, program: Any, description: Any, input_schema: Any) -> None:
-    """Raise `ValueError` for what cannot be saved."""
+    """Raise `ValueError` for a program that cannot be saved."""
     if not isinstance(name, str) or not _PROGRAM_NAME.fullmatch(name) or name in _RESERVED_NAMES:
         raise WrongTypeError(
             "a saved program needs a name of letters, digits and _ that JavaScript does not use itself, got"
@@ -456,7 +456,7 @@ def check_program_to_save(name: Any, program: Any, description: Any, input_schem
 
 
 def _suggest_name(name: Any) -> str:
-    """Return the end of an error with a name that can be called, where one is near."""
+    """Return the end of an error message that suggests a valid name, if one is near."""
     if not isinstance(name, str):
         return ""
     letters = unicodedata.normalize("NFKD", name[:200]).encode("ascii", "ignore").decode()
@@ -467,24 +467,24 @@ def _suggest_name(name: Any) -> str:
 
 
 def make_validator(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
-    """Return the tool that validates the input of a saved program. Raises `ValueError` for a broken schema."""
+    """Return the tool that validates the input of a saved program. Raises `ValueError` for a wrong schema."""
     from ..tools.prepared import prepare_tool
 
-    annotations = {"readOnlyHint": True}  # what it calls is told of, and has annotations of its own
+    annotations = {"readOnlyHint": True}  # its own calls have annotations of their own
     tool = prepare_tool(Tool(f"saved.{name}", execute=execute, input_schema=input_schema, annotations=annotations))
     tool.compile()
     return tool
 
 
 def compute_digest(body: Mapping[str, Any]) -> str:
-    """Return what tells a version's text, and what is run of it, from a changed one."""
+    """Return the digest of a version's text and its analysis."""
     covered_fields = {key: body.get(key) for key in ("program", "js", "facts", "input_schema", "description")}
     return hashlib.sha256(canonical_json(covered_fields).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# -- which tools a program names, and whether they are those it was saved with
+# -- the tools that a program names, and changes of their definitions
 
-# Texts are a model's: each pattern takes what is not closed to its end, so that no text is read more than once.
+# Texts are a model's: each pattern matches unclosed parts to the end, so that no text is read twice.
 _COMMENTS = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*+(?:\"|(?=\n)|\Z|\\)|'(?:[^'\\\n]|\\.)*+(?:'|(?=\n)|\Z|\\)"
 _TOKENS = re.compile(
@@ -503,9 +503,9 @@ _LINK = re.compile(r"\s*\??\.\s*|\s*\[\s*[\"']|[\"']\s*\](?:\s*\??\.\s*)?")
 def find_named_tools(
     program: str, tools: ToolCatalog[PreparedTool], names_by_text: Mapping[str, list[str]] | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the definitions, as digests, of the tools that a program calls by names that stand in its text.
+    """Return the definitions, as digests, of the tools that a program names in its text.
 
-    ``names_by_text`` is what `index_tool_names` gives for these tools.
+    ``names_by_text`` is the result of `index_tool_names` for these tools.
     """
     index = index_tool_names(tools) if names_by_text is None else names_by_text
     tool_names = sorted({name for text in _find_name_texts(program) for name in index.get(text, ())})
@@ -513,10 +513,10 @@ def find_named_tools(
 
 
 def index_tool_names(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
-    """Return the names of tools by what a text says that means them."""
+    """Return the names of tools by the texts that name them."""
     index: dict[str, list[str]] = {}
     for name in tools.names():
-        for text in {_fold_name(name), _fold_name(name.rpartition(":")[2])}:  # as ids of exec and wait end
+        for text in {_fold_name(name), _fold_name(name.rpartition(":")[2])}:  # the end of exec and wait ids
             index.setdefault(text, []).append(name)
     by_server: Mapping[str, list[str]] = getattr(tools, "server_tools", {})  # of exec and wait
     for name, aliases in by_server.items():
@@ -526,7 +526,7 @@ def index_tool_names(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
 
 
 def make_pins(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, dict[str, str]] | None:
-    """Return what a version is pinned to; None where its servers may not be listed yet: then its first use pins it."""
+    """Return the pins of a version; None if its servers may not be listed yet: then its first use pins it."""
     paths = {path for _, path in _IMPORTED.findall(program)}
     if _SERVER_GLOBALS.search(program) or any(
         not any(name.startswith(f"{path}.") for name in tools.names()) for path in paths
@@ -567,7 +567,7 @@ def _hash_definition(tool: PreparedTool) -> dict[str, str]:
 
 
 def describe_changes(pinned: Mapping[str, Mapping[str, str]], current: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return what is another of the tools that a version was saved with."""
+    """Describe the changes of the tools that a version was saved with."""
     changes: list[str] = []
     for name in sorted({*pinned, *current}):
         if name not in current:
@@ -583,7 +583,7 @@ def describe_changes(pinned: Mapping[str, Mapping[str, str]], current: Mapping[s
     return changes
 
 
-# -- which saved programs a program names
+# -- the saved programs that a program names
 
 _MENTION = re.compile(
     rf"{_COMMENTS}|{_QUOTED}"
@@ -605,12 +605,12 @@ class Mentions:
 
 
 def may_mention(program: str) -> bool:
-    """Tell whether a program may use saved programs at all."""
+    """Return True if a program may use saved programs."""
     return _SAVED.search(program) is not None or "\\u" in program
 
 
 def find_mentions(program: str) -> Mentions:
-    """Return which saved programs a program names."""
+    """Return the saved programs that a program names."""
     names: dict[str, None] = {}
     imports: dict[str, None] = {}
     has_computed_names = "\\u" in program
@@ -631,11 +631,11 @@ def find_mentions(program: str) -> Mentions:
     return Mentions(tuple({**names, **imports}), tuple(imports), has_computed_names)
 
 
-# -- values as the host reads them
+# -- public values
 
 
 def to_saved_version(name: str, stored: _StoredVersion) -> SavedVersion:
-    """Return a stored version as the host reads it."""
+    """Return the public value of a stored version."""
     body = stored.body
     return SavedVersion(
         name=name,
@@ -653,7 +653,7 @@ def to_saved_version(name: str, stored: _StoredVersion) -> SavedVersion:
 
 
 def to_saved_program(stored: Any) -> SavedProgram:
-    """Return a stored program as the host reads it."""
+    """Return the public value of a stored program."""
     stale: Any = stored.stale or {}
     is_of_current = stale.get("version") == stored.current.version
     return SavedProgram(
@@ -673,7 +673,7 @@ def _hash_stale(stale: Mapping[str, Any]) -> str:
 
 
 def make_diff(before: SavedVersion | None, after: SavedVersion) -> str:
-    """Return what a version changes of the one before it, as a unified diff; empty where nothing is another."""
+    """Return a version's changes to the one before it as a unified diff; "" if there are none."""
     if before is None:
         return ""
     parts: list[str] = []
@@ -697,7 +697,7 @@ def _read_pins(tools: Any) -> dict[str, dict[str, str]] | None:
 
 
 def _read_invocation_id(created_from: Any) -> str | None:
-    """Return the id of an invocation. Raises `ValueError` for one that has not completed."""
+    """Return the id of an invocation. Raises `ValueError` if it has not completed."""
     if created_from is None or isinstance(created_from, str):
         return created_from
     trace: Any = getattr(created_from, "trace", None) or created_from

@@ -1,4 +1,4 @@
-"""State that programs share: checked, bounded, read and written one access at a time."""
+"""Check, limit and serialise access of programs to shared state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = logging.getLogger("codemode.tools")
 
 
 async def describe_large_result(outcome: RunOutcome, max_characters: int, backend: StateBackend | None) -> str:
-    """Return what a model reads of a result that is too large, which the next program finds where there is a place."""
+    """Return the model's text about a result that is too large, and save the result if there is a backend."""
     value, json_bytes = await describe_content(outcome), outcome.result_bytes
     return describe_too_large(
         value, max_characters, json_bytes, None if backend is None else await save_result(backend, value)
@@ -43,9 +43,9 @@ async def describe_large_result(outcome: RunOutcome, max_characters: int, backen
 
 
 async def save_call_results(outcome: RunOutcome, backend: StateBackend) -> None:
-    """Keep the newest results of calls that a failed program leaves and a model is not shown whole.
+    """Save the newest large call results of a failed program that its error cuts.
 
-    Their summaries name the key. Images, audio and files are not kept.
+    The summaries of the calls name the keys. Images, audio and files are not saved.
     """
     ledger = outcome.ledger
     if ledger is None or (ledger.contents is not None and len(ledger.contents)):
@@ -65,14 +65,14 @@ async def save_call_results(outcome: RunOutcome, backend: StateBackend) -> None:
 
 
 async def save_result(backend: StateBackend, value: Any) -> str | None:
-    """Keep a result that a model is not shown; return its key, or None where it could not be kept.
+    """Save a result that the model does not get; return its key, None if it could not be saved.
 
-    The newest 8 stay, of 16 MiB together. A result that is the newest already keeps its key.
+    Keeps the newest 8 results of at most 16 MiB together. Saving the newest result again returns its key.
     """
     try:
         label = "the result"
         text = await run_check(LARGE_CHARACTERS, lambda: encode_json(value, max_bytes=MAX_RESULT_BYTES, what=label))
-        if len(text) > MAX_RESULT_BYTES:  # what is no ASCII is longer as it is kept
+        if len(text) > MAX_RESULT_BYTES:  # non-ASCII text is longer when stored
             return None
         numbers = sorted(number for key in await backend.keys() if (number := _parse_result_number(key)) is not None)
         if numbers and await backend.get(f"{RESULT_PREFIX}{numbers[-1]}") == text:
@@ -96,7 +96,7 @@ async def _delete_old_results(backend: StateBackend, numbers: list[int], size: i
         size += utf8_length(await backend.get(key) or "")
         count += 1
         if count > MAX_RESULTS or size > MAX_RESULT_BYTES:
-            size = MAX_RESULT_BYTES + 1  # whatever is older goes too
+            size = MAX_RESULT_BYTES + 1  # delete all older results too
             await backend.delete(key)
 
 
@@ -105,8 +105,6 @@ def _parse_result_number(key: str) -> int | None:
     is_number = digits != key and digits.isascii() and digits.isdigit() and len(digits) < 16
     return int(digits) if is_number else None
 
-
-# Knows no ledger: a replay is answered without it.
 
 _DECODER = JSONDecoder()
 _SPACE = (" ", "\t", "\r", "\n")
@@ -117,11 +115,11 @@ _ARGUMENTS = {"state.get": 1, "state.set": 2, "state.delete": 1, "state.keys": 0
 
 
 class ProgramState:
-    """The state of one invocation. Its requests are performed in the order in which the program has made them.
+    """The state of one invocation. Performs its requests in issue order.
 
-    All values of programs together have at most 1 MiB of JSON and keys, and 1,000 keys, also of programs that write to
-    one place at once; results that a model was not shown (`save_result`) stand beside them, and no program changes
-    them. Content is refused: its bytes go with the run.
+    All values of programs together have at most 1 MiB of JSON and keys and 1,000 keys, also with concurrent
+    writers; saved results (`save_result`) are separate and read-only. Content is refused: its bytes end with the
+    run.
     """
 
     def __init__(self, backend: StateBackend) -> None:
@@ -130,10 +128,10 @@ class ProgramState:
         self._lock = asyncio.Lock()
 
     async def perform(self, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
-        """Return the JSON text that answers a request; None is undefined.
+        """Return the JSON text of the answer; None is undefined.
 
-        Raises `CodeModeToolError` for what may not be written, `CodeModeSerializationError` for what is too large,
-        `CodeModeProtocolError` for what no kernel sends.
+        Raises `CodeModeToolError` for a forbidden write, `CodeModeSerializationError` for a value that is too
+        large, `CodeModeProtocolError` for a request that no guest runtime sends.
         """
         async with self._lock:
             key, value = await _read_arguments(entry, policy)
@@ -149,7 +147,7 @@ class ProgramState:
             return None
 
     def apply_replayed(self, entry: LedgerEntry) -> None:
-        """Take notice of a request that a replay has answered: a place that keeps nothing yet is told of writes."""
+        """Apply a replayed request: a backend that collects updates gets its writes again."""
         if isinstance(self._backend, LatePlace) and isinstance(entry.outcome, Fulfilled):
             text = entry.input_json or ""
             if entry.name in ("state.set", "state.delete"):
@@ -178,36 +176,36 @@ class ProgramState:
 
 
 class _StateQuota:
-    """The sizes of what programs have written to a place, for all who write there. Room is taken before it is used.
+    """The sizes of stored values, shared by all writers of a backend. Space is reserved before a write.
 
-    Of writes of one key at once nobody knows which is the last: the largest counts, and then it is looked again.
+    The order of concurrent writes to one key is unknown: the largest counts, then sizes are read again.
     """
 
     def __init__(self, backend: object) -> None:
-        self.place = backend  # as long as this is there nothing else has its identity
-        self.changes = 0  # how often what somebody has read meanwhile may be wrong
+        self.place = backend  # keeps the object alive, so that its id stays unique
+        self.changes = 0  # how often sizes read meanwhile may be wrong
         self._sizes: dict[str, int] | None = None
-        self._sizes_in_flight: dict[str, list[int]] = {}  # the sizes that are being written
+        self._sizes_in_flight: dict[str, list[int]] = {}  # the sizes of current writes
         self._concurrent_keys: set[str] = set()
         self._lock = forkable_lock()
 
     def set_sizes(self, sizes: dict[str, int], changes_before: int) -> None:
-        """Take what somebody has found who ``changes_before`` the place then, unless something has happened since."""
+        """Set the sizes that were read, unless there were changes since ``changes_before``."""
         with self._lock:
             if self._sizes is None and self.changes == changes_before:
                 writing = {key: max(sizes.get(key, 0), *written) for key, written in self._sizes_in_flight.items()}
                 self._sizes = sizes | writing
 
     def invalidate(self) -> None:
-        """Look again before the next write."""
+        """Read the sizes again before the next write."""
         with self._lock:
             self.changes += 1
             self._sizes = None
 
     def reserve(self, key: str, size: int) -> bool:
-        """Take room for what is about to be written, 0 for a deletion. False: it is not known what is there.
+        """Reserve space for a write, 0 for a deletion. Returns False if the sizes are unknown.
 
-        Raises `CodeModeToolError` where there is no room.
+        Raises `CodeModeToolError` if there is no space.
         """
         with self._lock:
             sizes = self._sizes
@@ -228,7 +226,7 @@ class _StateQuota:
             return True
 
     def finish_write(self, key: str, size: int, *, is_sure: bool) -> None:
-        """Tell that a write has ended."""
+        """Release the reservation of a write."""
         with self._lock:
             self.changes += 1
             remaining = self._sizes_in_flight.pop(key)
@@ -248,7 +246,7 @@ _quotas: WeakValueDictionary[int, _StateQuota] = WeakValueDictionary()
 
 
 def _get_quota(backend: StateBackend) -> _StateQuota:
-    """Return the room in a place, the same for all whose programs run now."""
+    """Return the quota of a backend, shared by all running programs."""
     shared = backend.shared if isinstance(backend, MappingBackend) else backend
     quota = _quotas.get(id(shared))
     if quota is None or quota.place is not shared:
@@ -258,7 +256,7 @@ def _get_quota(backend: StateBackend) -> _StateQuota:
 
 def _refuse_content(value: str) -> None:
     parts = current_registry.get()
-    if parts is not None and f'"{parts.tag}":' in value:  # as the host writes it
+    if parts is not None and f'"{parts.tag}":' in value:  # as the host encodes it
         raise _make_state_error(
             "state.set",
             "an image, audio or a file cannot be kept in state, for its bytes go with this program; keep what a tool"
@@ -267,14 +265,14 @@ def _refuse_content(value: str) -> None:
 
 
 async def perform_request(state: ProgramState | None, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
-    """Return what answers a request of a program, which may go on where there is no state. Raises as `perform`."""
+    """Return the answer to a state request. Raises as `perform`; without state `CodeModeToolError`."""
     if state is None:
         raise _make_state_error(entry.name, "there is no state where this program runs")
     return await state.perform(entry, policy)
 
 
 async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[str, str | None]:
-    """Return key and JSON text of the value of a request."""
+    """Return the key and the JSON text of the value of a request."""
     text, count = entry.input_json, _ARGUMENTS.get(entry.name)
     if entry.input_bytes is not None:
         require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, f"the value of {entry.name}")
@@ -301,7 +299,7 @@ def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) 
 
 
 def _parse_replayed(text: str) -> tuple[str, str | None]:
-    """Return key and value of what the kernel has written. What another has, with spaces, is read as when it came."""
+    """Return key and value as the guest runtime wrote them; parse text in another format."""
     if text[:2] == '["':
         key_text, end = _DECODER.raw_decode(text, 1)  # the key alone: values may be large
         if text[end] in ",]" and text[end + 1 : end + 2] not in _SPACE and text[-2] not in _SPACE:

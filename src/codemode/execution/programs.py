@@ -1,4 +1,4 @@
-"""The text of a program before it runs: what can be none, what is known of it, whether it fits the tools."""
+"""Check the text of a program before it runs, against limits, rules and tools."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AnalysedProgram:
-    """Plain JavaScript and what is known about it; facts None: nothing is known.
+    """A program as plain JavaScript and its facts; None if nothing is known.
 
-    ``last_check`` is how it was last compared with tools and found to fit.
+    ``last_check`` is the last successful check against tools.
     """
 
     js: str
@@ -56,30 +56,29 @@ class CheckedProgram:
 def make_program_cache() -> SizedCache[bytes, AnalysedProgram]:
     """Return a cache of analysed programs by the SHA-256 of their source.
 
-    Sizes are bytes of what the worker has said of a program, its text and facts: those it chose, and what they take in
-    memory grows with them (requirement A35).
+    Sizes are bytes of the worker's answer, text and facts, to which memory use is proportional (requirement A35).
     """
     return SizedCache(4 << 20, max_entries=256, max_entry_size=64 << 10)
 
 
 def hash_program(source: str, profile: str) -> bytes:
-    """Return what names a program here: its source under a profile of this name."""
+    """Return the cache key of a source under a profile."""
     return hashlib.sha256(f"{profile}\n{source}".encode("utf-8", "surrogatepass")).digest()
 
 
 LARGE_SOURCE_CHARACTERS = 1 << 16
-"""From here on even to look at a program's text may take long."""
+"""From this length on, even a scan of a program's text may take long."""
 
-_MAX_CACHED_CHARACTERS = 4096  # characters of what a program is given
+_MAX_CACHED_CHARACTERS = 4096  # characters of invocation data
 _MAX_REPAIRS, _MAX_REPAIR_CHARACTERS = 8, 200
 _NAME = re.compile(r"[^\W\d][\w$]{0,255}|\$[\w$]{0,255}")
 _programs = make_program_cache()
 
 
 def check_source(js: object, policy: ExecutionPolicy) -> str:
-    """Return the text of a program, and refuse what can be none before a worker is taken.
+    """Return the text of a program, or refuse it before a worker is taken.
 
-    Raises `CodeModeSourceTooLargeError`, `CodeModeSyntaxError` for Markdown, `ValueError` for what is not text.
+    Raises `CodeModeSourceTooLargeError`, `CodeModeSyntaxError` for Markdown, `ValueError` if it is not text.
     """
     if not isinstance(js, str):
         raise WrongTypeError(f"a program must be a string, not {type(js).__name__}")
@@ -93,11 +92,11 @@ def check_source(js: object, policy: ExecutionPolicy) -> str:
 
 
 class ProgramChecker:
-    """Compares one program with the tools. ``known`` is what an earlier run of the same text has found out.
+    """Checks one program against the tools. ``known`` is the analysis of an earlier run of the same text.
 
-    ``alters``: the host may give other outputs in place of those of the tools. ``fetches``: programs have `fetch`.
-    ``keeps``: what the worker says of the
-    text is believed for later runs too; one that has run a program before may lie, and others have this text as well.
+    ``replaces_outputs``: hooks may replace outputs of tools. ``has_fetch``: programs have `fetch`. ``is_trusted``:
+    the worker's analysis may be cached; a worker that ran a program before may lie about a text that others use
+    too.
     """
 
     def __init__(
@@ -124,13 +123,13 @@ class ProgramChecker:
         self._has_rich_values = has_rich_values
         self._rules = (profile.static_rules, checks_tools, replaces_outputs, has_fetch, has_rich_values)
         self._facts: Facts | None = None
-        self._preparation: Awaitable[None] | None = None  # what the tools have to do before they are compared
-        self._changes_tools = False  # the tools by that
+        self._preparation: Awaitable[None] | None = None  # work of the tools before the check
+        self._changes_tools = False  # whether that work changes the tools
         self._key = hash_program(source, profile.name)
         self.known = _programs.get(self._key)
 
     def accepted_before(self) -> ProgramAccepted | None:
-        """Return what `check` found of this very text and these very tools; None where there is more to do."""
+        """Return the result of an earlier check of the same text and tools; None if there is more to do."""
         last_check = self._find_last_check()
         if (
             self.known is None
@@ -143,13 +142,13 @@ class ProgramChecker:
         return last_check.result[1] if self._preparation is None else None
 
     def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
-        """Return that the program may run, with all that it is given, or what is certainly wrong with it.
+        """Return that the program may run with its invocation data, or its certain problems.
 
-        ``size`` is how many bytes the worker has said it in.
+        ``size`` is the bytes of the worker's answer.
         """
         self._facts = facts
         if js == self._source:
-            js = self._source  # nothing was stripped of it, and it is kept once
+            js = self._source  # unchanged by the analysis, and stored once
         last_check = self._find_last_check()
         if last_check is not None and last_check.result is not None and last_check.result[0] is self._invocation_data:
             return last_check.result[1]
@@ -168,7 +167,7 @@ class ProgramChecker:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """What was done to the text so that it is the program that was meant, as the worker says."""
+        """Repairs of the text that the worker reports."""
         facts = self._facts if self._facts is not None or self.known is None else self.known.facts
         if facts is None or "repairs" not in facts:
             return ()
@@ -176,7 +175,7 @@ class ProgramChecker:
         return tuple(one_line(note, _MAX_REPAIR_CHARACTERS) for note in notes if isinstance(note, str))
 
     def preparation(self, facts: Facts | None) -> Awaitable[None] | None:
-        """Return what the tools have to do before `check`, if there is anything."""
+        """Return the work of the tools before `check`, if any."""
         doing = (
             self._catalog.prepare_for(facts, self._invocation_data) if self._preparation is None else self._preparation
         )
@@ -190,7 +189,7 @@ class ProgramChecker:
         return last_check
 
     def _remember_check(self, accepted: ProgramAccepted) -> None:
-        """Remember that a known program fits; and what it is given, where the next run is given the very same."""
+        """Remember the check of a known program, with its result if invocation data are reused."""
         if self.known is not None and not self._changes_tools:
             is_reusable = self._invocation_data is None or type(self._invocation_data) is CachedJsonObject
             result = (
@@ -222,7 +221,7 @@ class ProgramChecker:
         if self._profile.static_rules.is_in_force:
             return self._check_rules(facts) or self._check_called_names(facts) or self._check_free_names(facts)
         if self._profile.guest.is_module:
-            return None  # what it may import and call is for the tools to say
+            return None  # the tools check its imports and calls
         problems = () if facts is None or not self._checks_tools else self._find_problems(facts)
         return ProgramRefused(problems) if problems else None
 
@@ -231,7 +230,7 @@ class ProgramChecker:
         return ProgramRefused(violations=tuple(violation_list)) if violation_list else None
 
     def _check_called_names(self, facts: Facts | None) -> ProgramRefused | None:
-        """Return what a program comes to that calls by name what it cannot: the error of that very call."""
+        """Return the error of the first call to a name that is not available."""
         if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
         call = find_unknown_call(facts, self._catalog.__contains__)
@@ -277,5 +276,5 @@ class ProgramChecker:
 
 
 def accept_checked_program(js: str, _facts: Facts | None, _size: int) -> ProgramAccepted:
-    """Find nothing wrong with a program that was checked before it paused."""
+    """Accept a program that was checked before it paused."""
     return ProgramAccepted(js)

@@ -1,4 +1,4 @@
-"""Let one invocation call saved programs: which go along, why one is refused, and the tools behind `saved`."""
+"""Send saved programs with an invocation, refuse changed ones, and provide `saved`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PREFIX = "saved."
 _SERVER_MODULES = "@codemode/servers/"
 _SAVED_MODULE = "@codemode/saved"
 _MAX_FOUND = 10
-_CHARACTERS_PER_NAME = 50  # of a program, which take as long to look through
+_CHARACTERS_PER_NAME = 50  # of a program, which take as long to search
 _SAVE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -82,9 +82,9 @@ def with_library(
     pool: WorkerPool | None,
     rules: StaticRules | None = None,
 ) -> ToolCatalog[PreparedTool]:
-    """Return the tools of a run with the saved programs that it may call; the same where it names none.
+    """Return the tools of a run with its saved programs; the same tools if it names none.
 
-    ``js`` None: it goes on after a pause, with those it began with. ``rules`` are those of the calling surface.
+    ``js`` None: the run resumes with the programs it started with. ``rules`` are those of the calling surface.
     """
     if (js is not None and not may_mention(js)) or has_own_saved_tools(catalog.names()):
         return catalog
@@ -92,14 +92,14 @@ def with_library(
 
 
 def has_own_saved_tools(names: Iterable[str]) -> bool:
-    """Tell whether tools of the host's are called `saved`: then programs have no saved programs."""
+    """Return True if the host has tools named `saved`, which replace saved programs."""
     return any(name == "saved" or name.startswith(_PREFIX) for name in names)
 
 
 def attach_to_catalog(
     library: ProgramLibrary, tools: ToolCatalog[PreparedTool], names: Iterable[str]
 ) -> ProgramLibrary | None:
-    """Return the library that programs over these tools have: None, with a warning, where a namespace has its name."""
+    """Return the library for programs over these tools: None, with a warning, if a namespace has its name."""
     if not isinstance(library, ProgramLibrary):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"library must be a ProgramLibrary, got {library!r:.100}")
     if has_own_saved_tools(names):
@@ -111,7 +111,7 @@ def attach_to_catalog(
 
 @record
 class _SentProgram:
-    """A saved program that goes along with one invocation, and how its tools are now."""
+    """A saved program sent with one invocation, and the current state of its tools."""
 
     program: Any
     tools: Mapping[str, Mapping[str, str]]
@@ -121,10 +121,10 @@ class _SentProgram:
 
 
 class SavedCatalog:
-    """The tools of one run and, by names that begin with ``saved.``, what is behind `saved` in its program.
+    """The tools of one run, and under names that begin with ``saved.`` the functions of `saved`.
 
-    A saved program has a tool that validates its input and returns it; the guest then runs the text, which went along
-    with the program and stays in its continuation.
+    The tool of a saved program validates its input and returns it; the guest then runs the text, which was sent
+    with the program and is in its continuation.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class SavedCatalog:
         return iter(self._inner)
 
     def names(self) -> tuple[str, ...]:
-        """The names of the tools; saved programs are none."""
+        """The names of the tools, without saved programs."""
         return self._inner.names()
 
     @property
@@ -178,7 +178,7 @@ class SavedCatalog:
 
     @property
     def may_ask(self) -> bool:
-        """Whether calls say where they are made: those of saved programs always do."""
+        """True: calls of saved programs always report their location."""
         return True
 
     def get(self, name: str) -> PreparedTool | None:
@@ -190,7 +190,7 @@ class SavedCatalog:
         return self._tools.get(name)
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
-        """Return the error for a name that leads to no tool, or to no saved program that may run."""
+        """Return the error for an unknown tool or a saved program that may not run."""
         return (
             self._make_unavailable_error(name.removeprefix(_PREFIX))
             if name.startswith(_PREFIX)
@@ -202,7 +202,7 @@ class SavedCatalog:
         return self._inner.ask(name, argument)
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> SavedCatalog:
-        """Return the tools of an invocation that was given this: after a pause with the programs it began with."""
+        """Return the tools of an invocation with this data: after a pause with the programs it started with."""
         inner = self._inner.for_invocation(invocation_data)
         saved = mapping_or_empty(invocation_data).get("saved")
         if self._js is not None and inner is self._inner:
@@ -210,7 +210,7 @@ class SavedCatalog:
         return SavedCatalog(inner, self._library, self._js, self._call, self._pool, self._rules, saved)
 
     def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
-        """Return what a program is given: the texts of its saved programs too."""
+        """Return the invocation data of a program, including the texts of its saved programs."""
         given = self._inner.invocation_data_for(self._add_body_names(facts)) or {}
         programs = {
             name: {"js": body["js"], "number": number, "version": sent.program.current.version}
@@ -221,13 +221,13 @@ class SavedCatalog:
         return {**given, "saved": {"owner": self._owner, "programs": programs}}
 
     def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
-        """Return what is certainly wrong with the saved programs that a program names, or with itself."""
+        """Return the certain problems of a program and of the saved programs that it names."""
         if self._error is None:
             self._error = self._find_unknown_import(facts) or self._find_refusal()
         return self._error or self._inner.find_program_error(self._remove_saved_imports(facts))
 
     def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:
-        """Read the saved programs, then do what the tools themselves have to do."""
+        """Read the saved programs, then prepare the tools."""
         if self._saved_data is not None or self._js is None:
             return self._inner.prepare_for(facts, invocation_data)
         return self._prepare(facts, invocation_data)
@@ -263,7 +263,7 @@ class SavedCatalog:
         self._schemas = {name: sent.program.current.body["input_schema"] for name, sent in self._list_usable()}
 
     def _select_programs(self) -> list[Any]:
-        """Return the programs that go along: the named ones and what they name; all where names are computed."""
+        """Return the programs to send: named ones and those they name; all if names are computed."""
         mentions = self._mentions = find_mentions(self._js or "")
         selected: dict[str, Any] = {}
         pending = list(mentions.names)
@@ -280,7 +280,7 @@ class SavedCatalog:
         if has_computed_names:
             selected |= {name: program for name, program in self._programs.items() if name not in selected}
         remaining, sent = MAX_SENT_CHARACTERS, list[Any]()
-        for stored in list(selected.values())[:MAX_SENT_PROGRAMS]:  # those that are named first, then the most used
+        for stored in list(selected.values())[:MAX_SENT_PROGRAMS]:  # named ones first, then the most used
             remaining -= len(stored.current.body["js"])
             if remaining >= 0:
                 sent.append(stored)
@@ -322,7 +322,7 @@ class SavedCatalog:
         ]
 
     async def _record_changes(self) -> None:
-        """Tell the store what has changed, for whoever confirms it, and pin first uses."""
+        """Record changes in the store for confirmation, and pin first uses."""
         rows, owner = self._library.rows, self._owner
         stale_by_name: dict[str, Any] = {}
         for name, sent in self._sent_programs.items():
@@ -345,11 +345,11 @@ class SavedCatalog:
                 await rows.pin(owner, first_uses)
         except CodeModeError as error:
             log_failure(_log, "a store does not take notice of its saved programs", (), error)
-            if first_uses:  # what is not pinned is not trusted
+            if first_uses:  # an unpinned program is not trusted
                 self._error = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
 
     def _find_unknown_import(self, facts: Any) -> CodeModeError | None:
-        """Return the error of a module that imports what was not saved, with its place."""
+        """Return the error and position of an import of an unknown saved program."""
         module = mapping_or_empty(mapping_or_empty(facts).get("module"))
         imports = map(mapping_or_empty, list_or_empty(module.get("imports")))
         import_fact: Mapping[Any, Any] = next(
@@ -390,7 +390,7 @@ class SavedCatalog:
         seen.add((name, len(chain)))
         sent = self._sent_programs.get(name)
         if name not in self._programs and not chain:
-            return None  # `saved` may be the program's own; else the host says so when it is called
+            return None  # `saved` may be a name of the program; else the call fails on the host
         if sent is None or sent.changes or sent.program.is_disabled:
             return self._make_unavailable_error(name)
         if sent.rule_error is not None:
@@ -427,7 +427,7 @@ class SavedCatalog:
             error.reason = reason
         return error
 
-    # -- what saved programs say and import, as if the program itself did
+    # -- facts of saved programs, added to those of the program
 
     def _add_body_names(self, facts: Any) -> Any:
         facts = self._add_server_imports(facts)
@@ -442,7 +442,7 @@ class SavedCatalog:
         return {**facts, "names": {**names_in_bodies, **names}, "definitions": definitions}
 
     def _add_server_imports(self, facts: Any) -> Any:
-        """Return the facts of a module as if it imported what its saved programs import."""
+        """Return the facts of a module with the server imports of its saved programs."""
         module = mapping_or_empty(mapping_or_empty(facts).get("module"))
         if not module or not self._servers:
             return facts
@@ -450,7 +450,7 @@ class SavedCatalog:
         return {**facts, "module": {**module, "dynamic": dynamic}}
 
     def _remove_saved_imports(self, facts: Any) -> Any:
-        """Return the facts of a module without its import of saved programs, which this class has looked at."""
+        """Return the facts of a module without its imports of saved programs, which are checked here."""
         module = mapping_or_empty(mapping_or_empty(facts).get("module"))
         if not module:
             return facts
@@ -464,10 +464,10 @@ class SavedCatalog:
         ]
         return {**facts, "module": {**module, "imports": imports, "namespace_calls": calls}}
 
-    # -- what is behind `saved` while it runs
+    # -- the functions of `saved` at run time
 
     def _restore(self, saved_data: Mapping[str, Any]) -> None:
-        """Take the saved programs of an invocation that goes on."""
+        """Restore the saved programs of a resumed invocation."""
         self._owner = str(saved_data.get("owner", ""))
         programs = mapping_or_empty(saved_data.get("programs"))
         self._schemas = {name: mapping_or_empty(body).get("inputSchema") for name, body in programs.items()}
@@ -484,10 +484,10 @@ class SavedCatalog:
         return None
 
     async def _use_program(self, name: str, value: Any) -> Any:
-        """Give the guest the validated input of a saved program, and count the use."""
+        """Return the validated input of a saved program to the guest, and count the use."""
         try:
             await self._library.rows.note_use(self._owner, name)
-        except CodeModeError as error:  # a count is worth less than a call
+        except CodeModeError as error:  # a failed count must not fail the call
             log_failure(_log, f"the use of saved.{name} was not counted", (), error)
         return value
 
@@ -508,7 +508,7 @@ class SavedCatalog:
         ]
 
     async def _prepare_save(self, request: Any) -> dict[str, Any]:
-        """Return what a person is shown of a program that is to be saved."""
+        """Return the preview of a program to save, for the approver."""
         displayed, _ = await self._make_save_preview(request)
         return displayed
 
@@ -518,7 +518,7 @@ class SavedCatalog:
             body = await self._library.prepare(name, request["program"], description, schema, self._pool)
         except ValueError as error:
             raise CodeModeToolError(str(error)) from error
-        except CodeModeSyntaxError as error:  # its place is in the text to save, not in the program that saves it
+        except CodeModeSyntaxError as error:  # its position is in the text to save, not in the program that saves it
             raise CodeModeSyntaxError(error.message) from error
         current = next((program for program in await self._library.refresh(self._owner) if program.name == name), None)
         previous = None if current is None else to_saved_version(name, current.current)
@@ -537,7 +537,7 @@ class SavedCatalog:
         return displayed, body
 
     async def _requires_confirmation(self, request: Any) -> bool:
-        """Say that a person is asked. Raises `CodeModeToolError` where they would be shown something untrue."""
+        """Return True: a person is asked. Raises `CodeModeToolError` if the preview would be wrong."""
         displayed, _ = await self._make_save_preview(request)
         if displayed != {"inputSchema": None, **request}:
             raise CodeModeToolError("saved.$save: what is to be shown is not what would be saved")
@@ -555,7 +555,7 @@ class SavedCatalog:
 
 @record
 class _UnsavedVersion:
-    """What a version would be."""
+    """A version that is not saved yet."""
 
     version: int
     body: Mapping[str, Any]

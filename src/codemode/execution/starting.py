@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def start_pool(pool: WorkerPool | None) -> WorkerPool:
-    """Return the pool to use, the process-wide one for None, with its first worker booting at least.
+    """Return the pool, the process-wide one for None, with its first worker starting.
 
-    Raises `RuntimeError` where no program can run, as `refuse_in_workflow` says; so does `prepare_pool`.
+    Raises `RuntimeError` in a workflow, see `refuse_in_workflow`; so does `prepare_pool`.
     """
     refuse_in_workflow()
     workers = pool_or_default(pool)
@@ -41,7 +41,7 @@ async def prepare_pool(pool: WorkerPool | None, options: CodeModeOptions) -> Wor
     refuse_in_workflow()
     workers = pool_or_default(pool)
     is_loaded = not options.telemetry.is_enabled or optional_parts_are_loaded()
-    # Once all is imported there is nothing to do while a first worker boots.
+    # With everything imported there is nothing to do while the first worker starts.
     if not (is_loaded and load_execution.cache_info().currsize):
         await workers.run_in_thread(partial(_prepare_in_thread, workers, options))
     return workers
@@ -56,9 +56,9 @@ def _prepare_in_thread(workers: WorkerPool, options: CodeModeOptions) -> None:
 
 @cache
 def load_execution():
-    """Import what runs programs: late, for the first worker boots meanwhile, on another processor.
+    """Import the execution module late, while the first worker starts on another processor.
 
-    Raises `CodeModeWorkerError` when it cannot be read, as where no descriptors are left.
+    Raises `CodeModeWorkerError` if it cannot be read, for example without free descriptors.
     """
     try:
         with importing:
@@ -70,7 +70,7 @@ def load_execution():
 
 @cache
 def load_suspendable():
-    """Import what runs programs that may rest. Raises as `load_execution` does."""
+    """Import the module of suspendable programs. Raises as `load_execution`."""
     load_execution()
     try:
         with importing:
@@ -82,7 +82,7 @@ def load_suspendable():
 
 @cache
 def load_resume():
-    """Import what goes on with paused programs, as late."""
+    """Import the module that resumes paused programs."""
     with importing:
         from . import resume as continuations
     return continuations
@@ -98,7 +98,7 @@ async def resume_with_answers(
     outer: OuterCall,
     pool: WorkerPool | None,
 ) -> RunOutcome:
-    """Resume a paused program with these answers, as `resume` does, once a worker boots and that is imported."""
+    """Resume a paused program with answers as `resume` does, with the pool started and modules imported."""
     workers = await prepare_pool(pool, options)
     if not load_resume.cache_info().currsize:
         await workers.run_in_thread(load_resume)
@@ -110,19 +110,19 @@ async def resume_with_answers(
 def attach_library(
     library: ProgramLibrary | None, catalog: ToolCatalog[PreparedTool], names: Iterable[str]
 ) -> ProgramLibrary | None:
-    """Return the library that programs over these tools have; ``names`` are those of the tools and their namespaces.
+    """Return the library for programs over these tools; ``names`` are those of tools and namespaces.
 
-    Raises `ValueError` for what is none.
+    Raises `ValueError` for another type.
     """
     if library is None:
         return None
-    from .saved_programs import attach_to_catalog  # late: only what saves programs needs it
+    from .saved_programs import attach_to_catalog  # late: only saved programs need it
 
     return attach_to_catalog(library, catalog, names)
 
 
 def append_library_description(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:
-    """Return a description with what it says of saved programs, where there are any."""
+    """Append the description of saved programs, if there are any."""
     library_text = "" if library is None else library.describe(import_from)
     return f"{description}\n\n{library_text}" if library_text else description
 
