@@ -1,4 +1,4 @@
-"""The status of calls by the ledger, calls that were never awaited, and words for both."""
+"""Derive the status of calls from the ledger, and find calls that were not awaited."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from ..trace.events import CallStatus
 
 
-# There are five ways to stand, and each place where people read of calls has its own words for them.
+# A call has one of five statuses; each place where people read of calls names them differently.
 
 StatusT = TypeVar("StatusT", bound=str)
 MAX_INPUT_CHARACTERS = 300
 MAX_RESULT_CHARACTERS = 1000
-MAX_SUMMARIES_WITH_TEXTS = 32  # of those that only read, and as many of the others
+MAX_SUMMARIES_WITH_TEXTS = 32  # of read-only calls, and as many of others
 _DENIED = CodeModeToolApprovalDeniedError.default_code
 
 
 class StatusNames(NamedTuple, Generic[StatusT]):
-    """The words of one place. ``late``: the guest was told that it did not answer in time, and it may yet happen."""
+    """The status names of one place. ``late``: the guest got a timeout, and the call may still have its effect."""
 
     open: StatusT
     fulfilled: StatusT
@@ -60,9 +60,9 @@ DETACHED_STATUSES = StatusNames("pending", "pending", "pending", "pending", "wai
 
 
 class DetachedCall(TypedDict):
-    """One call that nobody waited for.
+    """One call that the program did not await.
 
-    ``status`` is pending, waiting or unobserved; of one that was abandoned pending, waiting, not sent or failed.
+    ``status`` is pending, waiting or unobserved; of an abandoned call pending, waiting, not sent or failed.
     """
 
     id: str
@@ -72,7 +72,7 @@ class DetachedCall(TypedDict):
 
 
 def call_status(outcome: Outcome | None, names: StatusNames[StatusT]) -> StatusT:
-    """Return how a call with this outcome stands, in these words."""
+    """Return the status of a call with this outcome, by these names."""
     if isinstance(outcome, Fulfilled):
         return names.fulfilled
     if outcome is None:
@@ -83,7 +83,7 @@ def call_status(outcome: Outcome | None, names: StatusNames[StatusT]) -> StatusT
 
 
 def call_id(entry: LedgerEntry) -> str:
-    """Return what names a call to people."""
+    """Return the id of a call for people."""
     return entry.tool_call_id or str(entry.id)
 
 
@@ -93,10 +93,10 @@ def summarize_calls(
     *,
     hides_inputs: bool = False,
 ) -> tuple[CallSummary, ...]:
-    """Return what had happened to calls: `CodeModeError.calls`.
+    """Return the summaries of calls for `CodeModeError.calls`.
 
-    With ``reads_only``, which tells whether a call may be made again without harm, they have the texts of a summary.
-    ``hides_inputs``: of an input that which may be seen, and not what the program gave.
+    With ``reads_only``, which returns True for calls that are safe to repeat, they include texts. ``hides_inputs``:
+    include only displayed inputs, not issued ones.
     """
     reported_entries = [entry for entry in entries if entry.kind not in UNREPORTED_KINDS]
     if reads_only is None:
@@ -140,7 +140,7 @@ def _add_texts(summary: CallSummary, entry: LedgerEntry, *, hides_inputs: bool) 
 
 
 def may_have_run(summary: CallSummary) -> bool:
-    """Return False for a question about the catalog, and for a call that was asked for and never begun."""
+    """Return False for a catalog request and for a call that never started."""
     is_begun = summary.get("status") != ERROR_STATUSES.open or summary.get("is_started", True)
     is_question = summary.get("kind") == "catalog" or str(summary.get("name")).startswith("$")
     return is_begun and not is_question
@@ -158,11 +158,9 @@ def describe_detached_call(entry: LedgerEntry, status: str) -> DetachedCall:
 def find_detached_calls(
     ledger: Ledger, delivered_ids: Sequence[int], unsent_ids: set[int], unobserved_ids: tuple[int, ...]
 ) -> list[DetachedCall]:
-    """Return the calls nobody waits for: those without an answer, else those whose answer nobody looked at.
+    """Return calls without an answer, else those whose answer the program did not observe.
 
-    ``delivered_ids`` are those whose answer the guest was handed; ``unsent_ids`` were asked for in the turn in which
-    the program
-    ended.
+    ``delivered_ids`` have a delivered answer; ``unsent_ids`` were issued in the turn in which the program ended.
     """
     delivered, unobserved = set(delivered_ids), set(unobserved_ids)
     _require_known_requests(ledger, unobserved)
@@ -182,7 +180,7 @@ def find_detached_calls(
 def find_abandoned_calls(
     ledger: Ledger, delivered_ids: Sequence[int], unsent_ids: set[int], unobserved_ids: tuple[int, ...]
 ) -> tuple[DetachedCall, ...]:
-    """Return the calls that a program has left to themselves: those not done, and those whose failure nobody saw."""
+    """Return calls that the program abandoned: unfinished ones, and failed ones that it did not observe."""
     delivered, unobserved = set(delivered_ids), set(unobserved_ids)
     _require_known_requests(ledger, unobserved)
     calls: list[DetachedCall] = []
@@ -209,7 +207,7 @@ def make_detached_error(calls: list[DetachedCall]) -> CodeModeError:
 
 
 def format_detached_message(calls: list[str]) -> str:
-    """Return what is said of a program that ended without awaiting these calls."""
+    """Return the message about calls that a program did not await."""
     names = ", ".join(calls[:5])
     others = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
     return (

@@ -1,4 +1,4 @@
-"""A paused invocation as plain JSON and back: program, settings, media and ledger."""
+"""Encode a paused invocation as plain JSON and decode it: program, settings, media, ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .messages import REQUEST_KINDS, SourceLocation
 from .references import MAX_CARRIED_BYTES, ContentRegistry
 from .settings import Settings, list_replayed_limits
 
-# All raise `CodeModeProtocolError` for anything else.
+# All readers raise `CodeModeProtocolError` for any other value.
 
 
 def read_object(value: object, keys: set[str]) -> dict[str, Any]:
@@ -97,18 +97,18 @@ _PART_KEYS = {"at", "mimeType", "kind", "name", "origin", "data"}
 
 
 def parts_to_list(contents: ContentRegistry, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
-    """Return the parts, or those of these names, as plain JSON, their bytes as base64."""
+    """Return all parts, or those named, as plain JSON with base64 bytes."""
     selected = contents.items() if names is None else [(name, contents.get(name)) for name in names]
     return [{"at": name, **describe_part(part), "data": b64encode(part.data).decode()} for name, part in selected]
 
 
 def describe_part(part: MediaContent) -> dict[str, Any]:
-    """Return what there is of a part beside its bytes."""
+    """Return the fields of a part without its bytes."""
     return {"mimeType": part.mime_type, "kind": part.kind, "name": part.name, "origin": part.origin}
 
 
 def read_contents(items: list[Any]) -> ContentRegistry | None:
-    """Return the parts that `parts_to_list` has written, if any. Raises `CodeModeProtocolError` for anything else."""
+    """Return the parts that `parts_to_list` encoded, if any. Raises `CodeModeProtocolError` for any other value."""
     if not items:
         return None
     contents = ContentRegistry()
@@ -134,7 +134,7 @@ def read_part(value: object) -> MediaContent:
 
 
 def make_part(description: dict[str, Any], data: bytes) -> MediaContent:
-    """Return the part with this description and these bytes. Raises as `read_contents`."""
+    """Return the part with this description and data. Raises as `read_contents`."""
     name, origin = read_optional_text(description["name"]), read_optional_text(description["origin"])
     kind = cast("ContentKind", read_text(description["kind"]))
     try:
@@ -250,7 +250,7 @@ def _read_rejected(error: dict[str, Any]) -> Rejected:
 
 
 def check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
-    """Only what is settled can have been delivered, once; calls are numbered in issue order."""
+    """Check that exactly the settled requests were delivered, once, and that calls are numbered in issue order."""
     settled = [entry.id for entry in ledger.entries if isinstance(entry.outcome, Fulfilled | Rejected)]
     if sorted(ledger.deliveries) != settled:
         raise CodeModeProtocolError("the continuation's deliveries do not match its ledger")
@@ -267,7 +267,7 @@ def check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
 
 
 def _check_yields(ledger: Ledger) -> None:
-    """Check that a program has yielded no more often than it may, and that what answers it is nothing."""
+    """Check the number of yields and that their answers are empty."""
     yields = [entry for entry in ledger.entries if entry.kind == "yield"]
     if len(yields) > MAX_YIELDS:
         raise CodeModeProtocolError("the continuation holds more yields than a program may make")
@@ -280,7 +280,7 @@ def _check_yields(ledger: Ledger) -> None:
 
 
 def _check_timers(ledger: Ledger) -> None:
-    """Check that timers have a delay and nothing else, fire or are withdrawn, and are not too many."""
+    """Check that timers have only a delay, fire or are withdrawn, and are not too many."""
     timers = [entry for entry in ledger.entries if entry.kind == "timer"]
     if any(entry.is_withdrawn and entry.kind != "timer" for entry in ledger.entries):
         raise CodeModeProtocolError("the continuation withdraws a request that is no timer")
@@ -297,15 +297,15 @@ def _check_timers(ledger: Ledger) -> None:
             raise CodeModeProtocolError("the continuation holds a timer that cannot be")
 
 
-# The text comes back signed by this host, yet every field is checked: a key may leak, and a bug must not become a
-# replay of something that never happened.
+# The text is signed by this host, yet every field is checked: a key may leak, and a bug must not replay something that
+# never happened.
 
 REPLAY_VERSION = 15
-"""Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
+"""Raised with every change that a replay depends on: guest runtime, delivery order, clock, random, limits.
 
-6: ledgers hold requests about state, and continuations carry content. 8: ledgers hold how long calls took.
-9: calls may wait for others (`in_flight_limit`). 10: texts of numbers, dates and comparisons are those of en-US.
-11: continuations hold the program as it was sent. 13: continuations hold saved programs, and calls say which made them.
+6: ledgers hold state requests, and continuations carry content. 8: ledgers hold durations of calls. 9: calls may wait
+for others (`in_flight_limit`). 10: texts of numbers, dates and comparisons are those of en-US. 11: continuations hold
+the program as it was sent. 13: continuations hold saved programs, and calls name the one that made them.
 """
 
 
@@ -313,10 +313,8 @@ REPLAY_VERSION = 15
 class Continuation:
     """Everything that a resume needs except tools and options.
 
-    ``replay_settings`` are the settings that a replay depends on.
-    ``invocation_data_json`` is what the invocation was given, JSON of an object, if anything was. ``source`` is the
-    program as it
-    was sent, where ``js``, which runs, is another text.
+    ``replay_settings`` are the settings that a replay depends on. ``invocation_data_json`` is the invocation data,
+    a JSON object, if any. ``source`` is the program as it was sent, if ``js``, which runs, is another text.
     """
 
     js: str
@@ -331,9 +329,9 @@ class Continuation:
     def of(
         cls, js: str, engine: str, settings: Settings, ledger: Ledger, *, carries_content: bool = True
     ) -> Continuation:
-        """Return the continuation of an invocation. ``carries_content``: no store keeps its images, audio and files.
+        """Return the continuation of an invocation. ``carries_content``: no store has its images, audio and files.
 
-        Raises `CodeModeSerializationError` for more content than it carries.
+        Raises `CodeModeSerializationError` for more content than it can carry.
         """
         if carries_content and ledger.contents is not None:
             ledger.contents.require_carried()
@@ -349,7 +347,7 @@ class Continuation:
 
     @property
     def invocation_data(self) -> Mapping[str, Any] | None:
-        """What the invocation was given, as plain JSON."""
+        """The invocation data as plain JSON."""
         return (
             None
             if self.invocation_data_json is None
@@ -358,11 +356,11 @@ class Continuation:
 
     @property
     def has_rich_values(self) -> bool:
-        """True where values cross as tagged JSON."""
+        """True if values cross as tagged JSON."""
         return self.replay_settings["values"] == "rich"
 
     def restore_settings(self, fresh: Settings) -> Settings:
-        """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
+        """Return the settings of the resumed run: ``fresh`` ones with those that a replay depends on."""
         limits = {name: self.replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)}
         identity = {name: self.replay_settings[name] for name in _SETTING_READERS if name not in _PROFILE_SETTINGS}
         return replace(
@@ -392,7 +390,7 @@ class Continuation:
 
     @classmethod
     def from_dict(cls, value: Any) -> Continuation:
-        """Read it back. Raises `CodeModeProtocolError` for anything that `to_dict` could not have made."""
+        """Read a continuation. Raises `CodeModeProtocolError` for a value that `to_dict` cannot return."""
         _require_version(read_mapping(value))
         body = read_object(value, _BODY_KEYS)
         replay_settings = read_object(body["settings"], {*_SETTING_READERS, *list_replayed_limits(LargeHeapPolicy)})
@@ -412,7 +410,7 @@ class Continuation:
 
 
 def get_replay_settings(settings: Settings) -> dict[str, Any]:
-    """Return what a replay must find unchanged, by name; everything else comes from the options of the resume."""
+    """Return the settings that a replay must find unchanged, by name; the others come from the resume's options."""
     profile = settings.profile
     replay_settings: dict[str, Any] = {
         name: getattr(settings, name) for name in _SETTING_READERS if name not in _PROFILE_SETTINGS
@@ -422,8 +420,8 @@ def get_replay_settings(settings: Settings) -> dict[str, Any]:
     return {**replay_settings, "profile": profile.name, "parameters": dict(profile.parameters)}
 
 
-# What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
-_INVOCATION_DATA_EXTRA_DEPTH = 8  # of a value in it, which may be as deep as any
+# Long texts stay as they are on the wire: escaping and parsing them would cost more than the rest.
+_INVOCATION_DATA_EXTRA_DEPTH = 8  # of a value in it, which may have the maximum depth
 _BODY_KEYS = {
     *("replayVersion", "engine", "js", "source", "given", "settings"),
     *("ledger", "contents", "deliveries", "notices", "progress"),
@@ -433,11 +431,10 @@ _LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJ
 
 
 def to_texts(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts in which a continuation travels.
+    """Yield the texts of the wire format.
 
-    These are a head, the program, what it was given (an empty text for nothing), the program as it was sent where that
-    is another text (likewise), then each entry and its long texts,
-    then each part of content and its bytes.
+    They are a head, the program, its invocation data (empty if none), the program as it was sent if that differs
+    (else empty), then each entry followed by its long texts, then each part of content followed by its bytes.
     """
     yield canonical_json({key: value for key, value in body.items() if key not in _SEPARATE_KEYS})
     yield body["js"]
@@ -454,11 +451,11 @@ def to_texts(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def from_texts(texts: Iterable[str]) -> dict[str, Any]:
-    """Return what `to_texts` was given. Raises `CodeModeProtocolError` for texts that it could not have made."""
+    """Return what `to_texts` encoded. Raises `CodeModeProtocolError` for other texts."""
     rest = iter(texts)
     try:
         head = _read_json_object(next(rest))
-        _require_version(head)  # on which it depends what the texts behind it are
+        _require_version(head)  # the format of the following texts depends on it
         body: dict[str, Any] = {**head, "js": next(rest)}
         body |= {"given": next(rest) or None, "source": next(rest) or None}
         ledger: list[dict[str, Any]] = []
@@ -505,7 +502,7 @@ def _check_long_text_name(name: object) -> str:
 
 
 def _check_limits(replay_settings: Mapping[str, Any]) -> None:
-    """Check each limit as the option that it was. A resume cannot widen what the machine stands."""
+    """Check each limit like the option. A resume cannot exceed the limits of options."""
     try:
         LargeHeapPolicy(**{name: replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)})
     except ValueError as error:
@@ -523,4 +520,4 @@ _SETTING_READERS: dict[str, Callable[[object], Any]] = {
     "state": read_flag,
     "language_names": read_texts,
 }
-_PROFILE_SETTINGS = ("profile", "parameters")  # by which the profile itself is found again
+_PROFILE_SETTINGS = ("profile", "parameters")  # which restore the profile itself

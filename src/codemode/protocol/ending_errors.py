@@ -1,4 +1,4 @@
-"""Errors that an invocation can end with, and their wording."""
+"""Make the errors that an invocation can end with."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 
 _CALL_LIMIT_OPTIONS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
-# Limits that have no option: for each the kind of request, how many there may be, and what the program did.
+# Limits without an option: for each the kind of request, the maximum, and what the program did.
 _FIXED_LIMITS = {
     "max_timers": ("timer", MAX_TIMERS, f"set more than {MAX_TIMERS} timers"),
     "max_yields": ("yield", MAX_YIELDS, f"yielded more than {MAX_YIELDS} times"),
 }
 OUTPUT_LIMIT = "max_output_bytes"
-_MIN_REPORTED_DELAY_MS = 250  # a busy machine is that late
-_MAX_LISTED_VIOLATIONS = 8  # violations in a message
+_MIN_REPORTED_DELAY_MS = 250  # the delay of a busy machine
+_MAX_LISTED_VIOLATIONS = 8  # in a message
 _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
 
 
 def make_guest_error(event: ProgramThrew) -> CodeModeError:
-    """Return the error that the program threw. The kernel sets `origin`; no guest value chooses a class."""
+    """Return the error that the program threw. The guest runtime sets `origin`; no guest value chooses a class."""
     details: dict[str, Any] = {"name": event.name, "stack": event.stack}
     if event.details_json is not None:
         details["details"] = _parse_details(event.details_json)
@@ -68,7 +68,7 @@ def make_guest_error(event: ProgramThrew) -> CodeModeError:
 
 
 def make_thrown_error(event: ProgramThrew, settings: Settings) -> CodeModeError:
-    """Return the error of a program that no answer of the host ended, but a call that its input made impossible may."""
+    """Return the error of a program that no host answer ended; a call refused for its input may have."""
     error = make_guest_error(event)
     if event.refused_tool is None:
         return error
@@ -82,7 +82,7 @@ def make_thrown_error(event: ProgramThrew, settings: Settings) -> CodeModeError:
 
 
 def _refused_call_details(tool_name: str, code: str, message: str) -> dict[str, Any]:
-    """Return the details of an error for a call that never was one."""
+    """Return the details of an error for a call that was refused before it was made."""
     call = {"toolName": tool_name, "code": code, "message": message}
     return {"tool_name": tool_name, "call": call, "ran": False}
 
@@ -94,9 +94,11 @@ def resolve_throw(
     delivered_ids: Sequence[int],
     errors: Mapping[int, CodeModeError],
 ) -> CodeModeError:
-    """Return the error that a program let end it: the host's own, by ``errors`` of requests, a limit's, or the guest's.
+    """Return the error that ended a program.
 
-    ``delivered_ids`` are the requests whose answer the guest was handed.
+    the host's own, by ``errors`` of requests, that of a limit, or the guest's.
+
+    ``delivered_ids`` are the requests whose answer the guest received.
     """
     if event.error_class is not None and settings.profile.host_errors.words is None:
         raise CodeModeProtocolError("the worker names a class of errors, which this program has not")
@@ -111,10 +113,10 @@ def resolve_throw(
 
 
 def add_position(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
-    """Return a host's own error that the program let end it, with the guest's position and what is said of its call."""
+    """Return a host error that ended the program, with the guest's position and the fields of the call."""
     guest_details = make_guest_error(event).details
     keys = ("line", "column", "stack", "details")
-    if call is not None:  # which has the details of its own error
+    if call is not None:  # it has the details of its own error
         keys, error = keys[:3], copy_error_for_run(error)
         error.details["call"] = call
     for key in keys:
@@ -141,7 +143,7 @@ def format_request(request: LedgerEntry | CallRequested) -> str:
 
 
 def timeout_error(settings: Settings, late_ms: int = 0) -> CodeModeError:
-    """Return the error for a program whose clock has run out, and that was told of so much later."""
+    """Return the error for an exceeded program timeout, reported ``late_ms`` after the deadline."""
     timeout_ms = settings.limits.timeout_ms
     phrase = (
         "did not end within" if settings.limits.timeout_includes_tools else "ran, not counting its calls, for more than"
@@ -157,7 +159,7 @@ def timeout_error(settings: Settings, late_ms: int = 0) -> CodeModeError:
 
 
 def limit_error(limit: str, refused_tool: str | None, settings: Settings) -> CodeModeError:
-    """Return the error for a program that let the refusal of a call end it: of that tool, where it is known."""
+    """Return the error for a refused call over a limit, with its tool if known."""
     if (fixed_limit := _FIXED_LIMITS.get(limit)) is not None and fixed_limit[0] in settings.profile.request_kinds:
         return CodeModeBridgeLimitError(
             f"the program {fixed_limit[2]}", details={"limit": limit, "max": fixed_limit[1]}
@@ -182,12 +184,12 @@ def limit_error(limit: str, refused_tool: str | None, settings: Settings) -> Cod
 
 
 def _get_displayed_limit_name(limit: str, settings: Settings) -> str:
-    """Return what a limit is called where the program is."""
+    """Return the name of a limit on the program's surface."""
     return settings.profile.guest.limit_names.get(limit, limit)
 
 
 def output_limit_error(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
-    """Return the error of a program that has written more than it may, by a limit that is called so."""
+    """Return the error for exceeded output, with the surface's name of the limit."""
     return CodeModeError(
         f"the program wrote more than {maximum} bytes of output, console and value together, which is {name}."
         " Write less",
@@ -204,12 +206,12 @@ def resolve_return(
     unsent: Sequence[LedgerEntry],
     queued: Sequence[LedgerEntry],
 ) -> Completed | Failed:
-    """Return the ending of a program that returned, by what its profile makes of calls that nobody waits for.
+    """Return the ending of a program that returned, by its profile's rule for calls that were not awaited.
 
-    ``unsent`` are the calls of the last turn, ``queued`` those that other calls left no room for: neither has run.
+    ``unsent`` are the calls of the last turn, ``queued`` those that waited for a free slot: neither has run.
     """
     if len(delivered_ids) == len(ledger.entries) and not event.unobserved_ids:
-        return check_result(event, settings)  # all that it has asked for was answered and looked at
+        return check_result(event, settings)  # every request was answered and observed
     last_turn = {entry.id for entry in unsent}
     if settings.profile.unawaited != "refuse":
         not_sent = last_turn | {entry.id for entry in queued}
@@ -224,9 +226,9 @@ def resolve_return(
 def check_result(
     event: ProgramReturned, settings: Settings, abandoned: tuple[DetachedCall, ...] = ()
 ) -> Completed | Failed:
-    """Return the ending of a program that returned.
+    """Check the result of a program and return its ending.
 
-    Raises `CodeModeProtocolError` when its result is not there.
+    Raises `CodeModeProtocolError` if the result is missing.
     """
     size = event.value_bytes if event.value_json is None else utf8_length(event.value_json)
     max_result_bytes = settings.limits.max_result_bytes
@@ -262,7 +264,7 @@ def deadlock_error() -> CodeModeError:
 
 
 def syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
-    """Return the error for a program that was refused before it ran; its message lists every problem."""
+    """Return the error for a refused program; its message lists every problem."""
     first = problems[0] if problems else {"message": "the program cannot run", "line": 1, "column": 1}
     text = "; ".join(f"line {p['line']}, column {p['column']}: {p['message']}" for p in problems)
     details = {"name": "SyntaxError", "problems": problems, "line": first["line"], "column": first["column"]}
@@ -279,7 +281,7 @@ def refusal_error(event: ProgramRefused) -> CodeModeError:
 
 
 def illegal_access_error(violations: Sequence[Mapping[str, Any]]) -> CodeModeIllegalAccessError:
-    """Return the error for a program that says what its surface forbids; its message lists the first violations."""
+    """Return the error for a program that breaks rules of its surface; its message lists the first violations."""
     first = violations[0]
     lines = [_format_violation(violation) for violation in violations[:_MAX_LISTED_VIOLATIONS]]
     if len(violations) > _MAX_LISTED_VIOLATIONS:
@@ -293,7 +295,7 @@ def illegal_access_error(violations: Sequence[Mapping[str, Any]]) -> CodeModeIll
 
 
 def not_analysable_error(draft: Draft | None) -> CodeModeIllegalAccessError:
-    """Return the error for a program that compiles, and of which nothing else is certain; ``draft`` says from where."""
+    """Return the error for a program that compiles but cannot be analysed; ``draft`` has the position."""
     location = {"line": 1, "column": 1} if draft is None else {"line": draft.line, "column": draft.column}
     return illegal_access_error([{"kind": "NotAnalysable", "location": location}])
 
@@ -317,7 +319,7 @@ _VIOLATION_TEXTS = {
 def external_stop_error(
     event: DeadlinePassed | AbortRequested | WorkerEnded | HostFailed | EngineFailed, settings: Settings
 ) -> CodeModeError:
-    """Return the error for an invocation that something outside its program has ended."""
+    """Return the error for an invocation that was stopped from outside the program."""
     match event:
         case DeadlinePassed():
             return timeout_error(settings, event.late_ms)

@@ -1,4 +1,4 @@
-"""Events that an invocation is told; effects and endings that it answers. Pure values."""
+"""Events, effects and endings of an invocation, as pure values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 class ProgramAccepted:
     """The host has checked the program, which is now plain JavaScript.
 
-    ``invocation_data_json`` is what the invocation is given, now that its program is known; None: what it was given
-    before.
-    ``compile_only``: it could not be checked, and does not run; but the engine may know what is wrong with it.
-    ``reports_locations``: the worker is to tell where the program makes its calls. ``settings``, where there are any,
-    are
-    those under which it runs, and ``recorded`` is what an earlier host has written of this very invocation.
+    ``invocation_data_json`` replaces the invocation data, now that the program is known. ``compile_only``: it could
+    not be analysed and does not run, but the engine may find its error. ``reports_locations``: the worker reports
+    the locations of calls. ``settings`` replace those of the invocation, and ``recorded`` is the ledger that an
+    earlier host wrote for it.
     """
 
     js: str
@@ -41,10 +39,10 @@ class ProgramAccepted:
 
 @record
 class ProgramRefused:
-    """The program has problems, or breaks rules of its surface, or must fail for one reason; nothing of it may run.
+    """The program is refused for problems, violations or one error; nothing of it runs.
 
-    A problem is ``{"message", "line", "column"}``, a violation ``{"kind", "name"?, "location"}``. ``is_unclear``: it
-    cannot be told what the program does.
+    A problem is ``{"message", "line", "column"}``, a violation ``{"kind", "name"?, "location"}``. ``is_unclear``:
+    it cannot be analysed.
     """
 
     problems: tuple[ProgramProblem, ...] = ()
@@ -55,11 +53,10 @@ class ProgramRefused:
 
 @record
 class CallSettled:
-    """The host has done (or refused) what a request asked for. ``error`` is the host's own view of a rejection.
+    """The host has performed or refused a request. ``error`` is the host's own error of a rejection.
 
-    ``displayed_input_json`` is what may be seen of the input of a call that was refused before it ran, where that is
-    not what the
-    guest issued. ``duration_us`` is how long it took, in microseconds, where somebody measured it.
+    ``displayed_input_json`` is the displayable input of a refused call, if it is not the issued one.
+    ``duration_us`` is the duration in microseconds, if measured.
     """
 
     id: int
@@ -72,7 +69,7 @@ class CallSettled:
 
 @record
 class ExecutionStarted:
-    """The tool itself is about to run, with ``executed_input_json`` when a person allowed that input."""
+    """The tool itself starts, with ``executed_input_json`` if a person allowed that input."""
 
     id: int
     executed_input_json: str | None
@@ -81,7 +78,7 @@ class ExecutionStarted:
 
 @record
 class PersonAsked:
-    """A person has been asked to decide about a request."""
+    """A person is asked about a request."""
 
     id: int
 
@@ -95,19 +92,19 @@ class PersonAnswered:
 
 @record
 class DeadlinePassed:
-    """The clock passed ``timeout_ms``, and told of it so much later, for the host's event loop did something else."""
+    """The deadline passed, reported ``late_ms`` later because the host's event loop was blocked."""
 
     late_ms: int = 0
 
 
 @record
 class WaitExpired:
-    """The call of the model has waited as long as it may: a program that may rest does so as soon as it is idle."""
+    """The caller has waited as long as it may: a suspendable program is suspended as soon as it is idle."""
 
 
 @record
 class ContinueRun:
-    """Somebody goes on with a program at rest, at this time of the host's clock."""
+    """Continue a suspended program at this time of the host's clock."""
 
     now_ms: int
 
@@ -126,7 +123,7 @@ class WorkerEnded:
 
 @record
 class HostFailed:
-    """Something outside the rules of this table ends the invocation with this error."""
+    """An error outside these rules ends the invocation."""
 
     error: CodeModeError
 
@@ -158,7 +155,7 @@ class Send:
 
 @record
 class CheckProgram:
-    """Compare what the worker found in the program with the tools. ``size``: in so many bytes, 0 of what was known."""
+    """Compare the program's facts with the tools. ``size`` counts the bytes of the analysis, 0 if it was known."""
 
     js: str
     facts: Facts | None
@@ -167,21 +164,21 @@ class CheckProgram:
 
 @record
 class Invoke:
-    """Do what a request asks for. Its outcome is None, or `Waiting` when it was recorded so and has an answer now."""
+    """Perform a request. Its outcome is None, or `Waiting` if it was recorded so and has an answer now."""
 
     entry: LedgerEntry
 
 
 @record
 class SetTimers:
-    """Let these timers run, all from this moment; each is settled once its delay has passed."""
+    """Start these timers together; each is settled after its delay."""
 
     entries: tuple[LedgerEntry, ...]
 
 
 @record
 class StopTimer:
-    """Let a timer run no more: it is never settled."""
+    """Cancel a timer: it is never settled."""
 
     id: int
 
@@ -203,7 +200,7 @@ class WriteConsole:
 
 @record
 class WriteItem:
-    """The guest wrote an item of its output: a text, or else the JSON text of a value."""
+    """The guest wrote an output item: a text, or the JSON text of a value."""
 
     kind: ItemKind
     text: str
@@ -211,7 +208,7 @@ class WriteItem:
 
 @record
 class SendNotice:
-    """The program tells the host's listeners something that they have not been told."""
+    """Send a new notice of the program to the host's listeners."""
 
     kind: NoticeKind
     payload_json: str
@@ -219,32 +216,32 @@ class SendNotice:
 
 @record
 class PauseClock:
-    """Nothing is outstanding that the clock measures: the deadline stands still."""
+    """Pause the deadline: the clock measures nothing that is outstanding."""
 
 
 @record
 class GrantGracePeriod:
-    """The deadline has passed, and the worker is about to stop by itself: it passes once more, a little later."""
+    """Grant a grace period: the deadline has passed and the worker is about to stop by itself."""
 
 
 @record
 class ResumeClock:
-    """The deadline runs again."""
+    """Resume the deadline."""
 
 
 @record
 class ReplayEnded:
-    """The program has come as far as before: from here on its time counts."""
+    """The replay is complete: time counts from here."""
 
 
 @record
 class PauseWaitClock:
-    """Nothing is outstanding but what a person decides: the time of the model's call stands still."""
+    """Pause the caller's wait: only a person's decision is outstanding."""
 
 
 @record
 class ResumeWaitClock:
-    """The time of the model's call runs again."""
+    """Resume the caller's wait."""
 
 
 SuspensionReason: TypeAlias = Literal["yield", "pending_tools"]
@@ -252,25 +249,24 @@ SuspensionReason: TypeAlias = Literal["yield", "pending_tools"]
 
 @record
 class Suspend:
-    """The program rests until somebody goes on with it. It needs no worker; its calls go on."""
+    """The program is suspended until it is continued. It needs no worker; its calls continue."""
 
     reason: SuspensionReason
 
 
 @record
 class OutcomeQueued:
-    """The outcome of a request came while the program rests: it is handed in when it goes on."""
+    """The outcome of a request arrived while the program is suspended; it is delivered when the program continues."""
 
     id: int
 
 
 @record
 class Completed:
-    """The program returned a JSON text; None is undefined. ``warnings`` say what was cut of it.
+    """The program returned a JSON text; None is undefined. ``warnings`` name cut parts.
 
-    ``abandoned`` are the calls that it did not wait for, where that is no error. ``last_value`` is the value of its
-    last
-    statement as text, where it returned nothing.
+    ``abandoned`` are calls that it did not await, where this is no error. ``last_value`` is the value of its last
+    statement as text, if it returned nothing.
     """
 
     value_json: str | None
@@ -288,7 +284,7 @@ class Failed:
 
 @record
 class Interrupted:
-    """Everything is done or waits for somebody: the ledger says what."""
+    """Every request is done or waits, by the ledger."""
 
 
 Ending: TypeAlias = Completed | Failed | Interrupted
@@ -302,7 +298,7 @@ class Finish:
 
 
 SuspensionEffect: TypeAlias = WriteItem | ReplayEnded | PauseWaitClock | ResumeWaitClock | Suspend | OutcomeQueued
-"""Effects that there are only where a program writes items, or may rest."""
+"""Effects of programs that write output items or can be suspended."""
 
 RareEffect: TypeAlias = (
     CheckProgram
@@ -316,6 +312,6 @@ RareEffect: TypeAlias = (
     | ResumeClock
     | SuspensionEffect
 )
-"""Effects of which most programs have none, or one."""
+"""Effects that most programs have at most once."""
 
 Effect: TypeAlias = Send | Invoke | Finish | RareEffect

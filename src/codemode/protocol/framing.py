@@ -1,7 +1,7 @@
-"""Length-prefixed frames of messages. Pure: bytes in, frames and messages out; knows nothing of what they say.
+"""Encode and decode length-prefixed frames of messages, without I/O.
 
-A frame is a 4-byte big-endian length and as many bytes: one message, or from a worker several with a line feed between
-them. A message is one byte of kind and a payload. What a worker says is JSON text, which has no line feed in it.
+A frame is a 4-byte big-endian length and its payload: one message, or from a worker several separated by line feeds. A
+message is one byte of kind and a payload. A worker's payload is JSON text, which contains no line feed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def encode_frame(kind: bytes, payload: bytes) -> bytes:
 
 
 def iter_frame_chunks(kind: bytes, head: bytes, text: str, tail: bytes) -> Iterator[bytes]:
-    """Yield one message as a frame, the long text in the middle of its payload piece by piece."""
+    """Yield one message as a frame, with the long text in the middle of its payload in chunks."""
     yield _LENGTH.pack(1 + len(head) + utf8_length(text) + len(tail)) + kind + head
     for start in range(0, len(text), CHUNK_CHARACTERS):
         yield text[start : start + CHUNK_CHARACTERS].encode()
@@ -36,7 +36,7 @@ def iter_frame_chunks(kind: bytes, head: bytes, text: str, tail: bytes) -> Itera
 
 
 def split_messages(frame: bytes) -> Iterable[bytes]:
-    """Return the messages of a hostile frame, those of a long one one by one: there may be millions."""
+    """Return the messages of a hostile frame, lazily if it is long: there may be millions."""
     return frame.split(b"\n") if len(frame) <= CHUNK_CHARACTERS else _split_lines(frame)
 
 
@@ -77,14 +77,14 @@ class FrameDecoder:
 
     def _length_at(self, data: bytes | bytearray, start: int) -> int:
         (length,) = _LENGTH.unpack_from(data, start)
-        # Checked before anything is kept: a frame that claims 4 GiB must not make the host wait for them.
+        # Checked first: a frame that claims 4 GiB must not make the host wait for it.
         if not 1 <= length <= self._max_frame_bytes:
             raise CodeModeProtocolError(f"the worker sent a frame of {length} bytes")
         return length
 
 
 def large_string_frames(large: LargeStrings) -> Iterator[bytes]:
-    """Yield the frames of large strings, short ones together; of one that the guest has already its number."""
+    """Yield the frames of large strings, short ones together; a string that the guest has is sent as its number."""
     frames: list[bytes] = []
     size = 0
     for text, known_number in zip_longest(large.texts, large.repeats):

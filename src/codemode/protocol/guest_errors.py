@@ -1,4 +1,4 @@
-"""Host errors as a program sees them, in codes or in classes of its surface."""
+"""Convert host errors to what a program sees: codes or classes of its surface."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from ..trace.visible_text import clip_text
 from .ledger import LedgerEntry, Rejected
 
 REQUIRED_FIELDS = ("class", "message", "code", "hint")
-"""Of each error, always there."""
+"""Present in each error."""
 MAX_FIELDS_BYTES = 64 << 10
 _MAX_VALUES = 5_000
 _MAX_FIELDS = 32
-_MAX_TEXT_CHARACTERS = 1_000  # of the others, and of names that no face gives in earnest
+_MAX_TEXT_CHARACTERS = 1_000  # of other fields, and of names that no surface uses
 _DEFAULT_MESSAGE = "the call failed"
 
 
 def format_surface_fields(error: CodeModeError, kind: str, name: str, describe: ErrorFields, *, is_raised: bool) -> str:
-    """Return the fields of an error as JSON text: what is too large of them, or no JSON, is left out."""
+    """Return the fields of an error as JSON text, without fields that are too large or not JSON."""
     try:
         described: Mapping[str, Any] = {**http_fields(error), **describe(error, kind, name, is_raised)}
     except Exception:  # noqa: BLE001 - they are told what host code has raised, which may raise again
@@ -54,7 +54,7 @@ def _encode_fields(value: Any, max_bytes: int = MAX_FIELDS_BYTES) -> str:
 
 
 def _keep_small_fields(required_fields: Mapping[str, str], optional_fields: Mapping[str, Any]) -> str:
-    """Return the texts, and of the rest what is small."""
+    """Return the required fields and the small optional ones."""
     fields: dict[str, Any] = dict(required_fields)
     for key, value in optional_fields.items():
         try:
@@ -72,7 +72,7 @@ def _clip_field(value: Any, key: str) -> str:
 
 
 def check_surface_fields(text: str, fields: object) -> dict[str, Any]:
-    """Return the fields that ``text`` holds, as they were written. Raises `CodeModeProtocolError` for anything else."""
+    """Return the fields in ``text``. Raises `CodeModeProtocolError` for other fields."""
     if (
         not is_object(fields)
         or len(fields) > _MAX_FIELDS
@@ -89,16 +89,16 @@ MAX_DISPLAYED_INPUT_BYTES = 8 << 10
 _MAX_DETAILS_VALUES = 5_000
 _TOOL_ERROR_FIELDS = {"code", "message", "toolName"}
 _DESCRIBED_KINDS = ("tool", "catalog")
-# What the end of an invocation has put beside the details of the error that ended it.
+# Details that the end of an invocation added to its error.
 _ENDING_DETAILS = {"line", "column", "stack", "call", "is_resumed"}
 
 
 def make_rejection(
     entry: LedgerEntry, error: CodeModeError, host_errors: HostErrors, *, is_raised: bool = False
 ) -> Rejected:
-    """Return how a request ends with this error. ``is_raised``: the code of the host that was called has raised it.
+    """Return the rejection of a request with this error. ``is_raised``: host code of the call raised it.
 
-    What host code has raised has a reason of its own only if this package says so, whatever instance it is.
+    The reason of an error that host code raised counts only if this package set it.
     """
     name, message, code = to_guest_view(error)
     if host_errors.words is not None and entry.kind in _DESCRIBED_KINDS:
@@ -135,7 +135,7 @@ def _find_surface_code(error: CodeModeError, codes: Mapping[str, str], *, has_re
 
 
 def _encode_http_fields(fields: Mapping[str, Any], error: CodeModeError) -> str | None:
-    """Return fields with those of an error of an API as JSON text; None where it is none."""
+    """Return fields with those of an API error as JSON text; None if it is not an API error."""
     api_fields = http_fields(error)
     try:
         return _encode_small_json({**fields, **api_fields}) if api_fields else None
@@ -149,7 +149,7 @@ def _encode_small_json(value: Any) -> str:
 
 
 def _encode_details(error: CodeModeError) -> str | None:
-    """Return what a tool has said in the details of its error; None for nothing, or for what is no small JSON."""
+    """Return the details that a tool put into its error; None if there are none or they are not small JSON."""
     details = _get_tool_details(error)
     if not details or not isinstance(error, CodeModeToolError):
         return None
@@ -160,12 +160,12 @@ def _encode_details(error: CodeModeError) -> str | None:
 
 
 def _get_tool_details(error: CodeModeError) -> dict[str, Any]:
-    """Return the details of an error without what the end of an earlier run has put beside them."""
+    """Return the details of an error without those added by an earlier run."""
     return {key: value for key, value in error.details.items() if error.trace is None or key not in _ENDING_DETAILS}
 
 
 def copy_error_for_run(error: CodeModeError) -> CodeModeError:
-    """Return a host's error as one that no other run has: a tool may raise one and the same object in all of them."""
+    """Return a copy of a host error for this run: a tool may raise the same object in all runs."""
     try:
         copied = type(error).__new__(type(error), *error.args)
         copied.__dict__.update(error.__dict__)
@@ -178,7 +178,7 @@ def copy_error_for_run(error: CodeModeError) -> CodeModeError:
 
 
 def read_error_fields(text: str) -> dict[str, Any]:
-    """Return the fields of an error that a program was told. Raises `CodeModeProtocolError` for anything else."""
+    """Return the fields of an error that a program received. Raises `CodeModeProtocolError` for other values."""
     try:
         fields = decode_json(text)
     except ValueError:
@@ -193,7 +193,7 @@ def read_error_fields(text: str) -> dict[str, Any]:
 
 
 def _are_known_fields(names: Collection[str]) -> bool:
-    """Tell whether an error may have these fields: those of an API's error stand beside, or without, a tool's name."""
+    """Return True if an error may have these fields: those of an API error occur with or without a tool name."""
     other_names = {*names} - {"details", *HTTP_FIELDS}
     return other_names == _TOOL_ERROR_FIELDS or (
         other_names == _TOOL_ERROR_FIELDS - {"toolName"} and "status" in names and "details" not in names
@@ -201,7 +201,7 @@ def _are_known_fields(names: Collection[str]) -> bool:
 
 
 def restore_error(outcome: Rejected) -> CodeModeError:
-    """Return the host's error of an outcome that was recorded, as far as a program was told of it."""
+    """Return the host error of a recorded rejection, as far as it was recorded."""
     error = error_from_view(outcome.name, outcome.message, outcome.code)
     if outcome.fields_json is not None:
         fields = read_error_fields(outcome.fields_json)
@@ -212,10 +212,10 @@ def restore_error(outcome: Rejected) -> CodeModeError:
 
 
 def describe_failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, Any] | None:
-    """Return what is said of the call whose error ended a program: the fields of the error, and what was passed.
+    """Return the fields and the input of the call whose error ended a program.
 
-    None in a face whose errors have no fields. A large input is told as ``{"bytes": n}``. ``hides_input``: only that
-    is told with which the call ran, or what was let through of it.
+    None on surfaces whose errors have no fields. A large input is ``{"bytes": n}``. ``hides_input``: include only
+    an executed or displayable input.
     """
     outcome = entry.outcome
     if not isinstance(outcome, Rejected) or outcome.fields_json is None:
@@ -236,6 +236,6 @@ def _input_fields(entry: LedgerEntry) -> dict[str, Any]:
         size = entry.full_input_bytes if executed_json is None else utf8_length(executed_json)
         if size <= MAX_DISPLAYED_INPUT_BYTES and (executed_json is not None or issued_json is not None):
             return {"toolInput": entry.decode_full_input() if executed_json is None else decode_json(executed_json)}
-    except (ValueError, CodeModeError):  # too deep, or too much in places of large strings: it is refused for just that
+    except (ValueError, CodeModeError):  # too deep or too large with its large strings, which is why it was refused
         pass
     return {"toolInput": {"bytes": size}}

@@ -1,4 +1,4 @@
-"""Console, output items and notices of a program, and their limits."""
+"""Limit and deliver console lines, output items and notices of a program."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .ledger import Ledger
 from .messages import ConsoleWritten, GuestNotice, ItemWritten
 from .settings import Settings
 
-_CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
-_MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line
+_CONSOLE_SLACK_BYTES = 256  # for the guest runtime's last line about cut output
+_MAX_CONSOLE_LINES = 4097  # the limit of the guest runtime and that line
 _NOTICE_GLOBALS = {"log": "mcpLog", "notify": "mcpNotify"}
-_MAX_NOTICES = 4096  # the kernel's limit
+_MAX_NOTICES = 4096  # the limit of the guest runtime
 MAX_TIMERS = 1000
-"""That one program may set. The kernel has the same limit."""
+"""Per program. The guest runtime has the same limit."""
 MAX_YIELDS = 1000
-"""How often one program may yield. The kernel has the same limit."""
-_MAX_ITEMS = 16_384  # the kernel's limit
+"""Per program. The guest runtime has the same limit."""
+_MAX_ITEMS = 16_384  # the limit of the guest runtime
 
 
 class ConsoleLimiter:
-    """Counts console output. The kernel cuts it, so only a worker that is no longer ours can exceed the limit here."""
+    """Counts console output. The guest runtime cuts it, so only an escaped worker can exceed this limit."""
 
     def __init__(self, settings: Settings) -> None:
         self._maximum = settings.limits.max_console_bytes + _CONSOLE_SLACK_BYTES
@@ -41,9 +41,9 @@ class ConsoleLimiter:
 
 
 class OutputLimiter:
-    """Counts what a program writes in all: items, console, value. The kernel ends one that writes more.
+    """Counts all output of a program: items, console, value. The guest runtime ends a program that exceeds it.
 
-    ``count`` is how many items and lines there were. Its methods raise `CodeModeProtocolError` beyond the limits.
+    ``count`` counts items and lines. The methods raise `CodeModeProtocolError` beyond the limits.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -57,7 +57,7 @@ class OutputLimiter:
 
     @property
     def is_limited(self) -> bool:
-        """True in a profile whose programs write output."""
+        """True for a profile whose programs write output."""
         return self._maximum is not None
 
     def add_line(self, text: str) -> None:
@@ -77,7 +77,7 @@ class OutputLimiter:
             raise CodeModeProtocolError("the worker wrote more items of output than the limit allows")
 
     def add_content(self, text: str) -> None:
-        """Count a part of content that is shown."""
+        """Count a displayed part of content."""
         self._parts += 1
         self.count += 1
         if self._parts > self._max_parts:
@@ -97,7 +97,7 @@ class OutputLimiter:
 
 
 class NoticeLimiter:
-    """Counts what the guest tells the host's listeners, which the kernel bounds as it does the console."""
+    """Counts notices for the host's listeners, which the guest runtime limits like the console."""
 
     def __init__(self, settings: Settings) -> None:
         self._maximum = settings.limits.max_console_bytes
@@ -106,7 +106,7 @@ class NoticeLimiter:
         self.count = 0
 
     def add(self, notice: GuestNotice) -> None:
-        """Count one. Raises `CodeModeProtocolError` beyond the limits, and for one that this guest cannot send."""
+        """Count a notice. Raises `CodeModeProtocolError` beyond the limits and for an unavailable kind."""
         if _NOTICE_GLOBALS[notice.kind] not in self._globals:
             raise CodeModeProtocolError(f"the worker sent a notice of kind {notice.kind!r}, which this program has not")
         self._bytes += utf8_length(notice.payload_json)
@@ -120,10 +120,10 @@ OutputMessage: TypeAlias = ConsoleWritten | ItemWritten | GuestNotice
 
 
 class GuestOutput:
-    """Takes what the worker says that the program has written, and returns who is to be told of it.
+    """Checks output messages of the worker and returns their effects.
 
-    In a replay nobody is told again of notices, nor of what was handed over of lines and items. Raises
-    `CodeModeProtocolError` for more than the kernel lets pass.
+    A replay repeats no notices and no delivered lines and items. Raises `CodeModeProtocolError` for more output
+    than the guest runtime allows.
     """
 
     def __init__(self, settings: Settings, ledger: Ledger, recorded: Ledger | None) -> None:
@@ -148,7 +148,7 @@ class GuestOutput:
 
     @property
     def output_count(self) -> int:
-        """How many lines and items were written, in this replay or before it."""
+        """How many lines and items were written, including those before a replay."""
         return max(self._output.count, self._replayed_output)
 
     def handle(self, event: OutputMessage) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""Requests that run or wait, and the turns that a worker owes."""
+"""Queue requests to perform, and count the turns that a worker owes."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from .ledger import INTERNAL_KINDS, Ledger, LedgerEntry
 from .messages import RequestKind
 from .settings import Settings
 
-# Pure. Knows nothing of what the guest does.
-
 UNLIMITED_KINDS = ("catalog", *INTERNAL_KINDS)
-"""Kinds of requests that count as no calls in flight."""
+"""Kinds of requests that do not count as calls in flight."""
 
 _MAX_DELAY_MS = 2**31 - 1
 _MAX_DELAY_DIGITS = 10
 
 
 class RequestQueue:
-    """Which requests run, and which are held: until the replay is done, or until fewer calls run."""
+    """Running requests, and pending ones that wait for the end of the replay or for a free slot."""
 
     def __init__(self) -> None:
         self.running: set[int] = set()
-        self.running_calls: set[int] = set()  # those of them that count as calls
-        self.awaiting_person: set[int] = set()  # those of them that a person decides about
-        self.running_timers: set[int] = set()  # those of them that are timers
-        self.pending: list[LedgerEntry] = []  # those that are to be made
+        self.running_calls: set[int] = set()  # running requests that count as calls
+        self.awaiting_person: set[int] = set()  # running requests that a person decides about
+        self.running_timers: set[int] = set()  # running timers
+        self.pending: list[LedgerEntry] = []  # not started yet
 
     def start_pending(self, max_calls: int) -> list[Effect]:
-        """Start what is held, in order, while at most ``max_calls`` calls run.
+        """Start pending requests in order, while at most ``max_calls`` calls run.
 
-        Timers start together, for they count from one moment. They and catalog requests count as no calls.
+        Timers start together at the same time. Timers and catalog requests do not count as calls.
         """
         effects: list[Effect] = []
         timers: list[LedgerEntry] = []
@@ -54,31 +52,31 @@ class RequestQueue:
         return effects
 
     def finish(self, request_id: int) -> None:
-        """Note that a request no longer runs."""
+        """Record that a request has ended."""
         self.running.discard(request_id)
         self.running_calls.discard(request_id)
         self.awaiting_person.discard(request_id)
         self.running_timers.discard(request_id)
 
     def cancel_timer(self, request_id: int) -> bool:
-        """Let go of a timer; return whether it ran."""
+        """Cancel a timer; return whether it ran."""
         self.pending = [entry for entry in self.pending if entry.id != request_id]
         was_running = request_id in self.running
         self.finish(request_id)
         return was_running
 
     def person_asked(self, request_id: int) -> None:
-        """Note that a person decides about a request."""
+        """Record that a person decides about a request."""
         if request_id in self.running:
             self.awaiting_person.add(request_id)
 
     def person_answered(self, request_id: int) -> None:
-        """Note that the person has decided."""
+        """Record that the person has decided."""
         self.awaiting_person.discard(request_id)
 
 
 def read_timer_delay_ms(name: str, input_json: str | None) -> int:
-    """Return how long a timer takes. Raises `CodeModeProtocolError` for a request that no kernel makes."""
+    """Return the delay of a timer. Raises `CodeModeProtocolError` for a request that no guest runtime makes."""
     text = input_json or ""
     if name == "setTimeout" and text.isascii() and text.isdigit() and len(text) <= _MAX_DELAY_DIGITS:
         delay = int(text)
@@ -90,15 +88,14 @@ def read_timer_delay_ms(name: str, input_json: str | None) -> int:
 class TurnCounter:
     """Counts turns: one for the start of the program and one for every delivered outcome.
 
-    A turn begins when the one before has ended and there is a delivery for it: from the guest's point of view that call
-    is no longer in flight. Requests are counted as the guest counts them: in flight is what was issued and not
-    delivered in a turn that has begun, and what asks the catalog, or a timer, never is. The kernel refuses calls beyond
-    the limits, so only a worker that is no longer ours can exceed them here.
+    A turn begins when the last one has ended and there is a delivery for it: from then on the guest does not count
+    that call as in flight. Requests are counted like the guest does: in flight are issued calls that no turn has
+    delivered, without catalog requests and timers. The guest runtime refuses calls beyond the limits, so only an
+    escaped worker can exceed them here.
 
-    ``owed_count`` is how many turns there are still to come: none before the program runs, and none while the guest is
-    idle;
-    ``ended_count`` how many there were: of so many deliveries the guest had a turn to see the outcome.
-    Raises `CodeModeProtocolError` where a worker keeps to none of it.
+    ``owed_count`` is the number of outstanding turns: none before the program runs or while the guest is idle;
+    ``ended_count`` is the number of past turns, each of which showed the guest one delivery. Raises
+    `CodeModeProtocolError` for a violation.
     """
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
@@ -134,7 +131,7 @@ class TurnCounter:
             raise CodeModeProtocolError("the worker sent more requests than the limits allow")
 
     def end_turn(self, in_flight: int) -> None:
-        """Count the end of a turn, after which the guest counts so many calls in flight."""
+        """Count the end of a turn and compare the guest's number of calls in flight."""
         if in_flight != self._in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")
         self.ended_count += 1
@@ -143,14 +140,14 @@ class TurnCounter:
             self._begin_turn()
 
     def add_delivery(self, request_id: int) -> None:
-        """Count an outcome that was handed in."""
+        """Count a delivered outcome."""
         self._ledger.deliveries.append(request_id)
         self.owed_count += 1
         if self.owed_count == 1:
             self._begin_turn()
 
     def add_turn(self) -> None:
-        """Count the turn that a delivery which stands in the ledger brings."""
+        """Count the turn of a delivery that the ledger has already."""
         self.owed_count += 1
         if self.owed_count == 1:
             self._begin_turn()

@@ -1,4 +1,4 @@
-"""One run of one program as a state machine without I/O: events in, effects out."""
+"""Run one program as a state machine without I/O: events in, effects out."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .settings import Settings, get_analysis_mode
 
 
 class Replay:
-    """A recorded ledger beside the one that grows again. Raises `CodeModeProtocolError` where the two differ.
+    """Compares a recorded ledger with the new one. Raises `CodeModeProtocolError` where they differ.
 
-    With ``hides_inputs`` its errors quote none. ``is_empty``: nothing was recorded.
+    With ``hides_inputs`` its errors quote no inputs. ``is_empty``: nothing was recorded.
     """
 
     def __init__(self, recorded: Ledger | None, *, hides_inputs: bool = False) -> None:
@@ -35,7 +35,7 @@ class Replay:
         self.is_empty = not self._recorded.entries
 
     def find_entry(self, request: CallRequested, ledger: Ledger) -> LedgerEntry | None:
-        """Return the recorded entry of a request, None for one that is new."""
+        """Return the recorded entry of a request, None for a new one."""
         if self.is_empty:
             return None
         if request.id not in self._recorded:
@@ -55,11 +55,11 @@ class Replay:
         return f"{request.kind} {request.name}" if self._hides_inputs else ending_errors.format_request(request)
 
     def is_unfinished(self, ledger: Ledger) -> bool:
-        """True while recorded outcomes are still to be handed in."""
+        """True while recorded outcomes are not delivered yet."""
         return len(ledger.deliveries) < len(self._recorded.deliveries)
 
     def next_delivery(self, ledger: Ledger) -> LedgerEntry | None:
-        """Return the entry whose outcome comes next, if its request has been made again."""
+        """Return the entry of the next recorded delivery, if its request was issued again."""
         if not self.is_unfinished(ledger):
             return None
         request_id = self._recorded.deliveries[len(ledger.deliveries)]
@@ -67,19 +67,19 @@ class Replay:
         return ledger[request_id] if has_been_made else None
 
     def list_deliveries(self) -> list[LedgerEntry]:
-        """Return the entries whose outcomes are handed in again, in that order."""
+        """Return the entries of recorded deliveries, in order."""
         return [self._recorded[request_id] for request_id in self._recorded.deliveries]
 
     @property
     def ledger(self) -> Ledger:
-        """What was recorded, which is empty where nothing was."""
+        """The recorded ledger, empty if nothing was recorded."""
         return self._recorded
 
     def __getitem__(self, request_id: int) -> LedgerEntry:
         return self._recorded[request_id]
 
     def settle(self, event: CallSettled) -> LedgerEntry:
-        """Record how a request has ended that runs on meanwhile; it is delivered behind the rest. Returns its entry."""
+        """Record the outcome of a request that ended during the replay; it is delivered last. Returns its entry."""
         ledger = self._recorded
         settled_entry = ledger.settle(
             event.id, event.outcome, event.now_ms, event.displayed_input_json, event.duration_us
@@ -90,11 +90,11 @@ class Replay:
         return entry
 
     def start(self, event: ExecutionStarted) -> LedgerEntry:
-        """Record that the tool of such a request begins, and return its entry."""
+        """Record that the tool of such a request starts, and return its entry."""
         return self._recorded.start(event.id, event.executed_input_json, is_approved=event.is_approved)
 
     def require_complete(self, ledger: Ledger) -> None:
-        """A program that ends or comes to rest before all of its record was seen is another program."""
+        """Raise if the program ended or was suspended before it repeated its whole record."""
         if self.is_empty:
             return
         if len(ledger.entries) < len(self._recorded.entries) or self.is_unfinished(ledger):
@@ -102,7 +102,7 @@ class Replay:
             raise ending_errors.divergence_error(position, "the program did not get as far as in the recorded run")
 
     def append_missing(self, ledger: Ledger) -> None:
-        """Add what the replay had not come to yet: a run that is cut short must not forget which calls are done."""
+        """Append what the replay has not reached: a stopped run must not lose finished calls."""
         ledger.entries += self._recorded.entries[len(ledger.entries) :]
         ledger.deliveries += self._recorded.deliveries[len(ledger.deliveries) :]
         ledger.notice_count = max(ledger.notice_count, self._recorded.notice_count)
@@ -110,14 +110,14 @@ class Replay:
 
 
 def get_sidecar(rules: SidecarRules, recorded: Ledger | None) -> Sidecar:
-    """Return where an invocation's large strings go, with those that were recorded."""
+    """Return the store of an invocation's large strings, with recorded ones."""
     return Sidecar(rules) if recorded is None or recorded.sidecar is None else recorded.sidecar
 
 
 def restore_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar | None = None) -> Ledger:
-    """Return a recorded ledger with the large strings that its program was handed, which follow from its texts.
+    """Return a recorded ledger with its large strings, which are derived from its texts.
 
-    They go into an empty ``sidecar`` where there is one.
+    They are added to an empty ``sidecar``, if given.
     """
     sidecar = Sidecar(rules) if sidecar is None else sidecar
 
@@ -136,17 +136,17 @@ def restore_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar |
     return ledger
 
 
-# So that a program which catches that the ledger is full can go on with calls that need little.
+# So that a program that catches the error of a full ledger can still make small calls.
 _EXTRA_INPUT_BYTES = 64 << 10
-# What is kept of an entry beside its texts: its keys, its status, and when it was answered.
+# Of an entry without its texts: keys, status and time.
 _ENTRY_BYTES = 130
 
 
 class LedgerSizeLimit:
-    """Counts the UTF-8 bytes of the texts in a ledger against ``maximum``.
+    """Limits the UTF-8 bytes of the texts in a ledger to ``maximum``.
 
-    Traces and events keep these very texts, so that they are counted too. A call whose input no longer goes in ends the
-    program; of one whose outcome does not, the program gets an error instead, as ``told``, and the tool has run.
+    Traces and events hold the same texts, so they are covered. A call whose input does not fit ends the program; a
+    call whose outcome does not fit gets an error instead, though the tool has run.
     """
 
     def __init__(self, maximum: int, host_errors: HostErrors, sidecar: Sidecar | None = None) -> None:
@@ -154,23 +154,23 @@ class LedgerSizeLimit:
         self._host_errors = host_errors
         self._sidecar = sidecar
         self._bytes = 0
-        self.includes_recorded = False  # whether it has what was recorded, so that it is not counted again
-        self.reserves_space = False  # for what was admitted, until it comes into the ledger
+        self.includes_recorded = False  # recorded entries are counted already
+        self.reserves_space = False  # for admitted outcomes that are not in the ledger yet
         self._reserved: dict[int, CallSettled] = {}
         self._reserved_bytes = 0
-        self.last_admitted: CallSettled | None = None  # what was admitted last, and how much its outcome takes
+        self.last_admitted: CallSettled | None = None  # and its size
         self._last_admitted_bytes = 0
         self._measured_entries, self._measured_bytes = 0, 0
 
     @property
     def bytes(self) -> int:
-        """How many there are."""
+        """The number of bytes."""
         return self._bytes
 
     def estimate_stored_bytes(self, entries: Sequence[LedgerEntry]) -> int:
-        """Return about how many a kept ledger has, with what stands in it beside the texts of its calls.
+        """Return the approximate size of a stored ledger, including fields next to its texts.
 
-        Entries are looked at once, be it that their program makes them again: what is asked for at each rest is cheap.
+        Entries are measured once, so that the cost of a suspension stays low.
         """
         for entry in entries[self._measured_entries :]:
             self._measured_bytes += _ENTRY_BYTES + utf8_length(entry.name) + _count_bytes(entry.tool_call_id)
@@ -178,7 +178,7 @@ class LedgerSizeLimit:
         return self._bytes + self._measured_bytes
 
     def add_recorded(self, entry: LedgerEntry) -> None:
-        """Count an entry of a recorded ledger, which went in once."""
+        """Count an entry of a recorded ledger, which fitted before."""
         if self.includes_recorded:
             return
         self._bytes += (
@@ -188,7 +188,7 @@ class LedgerSizeLimit:
         )
 
     def add_request(self, entry: LedgerEntry) -> None:
-        """Count a new request. Raises `CodeModeBridgeLimitError` when it does not go in."""
+        """Count a new request. Raises `CodeModeBridgeLimitError` if it does not fit."""
         text = entry.input_json
         if text is not None:
             self._bytes += len(text) if text.isascii() else utf8_length(text)
@@ -196,12 +196,12 @@ class LedgerSizeLimit:
             raise ending_errors.ledger_limit_error(self.maximum)
 
     def admit(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
-        """Return how a call ended as far as ledger and sidecar take it: the error of a full one instead.
+        """Return the outcome of a call, replaced by an error if ledger or sidecar are full.
 
-        What was admitted is so when it is asked about again.
+        An admitted outcome stays admitted.
         """
         if event is self.last_admitted or entry.kind in INTERNAL_KINDS or self._reserved.get(event.id) is event:
-            return event  # what is a program's own has nothing to keep, and does not fail
+            return event  # the program's own requests store nothing and do not fail
         size = _count_outcome_bytes(event.outcome)
         if self._bytes + self._reserved_bytes + size > self.maximum:
             error = ending_errors.ledger_limit_error(self.maximum)
@@ -227,10 +227,10 @@ class LedgerSizeLimit:
         return sidecar.find_limit_error(outcome.large, undelivered_strings)
 
     def update(self, previous: LedgerEntry, current: LedgerEntry) -> None:
-        """Count an entry anew whose call has begun or ended."""
+        """Count an entry again after its call has started or ended."""
         if self._reserved and (reserved := self._reserved.pop(current.id, None)) is not None:
             self._reserved_bytes -= _count_outcome_bytes(reserved.outcome)
-        # Most calls begin with what the guest issued, and have no outcome before the one they end with.
+        # Most calls run with the issued input and have one outcome.
         if current.executed_input_json is not previous.executed_input_json:
             self._bytes += _count_bytes(current.executed_input_json) - _count_bytes(previous.executed_input_json)
         if previous.outcome is not None:
@@ -259,23 +259,21 @@ def _count_bytes(text: str | None) -> int:
 # ahead; the worker takes them one at a time, in order, so everything below depends only on the order of requests and
 # deliveries:
 #
-# event what it does -------------------
-# --------------------------------------------------------------------------------------- ProgramAnalysed CheckProgram;
-# the host answers ProgramAccepted or ProgramRefused ProgramAccepted Send(RunProgram); what could not be checked is
-# compiled, and told as what it is CallRequested noted; the call is not made before the turn ends, and never if the
-# program ends in it TurnEnded Invoke the requests of the turn, in order; with nothing in flight and nobody asked: a
-# deadlock RequestWithdrawn a timer that has not fired never does; what has been sent of it the guest takes no notice
-# of CallSettled the outcome goes into the ledger and is delivered, or the request waits for somebody; Invoke what had
-# no room among the calls at once ProgramReturned a call not delivered, then a call never observed, is an error; else
-# the result ProgramThrew the guest's error, or the host's own error when it is the one that answered a request
-# anything else ends the invocation with its error
+# ProgramAnalysed: CheckProgram; the host answers ProgramAccepted or ProgramRefused.
+# ProgramAccepted: Send(RunProgram); a program that could not be analysed is compiled for its error.
+# CallRequested: recorded; performed only after the turn ends, and not at all if the program ends in it.
+# TurnEnded: Invoke the requests of the turn, in order; a deadlock if nothing is in flight or waiting.
+# RequestWithdrawn: a timer that has not fired never does; the guest ignores a delivery that was sent.
+# CallSettled: the outcome goes into the ledger and is delivered, or the request waits; Invoke queued calls.
+# ProgramReturned: an undelivered or unobserved call may be an error; else the result.
+# ProgramThrew: the guest's error, or the host's own error if it answered a request.
+# All other events end the invocation with their error.
 #
-# An invocation pauses (`Interrupted`) when the guest is idle, nothing runs on the host and some request waits. A timer
-# is a request like any other, but counts as no call, and the clock measures it: it is the program that waits.
+# An invocation pauses (`Interrupted`) if the guest is idle, nothing runs on the host and a request waits. A timer is a
+# request that does not count as a call, and the clock measures it: the program itself waits.
 #
 # With a recorded ledger the guest first has to issue the same requests again. Each is compared, and recorded outcomes
-# are delivered in the recorded order, which is sent ahead as a whole; only then do requests that were waiting or
-# unknown, and new ones, go out.
+# are delivered in the recorded order, sent ahead as a whole; then waiting, unknown and new requests are performed.
 
 _OUTPUT_MESSAGES = (messages.ConsoleWritten, messages.ItemWritten, messages.GuestNotice)
 _RUNNING_MESSAGES = frozenset(
@@ -285,7 +283,7 @@ _TURN_MESSAGES = _RUNNING_MESSAGES | {messages.ProgramReturned, messages.Program
 
 
 class Invocation:
-    """The state of one invocation. `start` and `receive` return the effects that somebody else performs."""
+    """The state of one invocation. `start` and `receive` return effects for the caller to perform."""
 
     def __init__(
         self,
@@ -296,20 +294,20 @@ class Invocation:
         identify: Callable[[Settings, str], Settings] | None = None,
     ) -> None:
         self.settings = settings
-        self._identify = identify  # by the program, once it is known what the engine is given
+        self._identify = identify  # called once the program and its invocation data are known
         profile = settings.profile
         sidecar = None if profile.sidecar is None else get_sidecar(profile.sidecar, recorded)
         contents = None if recorded is None else recorded.contents
-        # It belongs to the invocation (`ContentRegistry.under`) once its program is accepted.
+        # It is assigned to the invocation (`ContentRegistry.assign_to`) once its program is accepted.
         contents = (ContentRegistry() if contents is None else contents) if profile.has_content else None
         self.ledger = Ledger(sidecar=sidecar, contents=contents)
         self.js: str | None = None
-        self._source: str | None = None  # as it was sent; None for one that goes on
-        self._awaits_analysis = False  # the worker, what the program is
+        self._source: str | None = None  # as it was sent; None for a resumed program
+        self._awaits_analysis = False  # of the worker
         self.ending: events.Ending | None = None
         self._draft: messages.Draft | None = None
         self.host_errors: dict[int, CodeModeError] = {}
-        self._answered_ids = frozenset(answered_ids)  # requests recorded as waiting that now have an answer
+        self._answered_ids = frozenset(answered_ids)  # recorded as waiting, with an answer now
         self._replay = Replay(recorded, hides_inputs=settings.hides_inputs)
         max_bytes = settings.limits.max_ledger_bytes
         self._size_limit: LedgerSizeLimit = LedgerSizeLimit(
@@ -324,17 +322,18 @@ class Invocation:
         self._requests = RequestQueue()
         self._withdrawals: set[int] = set()
         self._is_clock_paused = False
-        self._is_overdue = False  # the deadline has passed once
+        self._is_overdue = False  # the deadline has passed before
 
     @property
     def ledger_bytes(self) -> int:
-        """How many bytes of texts its ledger has."""
+        """The bytes of texts in its ledger."""
         return self._size_limit.bytes
 
     def start(self, source: str, *, analysis_ms: int | None, known: CheckProgram | None = None) -> list[events.Effect]:
-        """Begin. ``analysis_ms`` is the time the worker has to analyse ``source``; None: it is plain JavaScript.
+        """Start. ``analysis_ms`` limits the worker's analysis of ``source``; None: it is plain JavaScript.
 
-        ``known`` is what an earlier analysis has found: that is compared with the tools, and the worker has none to do.
+        ``known`` is the result of an earlier analysis: it is compared with the tools, and the worker has
+        nothing to analyse.
         """
         if analysis_ms is None:
             return self.receive(events.ProgramAccepted(source))
@@ -362,22 +361,22 @@ class Invocation:
         return self._effects
 
     def reserve_space(self) -> None:
-        """Keep room for what was admitted until it is handed in: others may be admitted before."""
+        """Reserve space for admitted outcomes until they are delivered: others may be admitted first."""
         self._size_limit.reserves_space = True
 
     def admit(self, event: events.CallSettled) -> events.CallSettled:
-        """Return how a call ended as it will stand in the ledger, which may be full."""
+        """Return the outcome of a call as the ledger, which may be full, will hold it."""
         return self._size_limit.admit(event, self.get_entry(event.id))
 
     def get_entry(self, request_id: int) -> LedgerEntry:
-        """Return what is known of a request that was made."""
+        """Return the entry of a request."""
         return self.ledger.entries[request_id - 1]
 
     @cached_property
     def _guest_output(self) -> GuestOutput:  # most programs write nothing
         return GuestOutput(self.settings, self.ledger, self._recorded)
 
-    # -- the program before it runs
+    # -- before the program runs
 
     def _on_analysed(self, event: messages.ProgramAnalysed) -> None:
         if not self._awaits_analysis:  # each answer is checked, which may take long
@@ -401,7 +400,7 @@ class Invocation:
         self.settings = settings
         if self._source not in (None, event.js):
             self.settings = replace(self.settings, source=self._source)
-        if event.settings is not None:  # an earlier host may have begun it under other limits
+        if event.settings is not None:  # an earlier host may have started it under other limits
             self._turns = TurnCounter(self.settings, self.ledger)
             self._size_limit.maximum = self.settings.limits.max_ledger_bytes
         if self.ledger.contents is not None:
@@ -416,12 +415,12 @@ class Invocation:
         self._effects.append(
             Send(self.settings.start_message(event.js, self._draft, event.compile_only, event.reports_locations))
         )
-        # Sent ahead, and accounted for when their requests are made again: each that is waited for would cost a trip.
+        # Sent ahead and counted when their requests are issued again: waiting for each would cost a round trip.
         if not self._replay.is_empty:
             self._effects += [Send(entry.delivery_message()) for entry in self._replay.list_deliveries()]
 
     def identify_settings(self, event: events.ProgramAccepted) -> Settings:
-        """Return the settings under which an accepted program runs, unless it has others."""
+        """Return the settings of an accepted program."""
         invocation_data_json, settings = event.invocation_data_json, self.settings
         settings = settings if invocation_data_json is None else settings.with_invocation_data(invocation_data_json)
         return settings if self._identify is None else self._identify(settings, event.js)
@@ -461,7 +460,7 @@ class Invocation:
         if event.id not in self.ledger or self.ledger[event.id].kind != "timer" or event.id in self._withdrawals:
             raise CodeModeProtocolError(f"the worker withdraws request {event.id}, which is no timer that runs")
         self._withdrawals.add(event.id)
-        if self.ledger[event.id].is_open:  # else it had fired, and the guest takes no notice of that
+        if self.ledger[event.id].is_open:  # else it had fired, and the guest ignores the withdrawal
             self.ledger.withdraw(event.id)
             if self._requests.cancel_timer(event.id):
                 self._effects.append(events.StopTimer(event.id))
@@ -486,13 +485,13 @@ class Invocation:
             self._requests.pending.append(entry)
 
     def _deliver_recorded(self) -> None:
-        """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
+        """Deliver recorded outcomes in order, as far as their requests were issued again."""
         while (entry := self._replay.next_delivery(self.ledger)) is not None:
             self._effects.append(ReportReplay(entry))
             self._turns.add_delivery(entry.id)
 
     def _start_pending_requests(self) -> None:
-        # Outcomes of calls made now must come after every recorded one.
+        # New calls must start after every recorded outcome.
         if self._requests.pending and (self._replay.is_empty or not self._replay.is_unfinished(self.ledger)):
             self._effects += self._requests.start_pending(self.settings.limits.max_in_flight_bridge_requests)
 
@@ -527,7 +526,7 @@ class Invocation:
         return entry if self.ledger.sidecar is None else self.ledger.register_large_strings(entry)
 
     def _record_late_outcome(self, event: messages.WorkerMessage | events.HostEvent) -> None:
-        # What a call did is worth knowing even when the program is gone: a recovery does not ask about it.
+        # Record what a call did after the end: a recovery then does not ask about it.
         if isinstance(event, events.CallSettled) and event.id in self._requests.running:
             self._requests.finish(event.id)
             entry = self._record_outcome(self.admit(event), self.ledger[event.id])
@@ -543,7 +542,7 @@ class Invocation:
         self._check_idle()
 
     def _check_idle(self) -> None:
-        """Look at what is left to wait for: the guest, the host, a person, or nothing at all."""
+        """Pause, suspend or fail if the guest is idle and nothing is left to wait for; else update the clocks."""
         is_idle = not self._turns.owed_count
         if is_idle and not self._replay.is_empty:
             self._replay.require_complete(self.ledger)
@@ -555,7 +554,7 @@ class Invocation:
 
     def _set_clocks(self, *, is_idle: bool) -> None:
         requests = self._requests
-        # An idle program waits for others alone: timers are its own, all else by the wall's clock.
+        # An idle program waits for others, except for its timers.
         is_paused = (
             is_idle
             and not requests.running_timers
@@ -602,7 +601,7 @@ class Invocation:
         return self._effects.append(events.GrantGracePeriod())
 
     def _on_engine_failed(self, event: messages.EngineFailed) -> None:
-        if event.origin == "request":  # a program that did not ask for what it was sent ahead
+        if event.origin == "request":  # a program that did not issue a request whose outcome was sent ahead
             self._replay.require_complete(self.ledger)
         self._on_external_stop(event)
 

@@ -1,4 +1,4 @@
-"""Entries of a journal: what one group of writes says, encoded and decoded."""
+"""Encode and decode the lines of a journal."""
 
 from __future__ import annotations
 
@@ -26,51 +26,47 @@ from .guest_errors import read_error_fields
 from .ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from .messages import REQUEST_KINDS, SourceLocation
 
-# A line is a group: a JSON array of steps, and behind it the long texts of them as they are, each of a length that its
-# step names. Any beginning of the lines gives a ledger from which the invocation can go on: what a program was handed
-# stands before whatever it made of it.
+# A line is a group: a JSON array of steps, followed by their long texts, whose lengths the steps have. Every prefix of
+# the lines gives a ledger from which the invocation can continue: deliveries stand before what the program made of
+# them.
 #
-#     step                                        what has happened
-#     ------------------------------------------  ----------------------------------------------------------------
-#     i  kind, name, bytes, place, input          the guest has issued the next request
-#     b  id, approved, input                      the tool itself is about to run, with this input if it was allowed
-#     f  id, time, lasted, shown, value           the request is answered with a value, and the guest is handed it next
-#     e  id, time, lasted, name, message, code,   the same with an error
-#        shown, fields
-#     w  id, time, id of the pause, attempt,      the request waits for somebody
-#        shown, payload, input
-#     u  id                                       what was to be handed over was not: the guest had cleared that timer
-#     n  count                                    so much has the program told its listeners
-#     r  key, answers                             whoever resumes with these answers goes on from here
-#     x  key, answers                             it does not: the program has gone on with other answers
-#     l  requests, deliveries, count              all before this is as if this had been it
+# i (kind, name, bytes, location, input): the guest has issued the next request.
+# b (id, approved, input): the tool itself starts, with this input if it was allowed.
+# f (id, time, duration, displayed, value): the request is answered with a value, which is delivered next.
+# e (id, time, duration, name, message, code, displayed, fields): the same with an error.
+# w (id, time, interrupt id, attempt, displayed, payload, input): the request waits.
+# u (id): an outcome was not delivered, because the guest had cleared that timer.
+# n (count): the number of notices sent to listeners.
+# r (key, answers): a resume with these answers continues from here.
+# x (key, answers): it does not; the program continued with other answers.
+# l (requests, deliveries, count): a snapshot that replaces all before it.
 
 _dump_json = create_encoder()
 
 
 class Step(NamedTuple):
-    """One step: plain JSON, and the long texts behind it; None stands for none."""
+    """One step: plain JSON, and its long texts; None for an absent text."""
 
     values: tuple[Any, ...]
     texts: tuple[str | None, ...] = ()
 
 
 ClaimRecord: TypeAlias = tuple[str, str]
-"""The key of a continuation that was resumed, and the digest of the answers."""
+"""The key of a resumed continuation and the digest of its answers."""
 
 
 def issue_step(entry: LedgerEntry) -> Step:
-    """Say that the guest has issued a request, the next in order."""
+    """Return the step for an issued request, the next in order."""
     return Step(("i", entry.kind, entry.name, entry.input_bytes, entry.location), (entry.input_json,))
 
 
 def start_step(request_id: int, executed_input_json: str | None, *, is_approved: bool) -> Step:
-    """Say that a tool is about to run."""
+    """Return the step for a started tool."""
     return Step(("b", request_id, is_approved), (executed_input_json,))
 
 
 def settle_step(event: CallSettled) -> Step:
-    """Say how a request has ended."""
+    """Return the step for the outcome of a request."""
     prefix = (event.id, event.now_ms)
     match event.outcome:
         case Fulfilled(value_json):
@@ -84,27 +80,27 @@ def settle_step(event: CallSettled) -> Step:
 
 
 def undelivered_step(request_id: int) -> Step:
-    """Say that an outcome was not handed over."""
+    """Return the step for an outcome that was not delivered."""
     return Step(("u", request_id))
 
 
 def notice_step(count: int) -> Step:
-    """Say how much the program has told its listeners."""
+    """Return the step for the number of notices."""
     return Step(("n", count))
 
 
 def resume_step(claim: ClaimRecord) -> Step:
-    """Say with which answers the program goes on."""
+    """Return the step for a resume with these answers."""
     return Step(("r", *claim))
 
 
 def refuse_step(claim: ClaimRecord) -> Step:
-    """Say that the program does not go on with these answers, as was said before."""
+    """Return the step that withdraws a resume with these answers."""
     return Step(("x", *claim))
 
 
 def snapshot_step(ledger: Ledger) -> Step:
-    """Say that this is all that has happened."""
+    """Return the step that restates the whole ledger."""
     entries = [entry_to_dict(entry) for entry in ledger.entries]
     body: dict[str, Any] = {"replayVersion": REPLAY_VERSION, "js": "", "source": None, "given": None}
     body |= {"ledger": entries, "contents": []}
@@ -130,9 +126,9 @@ def encode_line(steps: Iterable[Step]) -> str:
 
 
 class JournalContents(NamedTuple):
-    """What lines have said: the ledger, and who has resumed.
+    """The content of lines: the ledger and its resumes.
 
-    ``ended_ids`` are the requests whose outcome was written by the run that began them: no answer has given it.
+    ``ended_ids`` are requests whose outcome was written by the run that started them, not by an answer.
     """
 
     ledger: Ledger
@@ -141,7 +137,7 @@ class JournalContents(NamedTuple):
 
 
 def decode_lines(lines: Sequence[str], outer_tool_call_id: str) -> JournalContents:
-    """Return what lines say. Raises `CodeModeProtocolError` for those that no run can have written."""
+    """Decode lines. Raises `CodeModeProtocolError` for lines that no run can have written."""
     reader = _JournalReader(outer_tool_call_id)
     try:
         for line in lines:
@@ -155,13 +151,13 @@ def decode_lines(lines: Sequence[str], outer_tool_call_id: str) -> JournalConten
 
 
 class _JournalReader:
-    """A ledger that grows as the one that was written down did."""
+    """Rebuilds a ledger from its steps."""
 
     def __init__(self, outer_tool_call_id: str) -> None:
         self.ledger = Ledger()
         self.claims: list[ClaimRecord] = []
         self.ended_ids = set[int]()
-        self._started_ids = set[int]()  # since somebody resumed last
+        self._started_ids = set[int]()  # since the last resume
         self._outer_id = outer_tool_call_id
         self._tools = 0
         self._line = ""

@@ -1,4 +1,4 @@
-"""The ledger: an invocation's bridge requests and how each ended."""
+"""Record the requests of an invocation and their outcomes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRING_OR_FRACTION = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?:\.[0-9]+(?:e[+-]?[
 
 
 def are_inputs_equal(recorded: str | None, current: str | None) -> bool:
-    """Compare two inputs. A host that wrote one itself and the engine may write a number with other digits."""
+    """Compare two inputs. The host and the engine may write the same number with other digits."""
     if recorded == current or recorded is None or current is None:
         return recorded == current
     if max(len(recorded), len(current)) > _MAX_COMPARED_CHARACTERS:
@@ -37,16 +37,15 @@ def _normalize_number(match: re.Match[str]) -> str:
     return text if text.startswith('"') else repr(float(text))
 
 
-# Two orders matter and both are kept. Requests stand in the order in which the guest issued them, which the guest's own
-# code decides. ``deliveries`` is the order in which outcomes were handed in, which the outside world decided once: a
-# replay hands them in again in exactly that order, so races, interleaved branches, the clock and the limits come out
-# the same.
+# Two orders matter and both are kept. Requests are in the order in which the guest's code issued them. ``deliveries``
+# is the order of delivered outcomes, which the outside world decided: a replay delivers in exactly that order, so that
+# races, interleaved branches, the clock and the limits are the same.
 
 INTERNAL_KINDS = ("timer", "yield")
-"""Kinds of requests that are calls of nobody: what is told of calls leaves them out."""
+"""Kinds of requests that are not calls and are omitted where calls are listed."""
 
 UNREPORTED_KINDS = (*INTERNAL_KINDS, "state")
-"""Kinds of requests that nobody outside is told of as calls; those about state count as calls all the same."""
+"""Kinds of requests that are not reported as calls; state requests still count as calls."""
 
 _MAX_MEASURED_CHARACTERS = 1 << 14
 _DIGEST_CHARACTERS = 16
@@ -58,7 +57,7 @@ _WaitReason: TypeAlias = Literal["interrupt", "unknown"]
 class Fulfilled:
     """The request was answered with a JSON text; None is undefined.
 
-    ``large`` are the strings of it that the guest gets as references. They follow from the text.
+    ``large`` are its strings that the guest gets as references; they are derived from the text.
     """
 
     value_json: str | None
@@ -69,8 +68,8 @@ class Fulfilled:
 class Rejected:
     """The request was answered with an error: exactly what the guest may see of it.
 
-    ``fields_json`` is the JSON text of the fields that a face makes public: the guest then sees these alone, and name
-    and code are by what the host knows the error.
+    ``fields_json`` is the JSON text of the surface's public fields: the guest then sees only these; name and code
+    are the host's.
     """
 
     name: str
@@ -81,10 +80,10 @@ class Rejected:
 
 @record
 class Waiting:
-    """The request waits for somebody outside.
+    """The request waits for an answer from outside.
 
-    ``payload_json`` says for what, with a ``kind``; ``input_json`` is the validated input that was shown. ``attempt``
-    counts from 1 the times that this request has waited.
+    ``payload_json`` has the ``kind`` of the request; ``input_json`` is the validated input that was displayed.
+    ``attempt`` counts its waits, from 1.
     """
 
     interrupt_id: str
@@ -97,21 +96,18 @@ Outcome: TypeAlias = Fulfilled | Rejected | Waiting
 
 
 class LedgerEntry(NamedTuple):
-    """One bridge request. ``id`` counts from 1 in issue order; ``input_json`` is the text the guest issued.
+    """One bridge request. ``id`` counts from 1 in issue order; ``input_json`` is the text that the guest issued.
 
-    A named tuple, for each call makes three of them, and they take a fifth of a frozen dataclass's time.
-    ``location`` are line and column of the call, where somebody may be asked about it, and the name of the saved
-    program
-    that they are in; no replay looks at it.
+    A named tuple, because each call makes three of them in a fifth of the time of a frozen dataclass. ``location``
+    is line and column of the call, if approvals need it, and the name of its saved program; replays ignore it.
 
-    ``outcome`` None means that the outcome is not known (yet); ``is_started`` that the tool itself may have begun.
-    ``is_approved``: a person has allowed it, and is not asked again. ``executed_input_json`` is the validated, possibly
-    edited input that a person allowed, or that a call ran with which is made again, or what may be seen of that of a
-    call that was refused; None: what the guest issued.
-    ``now_ms`` is the host time that was handed in with the outcome. ``waits`` is how often it has waited, for a request
-    whose outcome is not known. ``sidecar`` has the large strings whose places are in ``input_json``, if there are any.
-    ``is_withdrawn``: the guest has cleared this timer before it fired, and it never has an outcome.
-    ``duration_us`` is how many microseconds the call took, for those who are shown it; no replay looks at it.
+    ``outcome`` None: the outcome is unknown; ``is_started``: the tool itself may have started. ``is_approved``: a
+    person has allowed it and is not asked again. ``executed_input_json`` is the validated, possibly edited input
+    that a person allowed, that a repeated call ran with, or that may be displayed of a refused call; None: the
+    issued input. ``now_ms`` is the host time delivered with the outcome. ``waits`` counts past waits of a request
+    without outcome. ``sidecar`` has the large strings referenced in ``input_json``. ``is_withdrawn``: the guest
+    cleared this timer before it fired, so that it never has an outcome. ``duration_us`` is the duration of the call
+    in microseconds, for display; replays ignore it.
     """
 
     id: int
@@ -133,28 +129,28 @@ class LedgerEntry(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """True while the request is still to come to an outcome, which is not known."""
+        """True while an outcome is outstanding."""
         return self.outcome is None and not self.is_withdrawn
 
     @property
     def attempts(self) -> int:
-        """How often the request has waited for somebody, this time included."""
+        """How often the request has waited, including the current wait."""
         return self.outcome.attempt if isinstance(self.outcome, Waiting) else self.waits
 
     def decode_full_input(self) -> Any:
-        """Decode the input that the guest issued, with its large strings. Raises as `Sidecar.value` does."""
+        """Decode the issued input with its large strings. Raises as `Sidecar.decode` does."""
         text = self.input_json or "null"
         return decode_json(text) if self.sidecar is None else self.sidecar.decode(text, self._input_label)
 
     @property
     def full_input_json(self) -> str | None:
-        """The input that the guest issued, with large strings in their places."""
+        """The issued input with its large strings."""
         text = self.input_json
         return text if text is None or self.sidecar is None else self.sidecar.restore_strings(text, self._input_label)
 
     @property
     def full_input_bytes(self) -> int:
-        """The UTF-8 bytes of that; of a long text those that the guest sent, for this may be asked on the loop."""
+        """The UTF-8 bytes of the full input; for a long text those that the guest sent, to spare the loop."""
         text = self.input_json
         if self.input_bytes is not None or text is None:
             return self.input_bytes or 0
@@ -166,12 +162,12 @@ class LedgerEntry(NamedTuple):
         return f"the input of tool {self.name!r}"
 
     def matches_request(self, request: CallRequested) -> bool:
-        """True when a replaying guest issued exactly this request."""
+        """Return True if a replaying guest issued exactly this request."""
         is_same_call = (self.kind, self.name, self.input_bytes) == (request.kind, request.name, request.input_bytes)
         return is_same_call and are_inputs_equal(self.input_json, request.input_json)
 
     def delivery_message(self) -> DeliverValue | DeliverError:
-        """Return the message that hands the outcome in."""
+        """Return the message that delivers the outcome."""
         outcome, now_ms = self.outcome, self.now_ms or 0
         if isinstance(outcome, Fulfilled):
             return DeliverValue(self.id, now_ms, outcome.value_json, outcome.large)
@@ -181,18 +177,17 @@ class LedgerEntry(NamedTuple):
 
 
 def get_displayed_input_json(entry: LedgerEntry) -> str | None:
-    """Return the JSON text of the input that was allowed or shown before; None: nobody has decided about it yet."""
+    """Return the JSON text of the input that was allowed or displayed; None if there was no decision yet."""
     if entry.executed_input_json is None and isinstance(entry.outcome, Waiting):
         return entry.outcome.input_json
     return entry.executed_input_json
 
 
 class ProgramProgress(NamedTuple):
-    """How far a program that may rest has come beside its calls, all of it counts.
+    """The cumulative progress of a suspendable program, except its calls.
 
-    ``output_count`` is how much of what it has written was handed over, items and lines; ``compute_ms`` how long it
-    has computed;
-    ``turn_count`` how many turns it had, which a replay takes again.
+    ``output_count`` counts delivered items and lines; ``compute_ms`` is its compute time; ``turn_count`` counts
+    turns, which a replay repeats.
     """
 
     output_count: int = 0
@@ -205,11 +200,10 @@ _NO_PROGRESS = ProgramProgress()
 
 @dataclass(slots=True)
 class Ledger:
-    """All requests of an invocation in issue order, and the order in which their outcomes were delivered.
+    """All requests of an invocation in issue order, and the order of delivered outcomes.
 
-    ``notice_count`` is how much the program has told the host's listeners, who are told nothing twice. ``contents``
-    are the
-    images, audio and files that it was given.
+    ``notice_count`` counts notices sent to listeners, which are not repeated. ``contents`` are images, audio and
+    files of the program.
     """
 
     entries: list[LedgerEntry] = field(default_factory=list[LedgerEntry])
@@ -226,11 +220,11 @@ class Ledger:
         return 1 <= request_id <= len(self.entries)
 
     def start(self, request_id: int, executed_input_json: str | None, *, is_approved: bool) -> LedgerEntry:
-        """Record that the tool itself is about to run, and return the new entry.
+        """Record that the tool itself starts, and return the new entry.
 
-        From here on the outcome is unknown until it is settled.
+        The outcome is unknown until it is settled.
         """
-        previous = self.entries[request_id - 1]  # of which the first seven are the request
+        previous = self.entries[request_id - 1]  # the first seven fields are the request
         waits = previous.waits if previous.outcome is None else previous.attempts
         rest = previous.now_ms, is_approved, True, waits, previous.sidecar
         entry = LedgerEntry(*previous[:7], None, executed_input_json, *rest)
@@ -245,7 +239,7 @@ class Ledger:
         displayed_input_json: str | None = None,
         duration_us: int | None = None,
     ) -> LedgerEntry:
-        """Record how a request ended and return its new entry. The rest is as `CallSettled` has it."""
+        """Record the outcome of a request and return its new entry. The fields are those of `CallSettled`."""
         previous = self.entries[request_id - 1]
         duration_us = None if isinstance(outcome, Waiting) else duration_us
         rest = now_ms, previous.is_approved, previous.is_started, 0, previous.sidecar, False, duration_us
@@ -269,7 +263,7 @@ class Ledger:
         return entry._replace(sidecar=self.sidecar)
 
     def register_large_strings(self, entry: LedgerEntry) -> LedgerEntry:
-        """Keep the large strings of an outcome that the guest is handed next; return its entry, as it is handed in."""
+        """Add the large strings of an outcome that is delivered next; return its entry with references."""
         outcome = entry.outcome
         if self.sidecar is None or not isinstance(outcome, Fulfilled) or outcome.large is None:
             return entry
@@ -284,7 +278,7 @@ class Ledger:
 
     @property
     def waiting_entries(self) -> list[LedgerEntry]:
-        """The requests that wait for somebody, in issue order."""
+        """The requests that wait, in issue order."""
         return [entry for entry in self.entries if isinstance(entry.outcome, Waiting)]
 
 
@@ -298,7 +292,7 @@ _UNKNOWN_OUTCOME_JSON = f'{{"kind":"{UNKNOWN_OUTCOME_KIND}"}}'
 
 
 def is_waiting_for_answer(entry: LedgerEntry) -> bool:
-    """Tell whether a request that is made waited for somebody before, and not because its outcome was unknown."""
+    """Return True if a request waits for an answer other than its unknown outcome."""
     return isinstance(entry.outcome, Waiting) and entry.outcome.payload_json != _UNKNOWN_OUTCOME_JSON
 
 
@@ -309,12 +303,11 @@ def build_recovery_ledger(
     get_input_json: Callable[[LedgerEntry], str | None],
     get_repeat_input: Callable[[LedgerEntry], str | None],
 ) -> Ledger:
-    """Return the ledger from which a run that was cut off can go on.
+    """Return the ledger from which a run that was cut off can continue.
 
-    Calls whose outcome is unknown wait for somebody to say it, unless ``may_repeat``: those are simply made again, with
-    the input that ``get_repeat_input`` gives, or as the guest issued them. ``get_input_json`` gives the validated
-    input that
-    a call of unknown outcome ran with.
+    Calls of unknown outcome wait for a report of it; those that ``may_repeat`` allows are made again, with the
+    input from ``get_repeat_input`` or the issued one. ``get_input_json`` returns the validated input of a call of
+    unknown outcome.
     """
 
     def recover_entry(entry: LedgerEntry) -> LedgerEntry:
@@ -339,10 +332,10 @@ def _wait_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> 
 def make_waiting_outcome(
     entry: LedgerEntry, reason: _WaitReason, salt: str, payload_json: str, input_json: str | None
 ) -> Waiting:
-    """Return that a request waits (once more), under an id of its own.
+    """Return the outcome of a request that waits (again), with an id of its own.
 
-    The id follows from all that a person is shown: where an engine runs a step again and the same call comes with
-    another input, an answer to the first must not fit the second.
+    The id is derived from everything that is displayed: if an engine repeats a step and the same call has another
+    input, an answer to the first must not fit the second.
     """
     attempt = entry.attempts + 1
     digest = _hash_texts(salt, reason, entry.name, payload_json, input_json)

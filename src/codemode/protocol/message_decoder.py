@@ -1,4 +1,4 @@
-"""Decode what a worker says; any unexpected shape is a `CodeModeProtocolError`."""
+"""Decode worker messages; any unexpected shape is a `CodeModeProtocolError`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
-_MAX_LINE_CHARACTERS = 65_537  # characters of a line of the console; the kernel cuts it there, or far below
-_MAX_TEXT_CHARACTERS = 20_000  # characters of an error's name, message or stack; the kernel clips far below
+_MAX_LINE_CHARACTERS = 65_537  # of a console line; the guest runtime cuts it there or earlier
+_MAX_TEXT_CHARACTERS = 20_000  # of an error's name, message or stack; the guest runtime clips them much earlier
 _MAX_PROBLEMS = 1000
 _MAX_CLASS_NAME_CHARACTERS = 64
 _MAX_REQUESTS = 200_000
 _MAX_FACTS_DEPTH = 64
-_MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far the most, some ten thousand
-# What the guest says travels as text inside a text, so most messages are one flat object.
+_MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have the most, some ten thousand
+# Guest values travel as text inside text, so most messages are one flat object.
 _MAX_DEPTH_BY_KIND = {b"a": _MAX_FACTS_DEPTH, b"V": 2}
 _MAX_VALUES_BY_KIND = {b"a": 8 * _MAX_CONTAINERS, b"V": _MAX_REQUESTS}
 _MAX_MEMBERS = 64
@@ -48,13 +48,13 @@ _MAX_SMALL_MESSAGE_BYTES = 4 * 6 * _MAX_TEXT_CHARACTERS
 _SMALL_KINDS = (b"L", b"N", b"T", b"X", b"F", b"W")
 _MAX_WARNINGS = 32
 _MAX_WARNING_CHARACTERS = 200
-_MAX_LAST_VALUE_CHARACTERS = 2001  # the kernel cuts it there
-# Of each kind of notice, the texts in it and the one that is JSON.
+_MAX_LAST_VALUE_CHARACTERS = 2001  # the guest runtime cuts it there
+# For each kind of notice, its text members and its JSON member.
 _NOTICE_MEMBERS = {"log": (("level", "message"), "metadata"), "notify": (("event",), "payload")}
 
 
 def decode_message(message: bytes) -> WorkerMessage:
-    """Return a message of the worker, a byte of kind and a payload. Raises `CodeModeProtocolError` for any other."""
+    """Decode a message: a byte of kind and a payload. Raises `CodeModeProtocolError` for any other."""
     if (turn_ended := _PARSED_TURN_ENDS.get(message)) is not None:
         return turn_ended
     if not message:
@@ -70,7 +70,7 @@ def decode_message(message: bytes) -> WorkerMessage:
         if len(payload) > _SHORT_MESSAGE_BYTES:
             decoded = _decode_long(kind, text)
         else:
-            # Too short to cost anything: looking at what was read is cheaper than looking at the text first.
+            # For a short message, checking the decoded value is cheaper than scanning the text first.
             decoded = decode_json(text, max_depth=_MAX_FACTS_DEPTH if kind == b"a" else MAX_DEPTH)
     except ValueError as error:
         raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
@@ -78,7 +78,7 @@ def decode_message(message: bytes) -> WorkerMessage:
     if not isinstance(decoded, dict):
         _raise_violation(f"a frame {kind!r} that is not an object")
     types = set(map(type, members.values()))
-    # What is in the lists of a result is looked at one by one.
+    # The items of result lists are checked one by one.
     if kind != b"a" and (dict in types or (list in types and kind != b"V")):
         _raise_violation(f"a frame {kind!r} that is not flat")
     return _read_program_analysed(members, len(payload)) if kind == b"a" else reader(members)
@@ -273,5 +273,5 @@ _READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {
 }
 
 
-# Every call brings one, and there are few: these are not read again.
+# Every call has one, and there are few: decode them once.
 _PARSED_TURN_ENDS = {b'T{"in_flight":%d}' % count: TurnEnded(count) for count in range(64)}

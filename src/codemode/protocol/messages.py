@@ -1,6 +1,6 @@
-"""Messages between host and worker: frozen values and their wire form. Pure.
+"""Define messages between host and worker as frozen values with a wire format.
 
-Those to the worker are imperative, those from it past tense. What comes from a worker is read in `reading`.
+Messages to the worker are imperative, those from it past tense; `message_decoder` decodes the latter.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer", "yield", "
 NoticeKind: TypeAlias = Literal["log", "notify"]
 ItemKind: TypeAlias = Literal["text", "json", "content"]
 SourceLocation: TypeAlias = tuple[int, int] | tuple[int, int, str]
-"""Line and column, counted from 1; the third is the name of the saved program that they are in."""
+"""Line and column, counted from 1, and optionally the name of a saved program."""
 REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield", "state")
-# What the worker itself looks at stands in front of the text, as numbers.
+# Fields for the worker itself stand before the text, as numbers.
 _ANALYSIS_HEADER = Struct(">IB")
 _LIMITS_HEADER = Struct(">III?")
 _MILLISECONDS = Struct(">I")
@@ -40,8 +40,7 @@ _dump_json = create_encoder()
 class AnalyseProgram:
     """Parse the program, strip its types and report facts about it, within ``deadline_ms``.
 
-    ``source`` has no lone surrogates. ``analysis_mode`` 1 is for facts that tell of its names and loops too, 2 for an
-    ES module.
+    ``source`` has no lone surrogates. ``analysis_mode`` 1 adds facts about names and loops, 2 is for an ES module.
     """
 
     source: str
@@ -55,10 +54,12 @@ class AnalyseProgram:
 
 @record
 class Draft:
-    """What types could be blanked of a program that was not understood at ``line`` and ``column``; it never runs.
+    """A program that was not understood at ``line`` and ``column``, with as many types blanked as possible.
 
-    The engine's error about it is about the real mistake. ``is_ambiguous``: as JavaScript the program may mean
-    something else than it says, so that it does not run either.
+    it never runs.
+
+    The engine's error about it names the real mistake. ``is_ambiguous``: as JavaScript the program may mean
+    something else, so that it does not run either.
     """
 
     js: str
@@ -69,11 +70,10 @@ class Draft:
 
 @record
 class RunProgram:
-    """Start the program. ``settings`` holds profile, seed, clock and the limits that worker and kernel enforce.
+    """Start the program. ``settings`` has profile, seed, clock and the limits that worker and guest runtime enforce.
 
-    ``invocation_data_json`` is what this invocation alone was given. With ``compile_only`` the engine reads the
-    program and runs
-    nothing of it.
+    ``invocation_data_json`` is for this invocation alone. With ``compile_only`` the engine compiles the program and
+    runs nothing.
     """
 
     js: str
@@ -92,7 +92,7 @@ class RunProgram:
 
 @record
 class RunModule:
-    """Start the program as an ES module: as `RunProgram`, but for what need not be told of it."""
+    """Start the program as an ES module; like `RunProgram` without its other fields."""
 
     js: str
     settings: Mapping[str, Any]
@@ -116,8 +116,8 @@ def _start_frame(kind: bytes, settings: Mapping[str, Any], invocation_data_json:
 class DeliverValue:
     """Answer a request with a JSON text; None is JavaScript's undefined.
 
-    ``large`` are its large strings, which go ahead of it, each in a frame of its own: what is handed on unread need not
-    be read.
+    ``large`` are its large strings, which are sent first, each in a frame of its own: the guest need not parse
+    strings that it passes on.
     """
 
     id: int
@@ -127,18 +127,18 @@ class DeliverValue:
 
     @property
     def guest_json(self) -> str | None:
-        """The value as the guest is handed it, with places for its large strings."""
+        """The value for the guest, with references to its large strings."""
         return self.value_json if self.large is None else self.large.rest_json
 
     def frame(self) -> bytes:
-        """Return the wire form. The value's text goes in as it is: one encoding per value."""
+        """Return the wire format. The value's text is inserted as it is, so that it is encoded once."""
         if self.large is not None:
             return b"".join(self.iter_chunks())
         text = "" if self.value_json is None else f',"value":{self.value_json}'
         return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{text}}}'.encode())
 
     def iter_chunks(self) -> Iterator[bytes]:
-        """Return the same piece by piece, as is better for a value of more than ``PIECE_CHARACTERS``."""
+        """Return the wire format in chunks, for a value of more than ``CHUNK_CHARACTERS``."""
         large, text, sizes = self.large, self.value_json or "null", ""
         if large is not None:
             yield from large_string_frames(large)
@@ -149,10 +149,9 @@ class DeliverValue:
 
 @record
 class DeliverError:
-    """Answer a request with an error: what of it the guest may see.
+    """Answer a request with an error, as the guest may see it.
 
-    ``fields_json`` are the fields that a face has. Where they name a tool or a class they are all that is told:
-    name and code are the host's own.
+    ``fields_json`` are the fields of a surface. If they name a tool or a class, the guest sees nothing else.
     """
 
     id: int
@@ -179,7 +178,7 @@ class DeliverError:
 
 @record
 class AddPausedTime:
-    """Tell a worker that stops its program itself how long the clock stood still: while a person was asked, say."""
+    """Report paused time, such as the wait for a person, to a worker that enforces the timeout itself."""
 
     milliseconds: int
 
@@ -190,7 +189,7 @@ class AddPausedTime:
 
 @record
 class BeginProgram:
-    """Begin the next program of a worker that has ended ``number``."""
+    """Start the next program of a worker that has ended ``number``."""
 
     number: int
 
@@ -205,7 +204,7 @@ HostMessage: TypeAlias = (
 
 
 def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
-    """Return kind and content of a frame to the worker, as a worker written in Python reads it."""
+    """Return kind and content of a frame to the worker, for workers written in Python."""
     kind, payload = frame[:1], frame[1:]
     if kind == b"A":
         deadline_ms, analysis_mode = _ANALYSIS_HEADER.unpack_from(payload)
@@ -231,7 +230,7 @@ def _encode_json(payload: Mapping[str, Any]) -> bytes:
 
 @record
 class ProgramAnalysed:
-    """The stripped program and facts about it (None: unknown) in ``size`` bytes, or the problems that forbid it."""
+    """The stripped program and its facts (None: unknown) in ``size`` bytes, or the problems that forbid it."""
 
     js: str | None
     facts: Facts | None
@@ -242,9 +241,9 @@ class ProgramAnalysed:
 
 @record
 class CallRequested:
-    """The guest asks for something. ``input_json`` None: called without an argument, or too large (``input_bytes``).
+    """The guest issues a request. ``input_json`` None: no argument, or one that is too large (``input_bytes``).
 
-    ``location`` are line and column in the program, where the worker was to tell them; and which saved program that is.
+    ``location`` is line and column in the program or saved program, if locations are reported.
     """
 
     id: int
@@ -257,7 +256,7 @@ class CallRequested:
 
 @record
 class RequestWithdrawn:
-    """The guest no longer wants the answer to a request: a timer that it has cleared."""
+    """The guest cleared a timer and does not need its outcome."""
 
     id: int
 
@@ -272,7 +271,7 @@ class ConsoleWritten:
 
 @record
 class ItemWritten:
-    """The program has written an item of its output: a text, or else the JSON text of a value."""
+    """The program wrote an output item: a text, or the JSON text of a value."""
 
     kind: ItemKind
     text: str
@@ -280,7 +279,7 @@ class ItemWritten:
 
 @record
 class GuestNotice:
-    """The program tells the host's listeners something: JSON of an object, whose members depend on ``kind``."""
+    """The program sends a notice to the host's listeners: JSON of an object whose members depend on ``kind``."""
 
     kind: NoticeKind
     payload_json: str
@@ -288,7 +287,7 @@ class GuestNotice:
 
 @record
 class TurnEnded:
-    """The guest has nothing left to do until it gets an answer."""
+    """The guest is idle until it gets an outcome."""
 
     in_flight: int
 
@@ -297,9 +296,8 @@ class TurnEnded:
 class ProgramReturned:
     """The program ended. ``value_json`` None with ``value_bytes`` set: the result is too large.
 
-    ``warnings`` say what was cut of a result that is made to fit. ``last_value`` is the beginning of the value of the
-    last
-    statement of a program that returned nothing, as text.
+    ``warnings`` name cut parts of a result. ``last_value`` is the start of the last statement's value as text, if
+    the program returned nothing.
     """
 
     value_json: str | None
@@ -312,13 +310,11 @@ class ProgramReturned:
 
 @record
 class ProgramThrew:
-    """The program ended with an error. ``request_id`` is set when it is the very error that answered that request.
+    """The program ended with an error. ``request_id`` is set if the error is the answer to that request.
 
-    ``refused_tool`` names the tool of a call that the kernel refused for its input, or with ``limit`` for that, when
-    it is
-    the very error of that.
-    ``details_json`` is what the program put beside it: JSON text, or the beginning of a long one. ``error_class`` is
-    the class of the face's own that it is an instance of, and ``fields_json`` likewise its public fields.
+    ``refused_tool`` names the tool of a call that the guest runtime refused for its input, or for ``limit``, if the
+    error is that refusal. ``details_json`` are the program's own details: JSON text, or the start of a long one.
+    ``error_class`` is the surface's class of the error, and ``fields_json`` its public fields.
     """
 
     name: str
@@ -336,9 +332,9 @@ class ProgramThrew:
 
 @record
 class EngineFailed:
-    """The engine could not go on. ``origin`` "memory": it has none left for that.
+    """The engine failed. ``origin`` "memory": it has no memory left.
 
-    "request": it was handed the outcome of a request that it had not made.
+    "request": it got the outcome of a request that it did not issue.
     """
 
     message: str
