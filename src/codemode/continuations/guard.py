@@ -1,4 +1,4 @@
-"""The resume guard: a continuation is resumed with one set of answers, once, under a renewed claim."""
+"""Resume a continuation once, with one set of answers, under a renewed claim."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from ..host.clock import monotonic_seconds, now_ms
 from ..host.forks import forkable_lock
 from ..records import record
 
-# A claim is made before anything runs, renewed while its owner lives, and gets its outcome afterwards. The same
-# answers again wait for that outcome; other answers are refused. An owner that dies leaves a claim that nobody renews:
-# once it has lapsed, the same answers are told so, and ask what became of the calls instead of making them.
+# A claim is made before anything runs, renewed while its owner lives, and gets its outcome at the end. The same answers
+# wait for that outcome; other answers are refused. If an owner dies, its claim is not renewed: once it has lapsed, the
+# same answers learn this, and ask for the outcomes of calls instead of making them.
 #
-# Time is judged by the guard, never by its callers, whose clocks differ. Claims are kept for a day after the
-# continuation has expired: by a slower clock it may still hold.
+# The guard judges time, not its callers, whose clocks differ. Claims are kept for a day after the continuation has
+# expired: by a slower clock it may still be valid.
 
 LAPSE_SECONDS = 60.0
-"""How long a claim holds that nobody renews."""
+"""How long a claim is valid without renewal."""
 RENEW_SECONDS = 5.0
-"""How often an owner renews its claim; at the latest after ten."""
+"""How often an owner renews its claim; at the latest after ten seconds."""
 RETENTION_AFTER_EXPIRY_MS = 86_400_000
 _MAX_CLOCK_SKEW_MS = 60_000
 _MAX_RELEASED_CLAIMS = 64
 _MIN_POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 0.5
-# Two missed renewals and more. Peers may be on hosts whose clocks differ: none takes a claim over by its own alone.
+# More than two missed renewals. Hosts have different clocks: none takes a claim over by its own clock alone.
 _MIN_WATCH_SECONDS = 15.0
 _MAX_WATCH_STEP_SECONDS = 5.0
 
 
 class ClaimState(Enum):
-    """What a guard says of a claim that has no outcome. Only `LAPSED` leaves a guard."""
+    """The state of a claim without an outcome. Guards return only `LAPSED`."""
 
     RUNNING = "RUNNING"
     LAPSED = "LAPSED"
@@ -53,9 +53,9 @@ LAPSED: Final = ClaimState.LAPSED
 
 @record
 class Claim:
-    """One resume. ``key`` names the continuation, ``answers`` is the digest of what was answered.
+    """One resume. ``key`` identifies the continuation, ``answers`` is the digest of its answers.
 
-    ``expires_at_ms`` is when the continuation expires; a guard keeps the claim until then and for a day more.
+    ``expires_at_ms`` is when the continuation expires; a guard keeps the claim for a day longer.
     """
 
     key: str
@@ -64,46 +64,46 @@ class Claim:
 
 
 class ResumeGuard(Protocol):
-    """Where claims are kept. Every method is atomic across everything that shares the guard.
+    """Stores claims. Every method is atomic across all users of the guard.
 
-    One row for each key is enough: the answers, when it expires, when it was last renewed by the store's own clock,
-    the outcome. ``claim`` inserts it, ``renew`` sets the time, ``record`` the outcome, ``release`` deletes it.
+    One row per key is enough: the answers, the expiry, the last renewal by the store's own clock, the outcome.
+    ``claim`` inserts it, ``renew`` sets the time, ``record`` the outcome, ``release`` deletes it.
     """
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
-        """Return None when the caller now owns the resume, or the recorded outcome of the same answers.
+        """Return None if the caller now owns the resume, or the recorded outcome of the same answers.
 
-        Waits while the same answers are being run, until their claim has not been renewed for a minute: then the caller
-        owns it, and is told `LAPSED`, for what the one before has done is not known. Raises `CodeModeProtocolError`,
-        with ``details["superseded"]``, for other answers.
+        Waits while another owner runs the same answers. If its claim was not renewed for a minute, the caller
+        owns it and gets `LAPSED`, because the effects of the last owner are unknown. Raises
+        `CodeModeProtocolError`, with ``details["superseded"]``, for other answers.
         """
         ...
 
     async def renew(self, key: str) -> bool:
-        """Say that the owner of the claim lives. False when the claim is no longer the owner's: it must stop.
+        """Renew the owned claim. Returns False if another owner has it: the caller must stop.
 
-        Called every five seconds. A guard may be without this method; then its claims do not lapse.
+        Called every five seconds. Without this method the claims of a guard do not lapse.
         """
         ...
 
     async def record(self, key: str, outcome: str) -> str | None:
-        """Keep the outcome of the owned claim, unless it has one. Return the one that stands; None is this one."""
+        """Record the outcome of the owned claim, unless it has one. Return the recorded outcome; None: this one."""
         ...
 
     async def release(self, key: str) -> None:
-        """Give the owned claim back: nothing was run."""
+        """Release the owned claim: nothing was run."""
         ...
 
 
 class GuardClock:
-    """The time of a guard, and how it waits. A test gives another one."""
+    """The clock of a guard; tests replace it."""
 
     def now_ms(self) -> int:
         """Return the wall clock, by which continuations expire."""
         return now_ms()
 
     def seconds(self) -> float:
-        """Return a clock that only ever runs forward, at the speed of time."""
+        """Return a monotonic clock in seconds."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -126,13 +126,13 @@ class _ClaimRow:
 class MemoryResumeGuard:
     """Claims of this process. Outcomes beyond ``max_outcome_bytes`` are dropped, claims are not.
 
-    A repeat whose outcome was dropped is refused. When ``max_claims`` continuations that have not expired are claimed,
-    further resumes are refused. Other processes do not see it.
+    A repeat whose outcome was dropped is refused. Once ``max_claims`` unexpired continuations are claimed, further
+    resumes are refused. Other processes do not see the claims.
     """
 
     sees_other_processes = False
     content_store: Any = None
-    """Where programs under this guard keep their images, audio and files: beside the records, where it is a store's."""
+    """The store of images, audio and files of programs under this guard, if it has one."""
 
     def __init__(
         self, *, max_claims: int = 100_000, max_outcome_bytes: int = 16 << 20, clock: GuardClock | None = None
@@ -142,7 +142,7 @@ class MemoryResumeGuard:
         self._clock = clock if clock is not None else GuardClock()
         self._outcome_bytes = 0
         self._rows: dict[str, _ClaimRow] = {}
-        self._by_expiry: list[tuple[int, str]] = []  # a heap; what was released stays in it for a while
+        self._by_expiry: list[tuple[int, str]] = []  # a heap; released claims stay in it for a while
         self._rows_with_outcome: deque[_ClaimRow] = deque()
         self._lock = forkable_lock()
 
@@ -213,7 +213,7 @@ class MemoryResumeGuard:
         now_ms = self._clock.now_ms()
         while self._by_expiry:
             expires_at_ms, key = self._by_expiry[0]
-            # There is but one clock here: where room is needed it is enough to be sure.
+            # There is only one clock here: if the guard is full, a small margin is enough.
             is_full = len(self._rows) >= self._max_claims
             if expires_at_ms + (_MAX_CLOCK_SKEW_MS if is_full else RETENTION_AFTER_EXPIRY_MS) > now_ms:
                 break
@@ -235,14 +235,14 @@ class MemoryResumeGuard:
 
 
 class Heartbeat(NamedTuple):
-    """The last sign of life of an owner, and how old it is by this process's clock."""
+    """The last renewal of an owner and its age by this process's clock."""
 
     number: int
     age_seconds: float
 
 
 class LapseDetector:
-    """What one that waits has seen of an owner's life, by the speed of its own clock and not by what that says."""
+    """Detects a lapsed claim by the speed of this process's clock."""
 
     def __init__(self, clock: GuardClock) -> None:
         self._clock = clock
@@ -250,12 +250,12 @@ class LapseDetector:
         self._watched_seconds = self._last_check = 0.0
 
     def has_lapsed(self, heartbeat: Heartbeat) -> bool:
-        """Return True when there was no sign of life for a minute, as far as that can be told."""
+        """Return True if there was no renewal for a minute."""
         now = self._clock.seconds()
         if heartbeat.number != self._last_number:
             self._last_number, self._watched_seconds = heartbeat.number, 0.0
         else:
-            # Who stood still has not watched: the owner may be in this process, and have stood still with it.
+            # A process that was suspended did not watch: the owner may be in the same process.
             self._watched_seconds += min(now - self._last_check, _MAX_WATCH_STEP_SECONDS)
         self._last_check = now
         is_old = heartbeat.age_seconds >= LAPSE_SECONDS
@@ -263,20 +263,20 @@ class LapseDetector:
 
 
 class Backoff:
-    """The pauses of one that waits for an outcome: longer and longer ones."""
+    """The growing delays between polls for an outcome."""
 
     def __init__(self, clock: GuardClock) -> None:
         self._clock = clock
         self._seconds = _MIN_POLL_SECONDS
 
     async def wait(self) -> None:
-        """Wait before looking again."""
+        """Wait before the next poll."""
         await self._clock.sleep(self._seconds)
         self._seconds = min(self._seconds * 1.2, _MAX_POLL_SECONDS)
 
 
 def require_same_answers(recorded_answers: str, claim: Claim, outcome: str | None) -> None:
-    """Raise `CodeModeProtocolError` when a continuation was resumed with other answers."""
+    """Raise `CodeModeProtocolError` if a continuation was resumed with other answers."""
     if recorded_answers != claim.answers:
         raise CodeModeProtocolError(
             "the continuation has already been resumed with other answers: those count, and these have run nothing",
@@ -291,11 +291,11 @@ _SAFE_CLAIM_SECONDS = LAPSE_SECONDS / 2
 
 
 class ClaimLost(Exception):  # noqa: N818 - tells what happened to the claim, is no error of the program
-    """Somebody else took the claim over, for it was not renewed: the host must have stood still."""
+    """Another host took the claim over, because this host was suspended and did not renew it."""
 
 
 class ClaimRenewal:
-    """The claim of a resume that runs in a task: renewed, and asked for anew where its host may have stood still."""
+    """Renews the claim of a resume, and checks it after this host may have been suspended."""
 
     def __init__(
         self, renew: Callable[[str], Awaitable[bool]], key: str, owner: asyncio.Task[Any], requested_at: float
@@ -315,7 +315,7 @@ class ClaimRenewal:
                 await self._renew_now()
 
     async def require_ownership(self) -> None:
-        """Wait until a call may begin: as long as nobody can have taken the claim over. Raises `CancelledError`."""
+        """Wait until a call may start: only while no other host can own the claim. Raises `CancelledError`."""
         if monotonic_seconds() - self._renewed_at < _SAFE_CLAIM_SECONDS:
             return
         async with self._lock:
@@ -326,7 +326,7 @@ class ClaimRenewal:
             raise asyncio.CancelledError
 
     async def _renew_now(self) -> bool:
-        """Return False when the guard could not be asked."""
+        """Return False if the guard could not be asked."""
         requested_at = monotonic_seconds()
         try:
             self.is_lost = not await self._renew(self._key)
@@ -341,9 +341,10 @@ class ClaimRenewal:
 
 @asynccontextmanager
 async def keep_claim(guard: ResumeGuard, key: str, requested_at: float) -> AsyncGenerator[ClaimRenewal | None]:
-    """Keep a claim alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost.
+    """Keep a claim alive while the block runs. Cancels the block and raises `ClaimLost` if it is lost.
 
-    ``requested_at`` is when the guard was asked for it, by `monotonic_seconds`: this host may have stood still since.
+    ``requested_at`` is when the claim was requested, by `monotonic_seconds`: this host may have been suspended
+    since.
     """
     renew = getattr(guard, "renew", None)
     owner = asyncio.current_task()

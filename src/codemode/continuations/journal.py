@@ -1,4 +1,4 @@
-"""The journal of an invocation: each call is written before it begins, and each outcome before the program sees it."""
+"""Define journals of invocations, which record calls before they start, and keep them in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JOURNAL_HOLD_PREFIX = "journal "
 
 
 class MemoryContent:
-    """What `codemode.stores.journal.SqlContent` is in a database: parts stay while something holds their run."""
+    """Content in memory, as `codemode.stores.journal.SqlContent` keeps it in a database."""
 
     def __init__(self, clock: GuardClock) -> None:
         self._clock = clock
@@ -23,7 +23,7 @@ class MemoryContent:
         self._holds: dict[str, dict[str, int | None]] = {}
 
     async def put_content(self, run: str, part_id: str, description: str, data: bytes) -> None:
-        """Keep a part for a run. One that is there stays as it is."""
+        """Store a part for a run, unless the run has it."""
         self._holds.setdefault(run, {})[_RUNNING_HOLD] = self._clock.now_ms() + _RUNNING_HOLD_MS
         self._parts.setdefault(run, {}).setdefault(part_id, (description, data))
 
@@ -38,7 +38,7 @@ class MemoryContent:
         self._holds.setdefault(run, {})[(nonce or "") if journal is None else _JOURNAL_HOLD_PREFIX + journal] = until_ms
 
     def purge_content(self, journals: Iterable[str]) -> None:
-        """Forget what these journals alone have held, and what nothing holds any more."""
+        """Delete content that only these journals held, and content that nothing holds."""
         removed_holds, now_ms = {_JOURNAL_HOLD_PREFIX + key for key in journals}, self._clock.now_ms()
         for run, holds in list(self._holds.items()):
             if removed_holds & holds.keys():
@@ -54,21 +54,20 @@ class MemoryContent:
                 self._parts.pop(run, None)
 
 
-# Keeps texts by key, and knows neither programs nor what the texts say: they come signed, and sealed where
-# continuations are. One host has the journal of an invocation at a time, for as long as it renews its lease; each
-# opening has a number, and what an earlier owner still writes is refused. Time is judged by the journal, never by its
-# callers.
+# A journal stores texts by key without reading them: they are signed, and sealed if continuations are. One host owns
+# the journal of an invocation while it renews its lease; each opening has a number, and writes of an earlier owner are
+# refused. The journal judges time, not its callers.
 
 JOURNAL_LEASE_MS = 30_000
-"""How long an owner has a journal without renewing it, which it does every third of that."""
+"""How long an owner has a journal without renewal; it renews after a third of that."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedJournal:
-    """The journal of one invocation: ours while its lease is renewed, unless ``outcome`` says what it has come to.
+    """The journal of one invocation, owned while its lease is renewed, unless ``outcome`` is set.
 
-    ``number`` is that of this opening, 0 when nothing was taken; ``head`` the text that its first opener gave;
-    ``lines`` all that was written so far, in order. ``is_takeover``: the owner before neither ended nor released it.
+    ``number`` is that of this opening, 0 if the journal was not taken; ``head`` is the text of its first opener;
+    ``lines`` are all written lines in order. ``is_takeover``: the last owner neither ended nor released it.
     """
 
     key: str
@@ -80,50 +79,54 @@ class OpenedJournal:
 
 
 class Journal(Protocol):
-    """Where the journals of invocations are kept. Every method is atomic across everything that shares it.
+    """Stores the journals of invocations. Every method is atomic across all users of the journal.
 
-    Whatever it raises ends a run: no call begins that is not written, and no outcome is shown. It may have a method
-    ``write_at_once(opened, lines)`` beside: as `write`, without waiting, and None where that would have to wait, and
-    nothing was done. With ``put_content``, ``get_content`` and ``hold_content``, those of `MemoryJournal`, it keeps the
-    images, audio and files of its programs too.
+    An exception ends the run: no call starts that is not written, and no outcome is reported. An optional method
+    ``write_at_once(opened, lines)`` writes without waiting and returns None if it would have to wait. With
+    ``put_content``, ``get_content`` and ``hold_content``, as in `MemoryJournal`, it stores the images, audio and
+    files of programs too.
     """
 
     @property
     def lease_ms(self) -> int:
-        """How long an owner has a journal that it does not renew."""
+        """How long an owner has a journal without renewal, in milliseconds."""
         ...
 
     @property
     def sees_other_processes(self) -> bool:
-        """Whether other processes see what is written."""
+        """True if other processes see the lines."""
         ...
 
     async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
-        """Take the journal of an invocation; of one that is not known it is made, with this head.
+        """Take the journal of an invocation; a new one gets this head.
 
-        Waits while another owner has it: until its lease lapses, or it is released or ended. One that has ended is
-        given with its outcome, and not taken; with ``again`` the outcome of a pause is cleared, and it is taken, but
-        one that was final stands.
+        Waits while another owner has it, until its lease lapses or it is released or ended. An ended journal is
+        returned with its outcome and not taken; with ``again`` the outcome of a pause is cleared and the
+        journal is taken, unless the outcome was final.
         """
         ...
 
     async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
-        """Write lines behind the others, all or none. False: it is somebody else's by now, and none was written."""
+        """Append lines, all or none. Returns False if another owner has the journal; then nothing was written."""
         ...
 
     async def renew(self, opened: OpenedJournal) -> bool:
-        """Let the lease begin anew. False: it is somebody else's by now, and its owner must stop."""
+        """Renew the lease. Returns False if another owner has the journal: the caller must stop."""
         ...
 
     async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
-        """Keep what the invocation has come to, and give the lease up. False: it is somebody else's by now.
+        """Record the outcome of the invocation and release the lease. Returns False if another owner has the journal.
 
-        A final outcome stands, and the lines are erased; that of a pause is cleared by whoever goes on, from the lines.
+        A final outcome stays, and the lines are deleted; the outcome of a pause is cleared by the resume, which
+        continues from the lines.
         """
         ...
 
     async def release(self, opened: OpenedJournal) -> bool:
-        """Give the lease up without an outcome: whoever asks next goes on from the lines. False: it was not held."""
+        """Release the lease without an outcome.
+
+        the next owner continues from the lines. Returns False if it was not held.
+        """
         ...
 
 
@@ -133,7 +136,7 @@ class _JournalRow:
     changed_at_seconds: float
     lines: list[str] = field(default_factory=list[str])
     number: int = 0
-    lease_until: float | None = None  # the end of the lease; None: nobody has it
+    lease_until: float | None = None  # the end of the lease; None: no owner
     outcome: str | None = None
     is_final: bool = False
 
@@ -141,9 +144,9 @@ class _JournalRow:
 class MemoryJournal(MemoryContent):
     """Journals in the memory of this process, with the content of their programs.
 
-    They are kept until `purge`, and other processes do not see them.
+    They stay until `purge`, and other processes do not see them.
 
-    ``lease_ms`` is how long an owner has one that it does not renew. A test gives a ``clock``.
+    ``lease_ms`` is how long an owner has a journal without renewal. Tests pass a ``clock``.
     """
 
     sees_other_processes = False
@@ -207,7 +210,7 @@ class MemoryJournal(MemoryContent):
             return True
 
     async def purge(self, older_than: timedelta) -> int:
-        """Forget what nobody has and nobody has changed for so long, and return how many journals that were."""
+        """Delete journals without an owner that were not changed for so long; return their number."""
         with self._lock:
             now = self._clock.seconds()
             before = now - older_than.total_seconds()
@@ -222,7 +225,7 @@ class MemoryJournal(MemoryContent):
             return len(old)
 
     def _try_open(self, key: str, head: str, *, again: bool) -> OpenedJournal | None:
-        """Return the journal; None while somebody else has it."""
+        """Return the journal; None while another owner has it."""
         with self._lock:
             now = self._clock.seconds()
             row = self._rows.get(key)
@@ -238,9 +241,9 @@ class MemoryJournal(MemoryContent):
             return OpenedJournal(key, row.number, row.head, tuple(row.lines), None, is_takeover)
 
     def _find_owned_row(self, opened: OpenedJournal) -> _JournalRow | None:
-        """Return what is kept while its last opening is this one, whether or not its lease is over."""
+        """Return the row if this is its last opening, whether or not the lease is over."""
         row = self._rows.get(opened.key)
-        if row is None or row.lease_until is None or row.number != opened.number:  # what ended is nobody's
+        if row is None or row.lease_until is None or row.number != opened.number:  # an ended journal has no owner
             return None
         row.changed_at_seconds = self._clock.seconds()
         return row

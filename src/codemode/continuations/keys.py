@@ -1,4 +1,4 @@
-"""The secrets with which this process signs continuations, and warnings about keys."""
+"""Hold the signing keys of this process, and warn about keys that others lack."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from ..options.parts import ContinuationOptions
 
-# A secret that nobody has set belongs to one process: a forked child makes its own, for what its parent resumed is
-# known in the parent's memory alone.
+# A random secret belongs to one process: a forked child makes its own, because the record of its parent's resumes is in
+# the parent's memory alone.
 
 SIGNING_KEY_VARIABLE = "CODEMODE_SIGNING_KEY"
 DEFAULT_MAX_AGE_MS = 3_600_000
 _KEY_BYTES = 32
 
 _configured_keys: tuple[bytes, ...] | None = None
-_random_keys: dict[int, tuple[bytes, ...]] = {}  # by process
+_random_keys: dict[int, tuple[bytes, ...]] = {}  # by process id
 _max_age_ms = DEFAULT_MAX_AGE_MS
 
 
@@ -27,10 +27,10 @@ def set_continuation_signing_key(
     *,
     max_age_ms: int | None = None,
 ) -> None:
-    """Set the secrets of this process: the last one signs, any of them verifies. None: a random one, as at the start.
+    """Set the secrets of this process: the last one signs, any of them verifies. None: a random one, the default.
 
-    The first one names the programs that an engine runs again, and stays the first while keys are rotated.
-    ``max_age_ms`` is how long a continuation holds (one hour by default). Raises `ValueError` for an empty key.
+    The first one identifies programs that an engine runs again, and stays the first while keys are rotated.
+    ``max_age_ms`` is how long a continuation is valid (one hour by default). Raises `ValueError` for an empty key.
     """
     from ..options.parts import ContinuationOptions
 
@@ -45,20 +45,20 @@ def get_process_keys() -> tuple[bytes, ...]:
     """Return the secrets: the last one signs, any of them verifies."""
     if _configured_keys is not None:
         return _configured_keys
-    # Asked for each time: not every fork tells Python of itself. Of several threads the first one's is taken.
+    # Checked each time: some forks do not notify Python. With several threads the first secret is used.
     process = os.getpid()
     return _random_keys.get(process) or _random_keys.setdefault(process, (os.urandom(_KEY_BYTES),))
 
 
 def get_configured_keys() -> tuple[bytes, ...] | None:
-    """Return the secrets if somebody has set them, None for a random one."""
+    """Return the configured secrets, None for a random one."""
     return _configured_keys
 
 
 def read_environment_keys() -> tuple[bytes, ...] | None:
-    """Return the keys that the environment has in ``CODEMODE_SIGNING_KEY``, None where it has none.
+    """Return the keys in the environment variable ``CODEMODE_SIGNING_KEY``, None if it is not set.
 
-    A JSON array has several, as while keys are rotated. Raises `ValueError` for an array of anything but keys.
+    A JSON array has several, for rotation. Raises `ValueError` for an array of other values.
     """
     from ..options.parts import ContinuationOptions
 
@@ -79,7 +79,7 @@ def read_environment_keys() -> tuple[bytes, ...] | None:
 
 
 def get_random_key() -> bytes | None:
-    """Return the random secret of this process where it is in use, None where one was set or none was needed yet."""
+    """Return the random secret of this process if it is in use, else None."""
     keys = None if _configured_keys is not None else _random_keys.get(os.getpid())
     return None if keys is None else keys[-1]
 
@@ -95,7 +95,7 @@ _has_warned_of_random_key = False
 
 
 def warn_if_unshared(options: ContinuationOptions) -> None:
-    """Log a warning, once in a process, when a key was set and the guard is in this process's memory."""
+    """Log a warning once per process if a key is set and the guard is in this process's memory."""
     global _has_warned  # noqa: PLW0603 - once in a process
     is_set = options.keys is not None or get_configured_keys() is not None
     if (
@@ -113,7 +113,7 @@ def warn_if_unshared(options: ContinuationOptions) -> None:
 
 
 def warn_if_random_key(*texts: str | None) -> None:
-    """Log a warning, once in a process, when what is to outlive it is signed with the random key that it alone has."""
+    """Log a warning once per process if data that outlives it are signed with its random key."""
     global _has_warned_of_random_key  # noqa: PLW0603 - once in a process
     key = None if _has_warned_of_random_key else get_random_key()
     if key is None:

@@ -1,4 +1,4 @@
-"""The wire form of continuations and of lines of journals: sealed where asked for, signed."""
+"""Encode continuations and journal lines, sign them and optionally seal them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..options.parts import MAX_LEDGER_BYTES, ContinuationOptions
 from .keys import get_max_age_ms, get_process_keys
 from .signing import Auth, KeyRing
 
-# Everything goes in pieces, so that no call into C holds the interpreter for long, however much was recorded.
+# Everything is processed in chunks, so that no call into C holds the interpreter for long.
 
 _VERSION = 2
 _MAX_BODY_BYTES = 2 * MAX_LEDGER_BYTES
@@ -28,13 +28,13 @@ _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _LENGTH_BYTES = 8
 _KEY_ID_BYTES = 16
-_CHUNK_BYTES = 3 << 16  # whole groups of three bytes, and of the four characters as which base64 writes them
+_CHUNK_BYTES = 3 << 16  # a multiple of three bytes, so that base64 has no padding
 
 
 def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, binding: str | None = None) -> dict[str, Any]:
-    """Return a signed continuation around texts. Raises `ImportError` when sealing without ``cryptography``.
+    """Return a signed continuation with these texts. Raises `ImportError` when sealing without ``cryptography``.
 
-    ``binding`` is a text that the signature covers next to the ``conversation_id`` of the options.
+    ``binding`` is a text that the signature covers in addition to the ``conversation_id`` of the options.
     """
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
     body = [*(texts if encoding == "json" else _encode_body(texts, encoding, options))]
@@ -53,18 +53,18 @@ def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, bindin
 def unpack(
     signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int | None, binding: str | None = None
 ) -> tuple[list[str], Auth]:
-    """Return the texts in a continuation and who signed it, when it holds now; ``now_ms`` None: or held at any time.
+    """Return the texts of a valid continuation and its signature; ``now_ms`` None: also if expired.
 
-    Raises `CodeModeProtocolError` for anything else.
+    Raises `CodeModeProtocolError` for any other value.
     """
     if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
         raise CodeModeProtocolError("the continuation is malformed or of another version")
     body, encoding = _check_texts(signed["body"]), signed["encoding"]
-    # What is signed beside the body is never long.
+    # Signed fields next to the body are never long.
     is_known = encoding == "json" or encoding in _ENCODINGS
     if not is_known or estimate_json_length(signed["auth"], _MAX_AUTH_CHARACTERS) >= _MAX_AUTH_CHARACTERS:
         raise CodeModeProtocolError("the continuation is malformed")
-    # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
+    # Nothing is parsed, decompressed or decrypted before the signature is verified.
     rest = {key: value for key, value in signed.items() if key != "body"}
     auth = _make_key_ring(options, "continuation", binding).verify(rest, body, now_ms=now_ms)
     if options.seal and not encoding.startswith("sealed"):
@@ -161,7 +161,7 @@ def _inflate(data: Iterable[bytes]) -> Iterator[bytes]:
 
 def _make_key_ring(options: ContinuationOptions, purpose: str, binding: str | None = None) -> KeyRing:
     keys = options.keys if options.keys is not None else get_process_keys()
-    # Two texts, never one: that of the invocation may be chosen by a client.
+    # Two separate texts: a client may choose that of the invocation.
     bindings = [options.conversation_id, binding]
     return KeyRing(keys, purpose=purpose, binding=None if bindings == [None, None] else bindings)
 
@@ -178,7 +178,7 @@ def _encrypt(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[by
 
 
 def _decrypt(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
-    """Yield what was sealed, once all of it is known to be genuine."""
+    """Decrypt the data and yield it after the tag was verified."""
     rest, decryptor, chunks = bytearray(), None, list[bytes]()
     for piece in data:
         rest += piece
@@ -205,36 +205,36 @@ def _is_tag_valid(decryptor: Any, tag: bytes) -> bool:
 
 
 def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
-    """Return a text that only whoever can open the continuation of ``auth`` can read, and that fits no other one."""
+    """Seal a text for those who can open the continuation of ``auth``; it is valid for no other one."""
     return seal_with_secret(text, _make_key_ring(options, "outcome").secret(auth.key_id), auth.nonce)
 
 
 def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
-    """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
+    """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` for any other."""
     return open_with_secret(text, _make_key_ring(options, "outcome").secret(auth.key_id), auth.nonce)
 
 
 def seal_with_secret(text: str, secret: bytes, name: str) -> str:
-    """Return a text that only whoever has the secret can read, and only under this name."""
+    """Seal a text with a secret, bound to this name."""
     pieces = (piece.encode() for piece in _split_text(text, _CHUNK_BYTES))
     return "".join(urlsafe_b64encode(piece).decode() for piece in _regroup(_encrypt(pieces, secret, name)))
 
 
 def open_with_secret(text: str, secret: bytes, name: str) -> str:
-    """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
+    """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` for any other."""
     pieces = (urlsafe_b64decode(piece) for piece in _split_text(text, _CHUNK_BYTES))
     return b"".join(_decrypt(pieces, secret, name)).decode()
 
 
 def seal_part(description: str, data: bytes, options: ContinuationOptions, name: str) -> bytes:
-    """Return a part of content that only whoever has a key can read, and only under this name."""
+    """Seal a part of content with a key of the options, bound to this name."""
     ring, text = _make_key_ring(options, "content"), description.encode()
     pieces = (len(text).to_bytes(_LENGTH_BYTES), text, *_split_bytes(data))
     return ring.signing_id.encode() + b"".join(_encrypt(pieces, ring.secret(), name))
 
 
 def open_part(sealed_part: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
-    """Return description and data. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
+    """Return description and data. Raises `ValueError` or `CodeModeProtocolError` for any other value."""
     key_id, sealed = sealed_part[:_KEY_ID_BYTES].decode(), sealed_part[_KEY_ID_BYTES:]
     opened = b"".join(_decrypt(_split_bytes(sealed), _make_key_ring(options, "content").secret(key_id), name))
     end = _LENGTH_BYTES + int.from_bytes(opened[:_LENGTH_BYTES])
@@ -251,12 +251,12 @@ def _split_text(text: str, size: int) -> Iterator[str]:
 
 
 def digest_answers(text: str, options: ContinuationOptions, auth: Auth) -> str:
-    """Return what tells answers apart and does not tell what they are, for whoever can resume the continuation."""
+    """Return a keyed digest of answers, which distinguishes answers without revealing them."""
     return hmac.new(_make_key_ring(options, "answers").secret(auth.key_id), text.encode(), hashlib.sha256).hexdigest()
 
 
 def require_cipher(options: ContinuationOptions) -> None:
-    """Raise `ValueError` when continuations are to be sealed and nothing here can seal them."""
+    """Raise `ValueError` if continuations are to be sealed and no cipher is installed."""
     if options.seal:
         try:
             _cipher(bytes(32), bytes(_NONCE_BYTES))
@@ -276,33 +276,32 @@ def _cipher(secret: bytes, nonce: bytes) -> Any:
     return Cipher(AES(secret), GCM(nonce))
 
 
-# What was written for another invocation, or stands in another place than it was written for, is no text of this
-# journal.
+# A text that was written for another invocation or position is refused.
 
 
 def journal_key(salt: str, seed: str) -> str:
-    """Return the key of the journal of an invocation, which its numbers cannot be told from."""
+    """Return the key of an invocation's journal, which does not reveal salt and seed."""
     return hashlib.sha256(f"codemode journal:{salt}{seed}".encode()).hexdigest()
 
 
 class JournalCodec:
-    """Writes and reads the texts of the journal with this key. ``place`` is where one stands: a number, or a word."""
+    """Encodes and decodes the texts of one journal. ``position`` is the number of a line or a word."""
 
     def __init__(self, options: ContinuationOptions, keys: tuple[bytes, ...], key: str, binding: str | None) -> None:
         self._ring = KeyRing(keys, purpose="journal")
         self._sealing = KeyRing(keys, purpose="journal seal") if options.seal else None
         self._identity = canonical_json([key, options.conversation_id, binding])
         self._key_id = self._ring.signing_id
-        self._hmacs: dict[str, tuple[Any, Any]] = {}  # by key: the hashes of an HMAC before any text
+        self._hmacs: dict[str, tuple[Any, Any]] = {}  # by key: the hash states of an HMAC before any text
 
     def encode(self, text: str, position: int | str) -> str:
-        """Return what stands in the journal for a text."""
+        """Return the signed and optionally sealed text for the journal."""
         if self._sealing is not None:
             text = seal_with_secret(text, self._sealing.secret(), self._label_position(position))
         return f"{self._key_id}.{self._sign(self._key_id, text, position)}.{text}"
 
     def decode(self, encoded: str, position: int | str) -> str:
-        """Return the text. Raises `CodeModeProtocolError` for what was not written for this place of this journal."""
+        """Return the text. Raises `CodeModeProtocolError` for a text of another journal or position."""
         key_id, _, rest = encoded.partition(".")
         signature, _, text = rest.partition(".")
         try:
@@ -319,7 +318,7 @@ class JournalCodec:
             raise _make_journal_error("is not sealed, and this host takes only what is") from None
 
     def decode_all(self, lines: Sequence[str]) -> list[str]:
-        """Return the texts of lines, the first of which stands in place 0."""
+        """Return the texts of lines, from position 0."""
         return [self.decode(line, position) for position, line in enumerate(lines)]
 
     def _label_position(self, position: int | str) -> str:
@@ -331,16 +330,16 @@ class JournalCodec:
             hashes = self._hmacs[key_id] = _prepare_hmac(self._ring.secret(key_id))
         inner, outer = hashes[0].copy(), hashes[1].copy()
         label = f"{self._identity}{position}"
-        # With its length in front, no two pairs of place and text are the same bytes.
+        # With the length in front, no two pairs of position and text have the same bytes.
         inner.update(f"{len(label)}:{label}{text}".encode())
         outer.update(inner.digest())
         return b2a_base64(outer.digest(), newline=False).decode()
 
 
 def _prepare_hmac(secret: bytes) -> tuple[Any, Any]:
-    """Return both hashes of HMAC-SHA256 (RFC 2104) under a key of at most a block.
+    """Return both hash states of HMAC-SHA256 (RFC 2104) under a key of at most a block.
 
-    The module's own object takes three times as long to copy, which is most of what signing a line takes.
+    Copying the module's own object takes three times as long, which is most of the time to sign a line.
     """
     block = secret.ljust(64, b"\0")
     inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in block)) for pad in (0x36, 0x5C))

@@ -1,7 +1,7 @@
-"""Signed values. Pure: keys, clock and nonces are arguments.
+"""Sign and verify values; keys, clock and nonces are arguments.
 
-A signature covers the canonical JSON of everything but itself, with the purpose and a binding that is not stored, and
-long texts beside it as they are, one after the other.
+A signature covers the canonical JSON of everything except itself, the purpose, a binding that is not stored, and long
+texts as they are, one after the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNKNOWN_KEY = (
     " `codemode console` in CODEMODE_SIGNING_KEY"
 )
 _AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
-_BINDINGS = "bindings"  # only where there is a binding: tags by which a missing or another one is told from tampering
+_BINDINGS = "bindings"  # present only with a binding: tags that distinguish a missing or other binding from tampering
 _MISSING_BINDING = (
     "the continuation belongs to a conversation, and none was given: give the conversation_id of the call that paused"
 )
@@ -36,7 +36,7 @@ _OTHER_BINDING = (
 
 @record
 class Auth:
-    """Who signed a value, when, and until when it holds."""
+    """The key and nonce of a signature, and its validity period."""
 
     key_id: str
     nonce: str
@@ -45,10 +45,10 @@ class Auth:
 
 
 class KeyRing:
-    """Secrets: the last one signs, any of them verifies. One may stand there twice.
+    """Secrets: the last one signs, any of them verifies. A secret may occur twice.
 
-    ``purpose`` keeps uses of one key apart, ``binding`` (plain JSON, or a list of such parts) values that were signed
-    for different owners.
+    ``purpose`` separates uses of one key, ``binding`` (plain JSON, or a list of such parts) values of different
+    owners.
     """
 
     def __init__(self, keys: tuple[bytes, ...], *, purpose: str, binding: Any = None) -> None:
@@ -84,7 +84,7 @@ class KeyRing:
         return {**value, "auth": {**auth, "signature": self._compute_signature(value, texts, auth)}}
 
     def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int | None) -> Auth:
-        """Check signature and times, the signature alone without ``now_ms``. Raises `CodeModeProtocolError`."""
+        """Verify signature and times; without ``now_ms`` only the signature. Raises `CodeModeProtocolError`."""
         auth = signed.get("auth")
         if not isinstance(auth, dict) or set(cast("dict[str, Any]", auth)) - {_BINDINGS} != _AUTH_FIELDS:
             raise CodeModeProtocolError("the continuation is not signed")
@@ -99,7 +99,7 @@ class KeyRing:
             expected = self._compute_signature(value, texts, unsigned)
         except (TypeError, ValueError, RecursionError):
             raise CodeModeProtocolError("the continuation is not plain JSON") from None
-        # Texts are compared: two base64 texts can stand for the same bytes.
+        # Texts are compared: two base64 texts can encode the same bytes.
         if not isinstance(claimed, str) or not hmac.compare_digest(
             expected.encode(), claimed.encode("utf-8", "replace")
         ):
@@ -109,8 +109,8 @@ class KeyRing:
         return _check_times(fields, now_ms)
 
     def _require_binding(self, fields: Mapping[str, Any]) -> None:
-        """Raise `CodeModeProtocolError` where the value says that it is bound otherwise; the signature covers that."""
-        self.secret(fields["keyId"])  # an unknown key is the reason then
+        """Raise `CodeModeProtocolError` if the value has another binding; the signature covers the binding too."""
+        self.secret(fields["keyId"])  # raises if the key is unknown
         expected = None if self._binding is None else self._compute_binding_tags(fields["keyId"], fields["nonce"])
         claimed = fields.get(_BINDINGS)
         if claimed == expected:
@@ -132,7 +132,7 @@ class KeyRing:
         head = canonical_json({"value": value, "auth": auth, "binding": self._binding})
         for text in chain((head,), texts):
             covered = text.encode()
-            # With its length in front of each, no two lists of texts are the same bytes.
+            # With the length in front of each, no two lists of texts have the same bytes.
             mac.update(len(covered).to_bytes(8))
             mac.update(covered)
         return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
@@ -148,7 +148,7 @@ def _check_times(fields: Mapping[str, Any], now_ms: int | None) -> Auth:
 
 
 def key_id(key: bytes) -> str:
-    """Return the name of a key, as a continuation says which one has signed it."""
+    """Return the id of a key, as continuations name it."""
     return hashlib.sha256(b"codemode key id:" + key).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Claims in a database, whichever it is. What they mean is said in `codemode.continuations.guard`."""
+"""Store claims in an SQL database; `codemode.continuations.guard` defines their meaning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ResultT = TypeVar("ResultT")
 
 
 class StatementExecutor(Protocol):
-    """What a transaction's statements go through; they are written with ``?``."""
+    """Executes statements of a transaction; placeholders are ``?``."""
 
     def execute(self, statement: str, values: tuple[Any, ...] = (), /) -> Any:
         """Run a statement, and return a cursor with ``fetchone`` and ``rowcount``."""
@@ -34,17 +34,17 @@ class StatementExecutor(Protocol):
 
 
 class SqlResumeGuard(ABC):
-    """Claims in one table. A transaction of it is alone: no other one claims, renews or records meanwhile."""
+    """Claims in one table. Transactions are exclusive: no other one claims, renews or records at the same time."""
 
     sees_other_processes = True
     content_store: Any = None
-    """As `MemoryResumeGuard` has it."""
+    """See `MemoryResumeGuard`."""
     table: ClassVar[str]
 
     def __init__(self, clock: GuardClock | None) -> None:
         self._test_clock = clock
         self._clock = clock if clock is not None else GuardClock()
-        self._heartbeats: dict[str, int] = {}  # of the claims that were made here
+        self._heartbeats: dict[str, int] = {}  # of claims made here
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
         """See `ResumeGuard.claim`."""
@@ -78,7 +78,7 @@ class SqlResumeGuard(ABC):
         try:
             return await shield_to_end(attempt)
         except asyncio.CancelledError:
-            # The thread went on, and what it claimed would be nobody's.
+            # The thread finished after the cancellation, and its claim would have no owner.
             if not attempt.cancelled() and attempt.exception() is None and attempt.result() is None:
                 await self.release(claim.key)
             raise
@@ -105,7 +105,7 @@ class SqlResumeGuard(ABC):
         return self._renew_sync(claim.key, heartbeat.number)
 
     def _renew_sync(self, key: str, heartbeat: int | None) -> bool:
-        """Give a sign of life after that one. False: somebody else has given one, or an outcome."""
+        """Renew after that heartbeat. Returns False if another owner has renewed it or recorded an outcome."""
         if heartbeat is None:
             return False
         statement = (
@@ -143,7 +143,7 @@ class SqlResumeGuard(ABC):
 
 
 def create_claims_table(connection: StatementExecutor, table: str) -> None:
-    """Make the table of claims, where there is none."""
+    """Create the table of claims, if it does not exist."""
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {table} (key TEXT PRIMARY KEY, answers TEXT NOT NULL,"
         " expires_at_ms BIGINT NOT NULL, beat BIGINT NOT NULL, renewed_at_ms BIGINT NOT NULL, outcome TEXT)"

@@ -1,4 +1,4 @@
-"""Decisions about a nested call: their shape, who makes them, what a denial comes to. Performs no call itself."""
+"""Read decisions about nested calls and make the errors of denials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXPECTED_SHAPES = 'an approval decision must be "approved", "denied" or {"appro
 
 @record
 class ApprovalRequest:
-    """What a person decides about: the inner call. ``input`` is the validated, defaulted input as plain JSON."""
+    """The nested call that a person decides about. ``input`` is the validated input as plain JSON."""
 
     tool_name: str
     input: Any
@@ -32,14 +32,14 @@ class ApprovalRequest:
 
 @record
 class Decision:
-    """A person's answer. ``reason`` is only for the host unless its policy says otherwise."""
+    """A person's answer. ``reason`` is for the host only, unless the policy allows more."""
 
     approved: bool
     reason: str | None = None
 
 
 async def ask_callback(callback: Callable[..., Any] | None, request: ApprovalRequest) -> Any:
-    """Return what the host's callback says about a call; None without a callback."""
+    """Return the answer of the host's callback; None without a callback."""
     answer = callback(request) if callback is not None else None
     return await answer if inspect.isawaitable(answer) else answer
 
@@ -47,7 +47,7 @@ async def ask_callback(callback: Callable[..., Any] | None, request: ApprovalReq
 def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
     """Read a decision: "approved", any other text (denied), or ``{"approved": bool, "reason"?: str}``.
 
-    Raises `CodeModeToolApprovalRequiredError` for None, `CodeModeProtocolError` for anything else.
+    Raises `CodeModeToolApprovalRequiredError` for None, `CodeModeProtocolError` for any other value.
     """
     if answer is None:
         error = CodeModeToolApprovalRequiredError(
@@ -72,9 +72,9 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
 
 
 def parse_decision(answer: Mapping[str, Any], what: str) -> Decision:
-    """Read ``{"approved": bool, "reason"?: str}``; other keys are for others to judge.
+    """Read ``{"approved": bool, "reason"?: str}``; ignore other keys.
 
-    Raises `ValueError` for another shape; ``what`` names the answer in its text.
+    Raises `ValueError` for another shape; ``what`` names the answer in its message.
     """
     approved, reason = answer.get("approved"), answer.get("reason")
     if not isinstance(approved, bool):
@@ -85,7 +85,7 @@ def parse_decision(answer: Mapping[str, Any], what: str) -> Decision:
 
 
 def is_decision(answer: Mapping[str, Any]) -> bool:
-    """Tell whether an answer has the shape of a decision."""
+    """Return True if an answer has the shape of a decision."""
     try:
         parse_decision(answer, "")
     except ValueError:
@@ -94,7 +94,7 @@ def is_decision(answer: Mapping[str, Any]) -> bool:
 
 
 def mark_decision_failure(error: CodeModeError) -> None:
-    """Tell what failed in deciding about a call from what failed in the call itself."""
+    """Mark an error as raised by the decision, not by the call."""
     if error.code == HOST_TOOL_ERROR:
         error.details["origin"] = "decision"
 
@@ -107,7 +107,7 @@ def _make_malformed_error(message: str, request: ApprovalRequest) -> CodeModePro
 def make_denial_error(
     request: ApprovalRequest, decision: Decision, policy: ApprovalPolicy
 ) -> CodeModeToolApprovalDeniedError:
-    """Return the error for a denied call. Its message goes to the guest, so the reason is in it only if allowed."""
+    """Return the error for a denied call. The guest sees its message, so it has the reason only if allowed."""
     message = f"approval of tool {request.tool_name!r} was denied"
     if policy.show_denial_reason and decision.reason:
         message += f": {decision.reason}"

@@ -1,4 +1,4 @@
-"""A paused invocation or agent as the host sees it, and refusals to resume it."""
+"""Define a paused invocation or agent as the host sees it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INTERRUPT_KEYS = {"type", "outerToolCallId", "continuation", "requests", *_REQU
 
 
 class InterruptRequested(BaseException):
-    """Carries a pause out of a tool. No `Exception`, so that a tool's own error handling does not swallow it."""
+    """Carries a pause out of a tool. Not an `Exception`, so that a tool's own error handling does not catch it."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         super().__init__(payload["kind"])
@@ -34,9 +34,9 @@ class InterruptRequested(BaseException):
 
 @record(kw_only=True)
 class PendingRequest:
-    """One call that waits for an answer. ``input`` is the validated input, exactly what runs; ``payload`` says why.
+    """One call that waits for an answer. ``input`` is the validated input that will run; ``payload`` says why it waits.
 
-    ``line`` and ``column`` are its place in the program, counted from 1, where that is known. ``program`` is the saved
+    ``line`` and ``column`` are its position in the program, counted from 1, if known. ``program`` is the saved
     program that makes the call, with its line, as in "weekly_report:3".
     """
 
@@ -56,31 +56,31 @@ class PendingRequest:
 
     @property
     def is_approval(self) -> bool:
-        """True when a person is to decide whether this call may run."""
+        """True if a person must decide whether this call may run."""
         return self.payload.get("kind") == APPROVAL_KIND
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON in the AI SDK's key names, which a browser can hold.
 
-        Integers beyond 2^53 are text in it, and ``bigIntegers`` lists where, as JSON pointers.
+        Integers beyond 2^53 are text, and ``bigIntegers`` lists them as JSON pointers.
         """
         return {**protect_integers(self.comparison_fields()), **self._location_fields()}
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """Line and column, where they are known."""
+        """Line and column, if known."""
         return None if self.line is None or self.column is None else (self.line, self.column)
 
     def _location_fields(self) -> dict[str, Any]:
         return {key: value for key in _LOCATION_KEYS if (value := getattr(self, key)) is not None}
 
     def comparison_fields(self) -> dict[str, Any]:
-        """Return the same with its integers as they are: what is compared."""
+        """Return the fields with exact integers, for comparison."""
         return {key: getattr(self, name) for key, name in _REQUEST_KEYS.items()}
 
     @classmethod
     def from_dict(cls, value: object) -> PendingRequest:
-        """Read it back, with or without ``bigIntegers``. Raises `CodeModeProtocolError` for another shape."""
+        """Read a request, with or without ``bigIntegers``. Raises `CodeModeProtocolError` for another shape."""
         if not is_object(value) or value.keys() - {POINTERS_KEY, *_LOCATION_KEYS} != _REQUEST_KEYS.keys():
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
         try:
@@ -99,7 +99,7 @@ class PendingRequest:
 
     @classmethod
     def of(cls, entry: LedgerEntry) -> PendingRequest:
-        """Return the request of a ledger entry that waits."""
+        """Return the request of a waiting ledger entry."""
         waiting = entry.outcome
         if not isinstance(waiting, Waiting):
             raise TypeError("the entry does not wait")
@@ -123,10 +123,11 @@ _NO_REQUEST = PendingRequest(interrupt_id="", tool_name="", tool_call_id="", inp
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interrupt:
-    """A paused invocation. ``requests`` are all calls that wait; the fields of the first are also the interrupt's own.
+    """A paused invocation. ``requests`` are all waiting calls; the fields of the first are also the interrupt's own.
 
-    ``continuation`` is signed by this host and opaque; keep the whole interrupt and give it to `continue_interrupt`.
-    ``is_stored``: a store has it, so that another host may go on where this one cannot. It is not in its JSON.
+    ``continuation`` is signed by this host and opaque; keep the whole interrupt and pass it to
+    `continue_interrupt`. ``is_stored``: a store has it, so that another host may resume it. This is not in its
+    JSON.
     """
 
     requests: tuple[PendingRequest, ...]
@@ -136,14 +137,14 @@ class Interrupt:
 
     @staticmethod
     def find_outer_id(interrupt_id: str) -> str | None:
-        """Return the id of the outer call in which a call waits under this id; None for any other id."""
+        """Return the id of the outer call of an interrupt id; None for any other id."""
         return parse_outer_call_id(interrupt_id)
 
     @staticmethod
     def find_recovery(error: CodeModeError) -> Interrupt | None:
-        """Return the pause from which a program resumes that was cut off before by these answers.
+        """Return the interrupt of an error from which to resume after these answers were cut off.
 
-        None where its host was lost: no one knows which calls that host made after the answered ones.
+        None if the host was lost: its calls after the answered ones are unknown.
         """
         is_lost = error.details.get("origin") == "continuation"
         is_known = isinstance(error, CodeModeAbortedError) and not is_lost and isinstance(error.recovery, Interrupt)
@@ -151,7 +152,7 @@ class Interrupt:
 
     @property
     def interrupt_id(self) -> str:
-        """The id of the first pending request, or an empty text when nothing waits (a recovery may be so)."""
+        """The id of the first pending request; "" if nothing waits, as in some recoveries."""
         return self._first.interrupt_id
 
     @property
@@ -190,7 +191,7 @@ class Interrupt:
 
     @classmethod
     def from_dict(cls, value: object) -> Interrupt:
-        """Read it back; whoever resumes it checks the signature. Raises `CodeModeProtocolError` for another shape."""
+        """Read an interrupt; a resume verifies its signature. Raises `CodeModeProtocolError` for another shape."""
         if not is_mapping(value) or set(value) - {POINTERS_KEY} != _INTERRUPT_KEYS:
             raise CodeModeProtocolError(
                 "this is not an interrupt of code mode: give the Interrupt itself, or all that its to_dict() gave"
@@ -209,12 +210,12 @@ class Interrupt:
 
     @classmethod
     def of(cls, value: Resumable | Mapping[str, Any]) -> Interrupt:
-        """Take an interrupt as it is or as the plain JSON of `to_dict`."""
+        """Return an interrupt as it is, or read it from plain JSON."""
         return value if isinstance(value, Interrupt) else cls.from_dict(value)
 
 
 def to_location_fields(location: SourceLocation | None) -> dict[str, Any]:
-    """Return a call's place as it is told: line and column in the program, or the saved program with its line."""
+    """Return the location of a call: line and column, or the saved program with its line."""
     if location is None:
         return {}
     if len(location) == 3:
@@ -232,10 +233,10 @@ def _read_location(value: Mapping[str, Any]) -> tuple[int, int] | tuple[None, No
 
 
 def request_interrupt(payload: Mapping[str, Any]) -> NoReturn:
-    """Pause the program until somebody outside answers; call it inside a tool. Does not return.
+    """Pause the program until it gets an answer; call this inside a tool. Does not return.
 
-    ``payload`` is a JSON object with a non-empty text ``kind``, for whoever answers. When the program goes on the tool
-    runs again from its start and finds the answer in ``context.interrupt``. Raises `TypeError` for another payload.
+    ``payload`` is a JSON object with a non-empty text ``kind``. When the program resumes, the tool runs again from
+    its start and finds the answer in ``context.interrupt``. Raises `TypeError` for another payload.
     """
     kind = payload.get("kind") if isinstance(payload, Mapping) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if not isinstance(kind, str) or not kind:
@@ -246,23 +247,23 @@ def request_interrupt(payload: Mapping[str, Any]) -> NoReturn:
 
 
 def find_interrupt_request(error: BaseException) -> InterruptRequested | None:
-    """Return the pause in what a tool raised; task groups wrap it into exception groups."""
+    """Return the interrupt request in an exception of a tool; task groups wrap it."""
     if isinstance(error, InterruptRequested):
         return error
     return next((request for inner in group_members(error) if (request := find_interrupt_request(inner))), None)
 
 
 def list_pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
-    """Return what waits, in issue order. Raises `CodeModeProtocolError` for texts that are not JSON."""
+    """Return the pending requests in issue order. Raises `CodeModeProtocolError` for texts that are not JSON."""
     return tuple(PendingRequest.of(entry) for entry in entries)
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Compare plain JSON: 1 and true are two values; 1 and 1.0 are one, for a browser writes both as 1.
+    """Compare plain JSON: 1 and true differ; 1 and 1.0 are equal, because a browser writes both as 1.
 
-    Ends at the first difference: a hostile value costs no more than the one it is compared with.
+    Stops at the first difference, so that a hostile value costs no more than the other one.
     """
-    # Iterators, and numbers for pairs: very many tuples would bring the collector, which looks at all there is.
+    # Iterators and integers instead of tuples: very many tuples would trigger the garbage collector.
     pending, seen = [iter([(left, right)])], set[int]()
     while pending:
         pair = next(pending[-1], None)
@@ -276,7 +277,7 @@ def same_json(left: Any, right: Any) -> bool:
             continue
         container = cast("Collection[Any]", first)
         both = id(container) << 64 | id(second)
-        pairs = () if both in seen else _pair_items(container, second)  # a host's own value may hold itself
+        pairs = () if both in seen else _pair_items(container, second)  # a host's own value may be circular
         if pairs is None:
             return False
         seen.add(both)
@@ -285,7 +286,7 @@ def same_json(left: Any, right: Any) -> bool:
 
 
 def _pair_items(first: Any, second: Any) -> Iterable[tuple[Any, Any]] | None:
-    """Return what is to be the same within two containers, None when they differ already."""
+    """Return pairs of items to compare in two containers; None if they differ already."""
     if not is_object(first):
         return zip(first, second, strict=True) if is_sequence(second) and len(first) == len(second) else None
     if not is_object(second) or first.keys() != second.keys():
@@ -309,22 +310,22 @@ def _are_scalars_equal(first: Any, second: Any) -> bool:
 
 
 FRAMEWORK_KEY = "keptBy"
-"""Under which a pause, and a record of it, name what goes on with them."""
+"""The key that names the framework of an agent's pause."""
 
 
 def make_agent_interrupt(
     requests: Iterable[PendingRequest], *, framework: str, key: str, outer_tool_call_id: str, expires_at_ms: int
 ) -> Interrupt:
-    """Return the pause of an agent as an interrupt that a store keeps and no program goes on from.
+    """Return the pause of an agent as an interrupt for a store; no program resumes from it.
 
-    ``framework`` is the framework, ``key`` tells this pause from every other.
+    ``framework`` is the agent's framework, ``key`` identifies the pause.
     """
     continuation = {FRAMEWORK_KEY: framework, "auth": {"nonce": key, "expiresAtMs": expires_at_ms}}
     return Interrupt(requests=tuple(requests), outer_tool_call_id=outer_tool_call_id, continuation=continuation)
 
 
 def get_framework(continuation: Mapping[str, Any]) -> str | None:
-    """Return the framework that goes on with this; None for what continues a program."""
+    """Return the framework that resumes this pause; None for a program's continuation."""
     framework = continuation.get(FRAMEWORK_KEY)
     is_agent_interrupt = set(continuation) == {FRAMEWORK_KEY, "auth"} and is_mapping(continuation["auth"])
     return framework if is_agent_interrupt and isinstance(framework, str) else None

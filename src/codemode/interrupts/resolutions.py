@@ -1,4 +1,4 @@
-"""Answers to pending requests: read strictly, before anything runs. Resumes nothing."""
+"""Read answers to pending requests strictly, before anything runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_EDIT: Any = object()
 
 @record
 class Approval:
-    """A person's decision. ``input_json`` is the edited input, None when the call runs as it was shown."""
+    """A person's decision. ``input_json`` is the edited input, None if the call runs as displayed."""
 
     decision: Decision
     input_json: str | None
@@ -27,14 +27,14 @@ class Approval:
 
 @record
 class HostAnswer:
-    """What the tool asked for with `request_interrupt`."""
+    """The answer to a tool that called `request_interrupt`."""
 
     resolution: Any
 
 
 @record
 class KnownOutcome:
-    """How a call of unknown outcome really ended."""
+    """The reported outcome of a call whose outcome was unknown."""
 
     outcome: Outcome
     error: CodeModeError | None
@@ -42,7 +42,7 @@ class KnownOutcome:
 
 @record
 class RunAgain:
-    """A call of unknown outcome is to run once more."""
+    """A call of unknown outcome runs once more."""
 
 
 Answer: TypeAlias = Approval | HostAnswer | KnownOutcome | RunAgain
@@ -51,7 +51,7 @@ Answer: TypeAlias = Approval | HostAnswer | KnownOutcome | RunAgain
 def read_answers(
     entries: list[LedgerEntry], resolutions: Mapping[str, Any], max_values: int | None = None
 ) -> dict[int, Answer]:
-    """Return the answer for each ledger entry that gets one. None may hold more than ``max_values``.
+    """Return the answer of each answered ledger entry. No answer may hold more than ``max_values`` values.
 
     Raises `CodeModeProtocolError` for a malformed one.
     """
@@ -135,7 +135,7 @@ def _encode_plain_json(value: Any, what: str) -> str:
 
 
 def _restore_integers(entry: LedgerEntry, edited: Any) -> Any:
-    """Return an edit with integers where it has what a page was shown of them: their text."""
+    """Return an edit with integers restored that a page had as text."""
     outcome = entry.outcome
     if not isinstance(outcome, Waiting) or outcome.input_json is None:
         return edited
@@ -169,5 +169,5 @@ def runs_tool(answer: Answer) -> bool:
 
 
 def is_denial(answer: Answer | None) -> TypeGuard[Approval]:
-    """Return True when a person has said no."""
+    """Return True if a person has denied the call."""
     return isinstance(answer, Approval) and not answer.decision.approved

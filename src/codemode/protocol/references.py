@@ -1,4 +1,4 @@
-"""Media and large strings that a program holds by reference."""
+"""Hold media and large strings that a program has by reference."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from ..options.parts import ExecutionPolicy
 
 
-# A part is known by its id, which follows from its bytes, or by a number that stands beside it wherever it is kept, so
-# a replay has the same. The tag, by which an object in JSON text stands for one, is this invocation's own: data that a
-# tool quotes of elsewhere are data.
+# A part is named by its id, derived from its bytes, or by a number stored with it, so that a replay has the same names.
+# The tag marks an object in JSON text as a handle and is unique to this invocation: handles quoted from elsewhere are
+# plain data.
 
 CONTENT_LIMIT = "CODE_MODE_CONTENT_LIMIT"
-"""The code of a call that gives more content than a program may have, and of a pause that cannot carry it."""
+"""The code of a call with more content than allowed, and of a pause that cannot carry its content."""
 
 ID_CHARACTERS = 32
 _NUMBER = "#"
 MAX_CARRIED_BYTES = 1 << 20
-"""Of content in a continuation, where no store keeps it."""
+"""The maximum of content in a continuation, if no store has it."""
 
 
-@lru_cache(maxsize=32)  # a run asks for its own several times
+@lru_cache(maxsize=32)  # a run needs its own several times
 def get_content_tag(salt: str) -> str:
-    """Return the tag of the content of the invocation with this salt."""
+    """Return the tag of content of the invocation with this salt."""
     return "$content:" + hashlib.sha256(b"content\0" + salt.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 class ContentRegistry:
-    """The parts of one invocation by their names, in the order in which they came.
+    """The parts of one invocation by name, in order of registration.
 
-    A name is the part's id where ``uses_ids``; else a number, so that nobody waits for a digest before one is needed:
-    what leaves the run has the parts beside their names, and what people are shown has ids (`told`).
+    A name is the part's id if ``uses_ids``; else a number, so that no digest is computed before one is needed:
+    texts that leave the run have the parts next to their names, and people see ids (`replace_numbers`).
     """
 
     def __init__(self) -> None:
@@ -59,9 +59,9 @@ class ContentRegistry:
         self._limits: ExecutionPolicy | None = None
         self.uses_ids = True
         self.tag = ""
-        self.stored_names: set[str] = set()  # the names of what a store has
-        self.unloaded_ids: tuple[str, ...] = ()  # the ids of what a store has and is not here yet
-        self.displayed_names: list[str] = []  # the names of what the program has shown
+        self.stored_names: set[str] = set()  # the names of parts in a store
+        self.unloaded_ids: tuple[str, ...] = ()  # the ids of stored parts that are not loaded
+        self.displayed_names: list[str] = []  # the names of parts that the program displayed
 
     @cached_property
     def _distinct(self) -> DistinctContents[str]:
@@ -81,7 +81,7 @@ class ContentRegistry:
         return self.parts.items()
 
     def assign_to(self, limits: ExecutionPolicy, salt: str, recorded: ContentRegistry | None = None) -> ContentRegistry:
-        """Belong to an invocation with these limits from now on, which had these parts before."""
+        """Assign the registry to an invocation with these limits and recorded parts."""
         self._limits, self.tag, self.displayed_names = limits, get_content_tag(salt), []
         if recorded is not None and recorded is not self:
             for name, part in recorded.items():
@@ -91,16 +91,16 @@ class ContentRegistry:
 
     @property
     def limits(self) -> ExecutionPolicy | None:
-        """Those of the invocation that it belongs to."""
+        """The limits of its invocation."""
         return self._limits
 
     @property
     def total_bytes(self) -> int:
-        """How much there is."""
+        """The bytes of all parts."""
         return self._bytes
 
     def get(self, part_id: object) -> MediaContent:
-        """Return a part by its name, or its id. Raises `CodeModeSerializationError` for none of this invocation."""
+        """Return a part by its name or id. Raises `CodeModeSerializationError` if this invocation has none."""
         part = self.parts.get(part_id) if isinstance(part_id, str) else None
         if part is None and isinstance(part_id, str) and len(part_id) == ID_CHARACTERS:
             part = next((candidate for candidate in self if candidate.id == part_id), None)
@@ -109,7 +109,7 @@ class ContentRegistry:
         return part
 
     def register(self, part: MediaContent) -> dict[str, Any]:
-        """Take a part, and return the object that stands for it in JSON text.
+        """Register a part and return its handle, an object for JSON text.
 
         Raises `CodeModeSerializationError` with the code `CONTENT_LIMIT`.
         """
@@ -121,7 +121,7 @@ class ContentRegistry:
         return {self.tag: name, **part.description}
 
     def add(self, part: MediaContent, name: str | None = None) -> None:
-        """Keep a part that was admitted before, under its id where it has no name."""
+        """Add a part that was admitted before, by its id if it has no name."""
         name = part.id if name is None else name
         if name not in self.parts:
             self.parts[name] = part
@@ -129,11 +129,11 @@ class ContentRegistry:
             self._bytes += part.size
 
     def parts_to_hash(self, part: MediaContent) -> list[MediaContent]:
-        """Return the parts whose ids are needed to take this one, and may take a while."""
+        """Return the parts whose ids are needed to register this one; computing them may take a while."""
         return [part] if self.uses_ids else self._distinct.find_candidates(part)
 
     def replace_numbers(self, text: str | None) -> str | None:
-        """Return JSON text with ids in place of numbers; any other stays. May take as long as the ids."""
+        """Return JSON text with ids in place of numbers. May compute the ids, which takes time."""
         if text is None or not self.tag or f'"{self.tag}":"{_NUMBER}' not in text:
             return text
 
@@ -147,7 +147,7 @@ class ContentRegistry:
         self.require_room(part, self._bytes + part.size, len(self.parts) + 1)
 
     def require_room(self, part: MediaContent, all_bytes: int, count: int) -> None:
-        """Raise `CodeModeSerializationError` for a part that is too large, or with which others are too many."""
+        """Raise `CodeModeSerializationError` for a part that is too large, or one too many."""
         limits = self._limits
         if limits is None:
             return
@@ -164,7 +164,7 @@ class ContentRegistry:
                 )
 
     def require_carried(self) -> None:
-        """Raise `CodeModeSerializationError` for more than a continuation carries."""
+        """Raise `CodeModeSerializationError` for more content than a continuation carries."""
         if self._bytes > MAX_CARRIED_BYTES:
             raise CodeModeSerializationError(
                 f"the program cannot pause: its content has {self._bytes} bytes, and without a store a continuation"
@@ -176,17 +176,17 @@ class ContentRegistry:
 
 
 SIDECAR_LIMIT = "SIDECAR_LIMIT"
-"""The code of a call whose strings are too large, or too many, for the program to have."""
+"""The code of a call whose strings are too large or too many for the program."""
 
 MAX_REFERENCES = 1 << 15
 """Each is an object in the engine, however short its string."""
 
 
 class Sidecar:
-    """Large strings of what tools gave, numbered in the order in which the program was handed them.
+    """The large strings of tool outputs, numbered in the order of their delivery.
 
-    The numbers are the same in a replay, and mean something in this invocation alone. In what the program sends they
-    stand where the strings go; into one value goes no more than all strings of an invocation may have.
+    The numbers are the same in a replay and valid in this invocation alone. Values of the program have references
+    in place of the strings; one value may hold at most as much as all strings of an invocation.
     """
 
     def __init__(self, rules: SidecarRules) -> None:
@@ -194,16 +194,16 @@ class Sidecar:
         self._texts: list[str] = []
         self._sizes: list[int] = []
         self._numbers: dict[str, int] = {}  # of the first string with this text
-        self._strings: dict[int, str] = {}  # those that were read
+        self._strings: dict[int, str] = {}  # already decoded
         self._bytes = 0
 
     @property
     def max_total_bytes(self) -> int:
-        """How much of them there may be, in all and in one value."""
+        """The maximum bytes of large strings in all and in one value."""
         return self._rules.max_total_bytes
 
     def extract(self, text: str) -> LargeStrings | None:
-        """Return the large strings of an output; None for none. Raises `CodeModeSerializationError` for a large one."""
+        """Return the large strings of an output, if any. Raises `CodeModeSerializationError` for one too large."""
         rules = self._rules
         large = extract_large_strings(text, rules.threshold_bytes, self._find_size)
         if large is not None and max(large.sizes) > rules.max_reference_bytes:
@@ -215,9 +215,9 @@ class Sidecar:
     def find_limit_error(
         self, large: LargeStrings, undelivered: Sequence[LargeStrings] = ()
     ) -> CodeModeSerializationError | None:
-        """Return the error of an output whose large strings are too much beside those before, if they are.
+        """Return the error of an output that exceeds the limits together with earlier strings; None if it does not.
 
-        ``undelivered`` are those of outputs before it that the program is yet to be handed.
+        ``undelivered`` are the strings of earlier outputs that are not delivered yet.
         """
         maximum, size = (
             self._rules.max_total_bytes,
@@ -232,7 +232,7 @@ class Sidecar:
         return None
 
     def add(self, large: LargeStrings) -> LargeStrings:
-        """Take the strings of an output that the program is handed now, and return which of them it has already."""
+        """Add the strings of an output that is delivered now; return them with repeats marked."""
         first = len(self._texts)
         numbers = [self._numbers.setdefault(text, number) for number, text in enumerate(large.texts, first)]
         repeats = [number if number < index else None for index, number in enumerate(numbers, first)]
@@ -243,10 +243,10 @@ class Sidecar:
         return LargeStrings(large.texts, large.sizes, large.rest_json, large.strings, tuple(repeats))
 
     def decode(self, text: str, what: str) -> Any:
-        """Decode a JSON text of the program's, with the strings in their places.
+        """Decode a JSON text of the program with its large strings.
 
-        Raises `ValueError` for what is no JSON, `CodeModeSerializationError` for too much, `CodeModeProtocolError` for
-        strings that the program was not handed.
+        Raises `ValueError` for text that is not JSON, `CodeModeSerializationError` for too much,
+        `CodeModeProtocolError` for unknown strings.
         """
         room = self._rules.max_total_bytes
 
@@ -260,19 +260,19 @@ class Sidecar:
         return decode_with_strings(text, string_at)
 
     def restore_strings(self, text: str, what: str) -> str:
-        """Return a JSON text of the program's with the strings in their places. Raises as `value` does."""
+        """Return a JSON text of the program with its large strings. Raises as `decode` does."""
         if self.measure(text) - len(text) > self._rules.max_total_bytes:
             raise self._make_total_size_error(what)
         return expand_references(text, self._texts.__getitem__)
 
     def measure(self, text: str) -> int:
-        """Count the UTF-8 bytes of a JSON text of the program's with the strings in their places, escapes apart."""
+        """Count the UTF-8 bytes of a JSON text of the program with its large strings, without escapes."""
         places = [*find_references(text)]
         digits = sum(len(str(number)) for number in places)
         return utf8_length(text) - 2 * len(places) - digits + sum(2 + self._get_size(number) for number in places)
 
     def _get_string(self, number: int) -> str:
-        number = self._numbers[self._texts[number]]  # read once, however often it was handed out
+        number = self._numbers[self._texts[number]]  # decoded once, however often it was delivered
         string = self._strings.get(number)
         if string is None:
             string = self._strings[number] = decode_large_string(self._texts[number])

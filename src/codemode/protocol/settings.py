@@ -1,4 +1,4 @@
-"""The settings of one invocation: limits, identity, how it stands in its guest. Pure."""
+"""Hold the settings of one invocation: limits, identity, profile."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from .references import get_content_tag
 
 @record
 class Settings:
-    """What an invocation depends on beside its program. What of ``limits`` is told or kept, its own fields say."""
+    """Everything but its program that an invocation depends on. Options mark sent and recorded ``limits``."""
 
     outer_tool_call_id: str
-    salt: str  # what tells this invocation's request ids from those of others
+    salt: str  # makes the request ids of this invocation unique
     seed: str
     started_ms: int
     limits: ExecutionPolicy
     profile: SurfaceSettings
-    fetch: bool = False  # whether the guest has it
-    state: bool = False  # likewise
-    language_names: Sequence[str] = ()  # tools that are called by a name that the language itself reads
-    invocation_data_json: str | None = None  # what this invocation alone was given, canonical JSON of an object
-    hides_inputs: bool = False  # whether nobody is shown an input but as the host's pipeline has let it through
-    source: str | None = None  # the program as it was sent, where that is not the text that runs
+    fetch: bool = False  # whether the guest has fetch
+    state: bool = False  # whether the guest has state
+    language_names: Sequence[str] = ()  # tools whose names JavaScript uses itself
+    invocation_data_json: str | None = None  # canonical JSON of an object for this invocation alone
+    hides_inputs: bool = False  # whether inputs are displayed only after the host's pipeline
+    source: str | None = None  # the program as it was sent, if it is not the text that runs
 
     @property
     def has_rich_values(self) -> bool:
-        """True where values cross as tagged JSON."""
+        """True if values cross as tagged JSON."""
         return self.limits.values == "rich"
 
     @property
     def has_tagged_result(self) -> bool:
-        """True where a result is tagged JSON: what is cut of one is cut of JSON."""
+        """True if results are tagged JSON; cut results are plain JSON."""
         return self.has_rich_values and self.profile.guest.result != "sanitised"
 
     def with_invocation_data(self, invocation_data_json: str) -> Settings:
-        """Return them with what the invocation was given. By hand: each run of a module does it."""
+        """Return the settings with these invocation data. Written out: each run of a module needs it."""
         return Settings(
             self.outer_tool_call_id,
             self.salt,
@@ -61,7 +61,7 @@ class Settings:
     def start_message(
         self, js: str, draft: Draft | None, compile_only: bool, reports_locations: bool
     ) -> RunProgram | RunModule:
-        """Return the message that starts a program under these settings."""
+        """Return the message that starts a program."""
         fields, invocation_data_json = (
             self.to_worker_fields(reports_locations=reports_locations),
             self.invocation_data_json,
@@ -71,7 +71,7 @@ class Settings:
         return RunProgram(js, fields, draft, invocation_data_json, compile_only)
 
     def to_worker_fields(self, *, reports_locations: bool = False) -> dict[str, Any]:
-        """Return the part that the worker is told, but for what was given, which travels as the text that it is."""
+        """Return the fields for the worker, without the invocation data, which are sent as text."""
         limits, guest = self.limits, self.profile.guest
         fields: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": guest.wrapper}
         fields["globals"] = [*guest.globals, *(["fetch"] if self.fetch else []), *(["state"] if self.state else [])]
@@ -103,7 +103,7 @@ class Settings:
 
 
 def get_analysis_mode(profile: SurfaceSettings) -> int:
-    """Return how a worker is to analyse programs of a profile, as `AnalyseProgram` has it."""
+    """Return the analysis mode of programs of a profile, see `AnalyseProgram`."""
     if profile.guest.is_module:
         return 2
     return 0 if profile.static_rules.runs_unanalysed else 1
@@ -111,5 +111,5 @@ def get_analysis_mode(profile: SurfaceSettings) -> int:
 
 @cache
 def list_replayed_limits(policy: type[ExecutionPolicy]) -> tuple[str, ...]:
-    """Name the limits that a continuation keeps."""
+    """Return the names of limits that a continuation records."""
     return tuple(option.name for option in fields(policy) if option.metadata.get("is_signed"))

@@ -11,28 +11,27 @@ from .invocation import Invocation
 from .ledger import Fulfilled, Ledger, LedgerEntry, ProgramProgress, Waiting
 from .settings import Settings
 
-# A worker is a cache of the ledger: a program at rest is its text, its settings and its ledger, and a worker that is
-# kept only saves replaying them. At rest nothing is sent to a worker. Calls go on, and what becomes of them goes into
-# ledger and delivery order at once, as it would if there were none; so it makes no difference whether there is one.
+# A worker is a cache of the ledger: a suspended program consists of its text, its settings and its ledger, and a held
+# worker only saves a replay. A suspended program's worker gets no messages. Calls continue, and their outcomes go into
+# ledger and delivery order at once, so that the result does not depend on the worker.
 #
-# event what it does -----------
-# ----------------------------------------------------------------------------------------------- TurnEnded an idle
-# guest that has yielded rests, whatever is in flight WaitOver an idle guest with something in flight rests, now or as
-# soon as it is idle CallSettled at rest it is kept; during a replay it is delivered behind what was recorded GoOn
-# yields are answered, what was kept is handed in, and the guest goes on WorkerEnded at rest it changes nothing
+# TurnEnded: an idle guest that has yielded is suspended, whatever is in flight.
+# WaitExpired: a guest with calls in flight is suspended, now or as soon as it is idle.
+# CallSettled: queued while suspended; during a replay delivered after recorded outcomes.
+# ContinueRun: yields are answered, queued outcomes are delivered, and the guest continues.
+# WorkerEnded: changes nothing while suspended.
 #
-# `make_successor` gives the invocation that goes on in the place of one whose worker was given up. Its clock measures
-# what
-# the guest computes; a replay has one of its own, until `ReplayEnded`.
+# `make_successor` returns the invocation that replaces this one on another worker. Its clock measures the guest's
+# compute time; a replay has a clock of its own, until `ReplayEnded`.
 
-# What is kept of a call that runs beside its entry: whoever finds it may have to decide what becomes of it.
+# Stored for a running call in addition to its entry, because its outcome may have to be reported.
 _RUNNING_REQUEST_BYTES = 400
 
 
 class SuspendableInvocation(Invocation):
-    """The state of one invocation that may rest. ``suspension_reason`` says why it does; None: it does not.
+    """The state of a suspendable invocation. ``suspension_reason`` is None while it is not suspended.
 
-    Requests that are ``carried`` run on the host already, begun by the invocation whose ledger was ``recorded``.
+    Inherited requests run on the host already, started by the invocation whose ledger was ``recorded``.
     """
 
     def __init__(
@@ -51,8 +50,8 @@ class SuspendableInvocation(Invocation):
         self._inherited_ids: frozenset[int] = frozenset()
         self._invoked_ids: set[int] = set()
         self._open_yields: list[int] = []  # without an answer yet
-        self._queued: list[LedgerEntry] = []  # whose outcomes came at rest
-        self._is_mid_turn = False  # whether it rests in the middle of a turn
+        self._queued: list[LedgerEntry] = []  # whose outcomes arrived while suspended
+        self._is_mid_turn = False  # suspended in the middle of a turn
         self._is_wait_over = False
         self._is_wait_paused = False
         if recorded is not None:
@@ -62,27 +61,27 @@ class SuspendableInvocation(Invocation):
 
     @property
     def has_pending_deliveries(self) -> bool:
-        """True at rest when there is something that the guest is handed when it goes on."""
+        """True if it is suspended and has outcomes to deliver."""
         return bool(self._open_yields or self._queued or self._is_mid_turn)
 
     @property
     def open_yields(self) -> Collection[int]:
-        """The requests at which the guest has yielded, without an answer yet."""
+        """The open requests by which the guest has yielded."""
         return self._open_yields
 
     @property
     def has_running_requests(self) -> bool:
-        """True while something runs on the host."""
+        """True while a request runs on the host."""
         return bool(self._requests.running)
 
     @property
     def is_wait_paused(self) -> bool:
-        """True while nothing is outstanding but what a person is being asked."""
+        """True while only a person's decision is outstanding."""
         return self._is_wait_paused
 
     @property
     def size_bytes(self) -> int:
-        """About the bytes of its ledger as it is kept."""
+        """The approximate bytes of its ledger when stored."""
         return self._size_limit.estimate_stored_bytes(self.ledger.entries) + _RUNNING_REQUEST_BYTES * len(
             self._requests.running
         )
@@ -94,23 +93,23 @@ class SuspendableInvocation(Invocation):
 
     @property
     def turn_count(self) -> int:
-        """How many turns the guest has had, those included that a replay still has to take again."""
+        """How many turns the guest has had, including those that a replay repeats."""
         return max(self._turns.ended_count, self._recorded_turns if self.is_replaying else 0)
 
     def get_entry(self, request_id: int) -> LedgerEntry:
-        """Return what is known of a request, be it that it has not been made again yet."""
+        """Return the entry of a request, also before a replay has issued it again."""
         is_not_replayed = bool(self._inherited_ids) and request_id not in self.ledger
         return self._replay[request_id] if is_not_replayed else self.ledger[request_id]
 
     def suspend_now(self) -> None:
-        """Come to rest without its worker, whatever the guest is doing: what it did not get to it does again."""
+        """Suspend at once, without the worker: the guest repeats its unfinished turn."""
         if self.ending is None and self.suspension_reason is None:
             self._replay.append_missing(self.ledger)
             self._is_mid_turn = True
             self.suspension_reason = "pending_tools"
 
     def make_successor(self, now_ms: int) -> SuspendableInvocation:
-        """Return the invocation that goes on from here on another worker, with the calls that run. This one is done."""
+        """Return the invocation that continues on another worker with the running calls. This one is done."""
         self._answer_yields(now_ms)
         self.ledger.progress = ProgramProgress(self.output_count, self.ledger.progress.compute_ms, self.turn_count)
         waiting = self._answered_ids - self._invoked_ids
@@ -127,7 +126,7 @@ class SuspendableInvocation(Invocation):
         self._requests.awaiting_person |= predecessor._requests.awaiting_person
         self._requests.running_timers |= predecessor._requests.running_timers
 
-    # -- the table, where it differs
+    # -- handlers that differ
 
     def _on_turn_ended(self, event: messages.TurnEnded) -> None:
         if self.is_replaying and self._turns.ended_count + 1 >= self._recorded_turns:
@@ -170,7 +169,7 @@ class SuspendableInvocation(Invocation):
         self._set_wait_clock(is_idle=True)
 
     def _finish_request(self, event: events.CallSettled) -> events.CallSettled:
-        """Return how a call has ended as it goes into the ledger; it runs no more."""
+        """Return the outcome of a request for the ledger; the request does not run any more."""
         self._requests.finish(event.id)
         event = self.admit(event)
         if event.error is not None:
@@ -178,7 +177,7 @@ class SuspendableInvocation(Invocation):
         return event
 
     def _is_ahead_of_replay(self, request_id: int) -> bool:
-        """True for a call that runs on while the program has not come to where it was made, or rests now."""
+        """True for a call that runs while the replay has not reached it, or the program is suspended."""
         return request_id in self._inherited_ids and (
             request_id not in self.ledger or self._replay.is_unfinished(self.ledger)
         )
@@ -280,7 +279,7 @@ class SuspendableInvocation(Invocation):
 
 
 def answer_open_yields(ledger: Ledger, now_ms: int) -> list[events.CallSettled]:
-    """Let a program that was kept at rest go on from where it has yielded; return what is new in its ledger."""
+    """Answer the open yields of a saved program; return the new outcomes in its ledger."""
     yields = [entry.id for entry in ledger.entries if entry.kind == "yield" and entry.is_open]
     settled = [events.CallSettled(request_id, Fulfilled(None), now_ms) for request_id in yields]
     for event in settled:
