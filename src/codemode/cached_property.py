@@ -34,7 +34,7 @@ class cached_property(Generic[ValueT]):  # noqa: N801 - so called in functools
     @overload
     def __get__(self, instance: object, owner: type[Any] | None = None) -> ValueT: ...
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
-        """Compute it. What is kept comes before this descriptor, which is asked no more."""
+        """Return the value, computed on first use. The stored value takes precedence over this descriptor."""
         if instance is None:
             return self
         return instance.__dict__.setdefault(self._name, self._compute(instance))

@@ -45,7 +45,7 @@ class GuestSettings:
 
 @record(kw_only=True)
 class StaticRules:
-    """What a program must not contain. ``runs_unanalysed``: it runs even without facts.
+    """Static rules for programs. ``runs_unanalysed``: a program runs even without facts.
 
     ``checks_tools``: certain errors in tool names and inputs are reported before anything runs. ``analysis_ms`` limits
     the worker's analysis. ``tool_call`` shows how a tool ``{name}`` is called.

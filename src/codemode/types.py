@@ -1,4 +1,4 @@
-"""Values that the functions of `codemode` take and return: events, results, views of pauses."""
+"""Types of values that `codemode` takes and returns: events, results, views of pauses."""
 
 from __future__ import annotations
 

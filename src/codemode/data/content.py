@@ -108,7 +108,7 @@ class MediaContent:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a program and a model see of it, as plain JSON."""
+        """The handle's data for a program and a model, as plain JSON."""
         return {"kind": self.kind, "mimeType": self.mime_type, "bytes": len(self.data), "name": self.name}
 
     @property
@@ -118,7 +118,7 @@ class MediaContent:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> Any:
-        """Let a parameter or a field be a `MediaContent`: a program's handle comes as the part that it stands for."""
+        """Validate a parameter or field of this type: a program's handle becomes its content."""
         from pydantic_core import core_schema
 
         serializer = core_schema.plain_serializer_function_ser_schema(_serialize_content)
@@ -261,7 +261,7 @@ class DistinctContents(Generic[NameT]):
         self._by_comparison_key: dict[tuple[object, ...], list[tuple[MediaContent, NameT]]] = {}
 
     def find_name(self, part: MediaContent) -> NameT | None:
-        """Return the name of an equal content; None if there is none. May take as long as `MediaContent.id`."""
+        """Return the name of an equal content, or None. May take as long as `MediaContent.id`."""
         name = self._names.get(id(part))
         if name is not None:
             return name

@@ -118,7 +118,7 @@ def _find_long_integers(value: Any) -> Iterable[_Path]:
 
 
 def _make_integer(value: Any, path: _Path) -> bool:
-    """Convert the text at a path to an integer; False if there is none."""
+    """Convert the text at a path to an integer; False if there is no such text."""
     holder: Any = _get_at(value, path[:-1]) if path else None
     key = _find_key(holder, path[-1]) if path else None
     if key is None:

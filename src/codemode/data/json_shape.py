@@ -119,7 +119,7 @@ def _iter_structure(text: str) -> Iterator[bytes]:
 
 SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 
-_TEXT_TYPES = str, bytes  # written out, a union would be made anew for each value
+_TEXT_TYPES = str, bytes  # a constant: a union in the code would be created for each value
 _type_of: Callable[[Any], type[Any]] = type
 _keys_of: Callable[[Any], Iterator[Any]] = iter
 

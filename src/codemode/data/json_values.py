@@ -104,7 +104,7 @@ def _decode_long(text: str) -> Any:
 
 
 def _decode(text: str) -> Any:
-    # What the host mostly reads has no white space around it; the decoder's own way looks for it first.
+    # Most texts have no surrounding white space, which the decoder would look for first.
     try:
         value, end = _scan_once(text, 0)
     except StopIteration:
@@ -195,7 +195,7 @@ def canonical_json(value: Any) -> str:
 
     Raises `ValueError` for NaN and infinities, `TypeError` for values that are not plain JSON.
     """
-    # What is small nests in nothing deep, and holds no integer that is too long.
+    # A small value is not nested deeply and has no integer that is too long.
     if estimate_json_length(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS:
         with suppress(TypeError, ValueError):
             return encode_small_sorted(value)

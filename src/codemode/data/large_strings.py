@@ -43,7 +43,7 @@ class LargeStrings:
 def extract_large_strings(
     text: str, min_bytes: int, size_of: Callable[[str], int | None] = _unknown_size
 ) -> LargeStrings | None:
-    """Extract strings of at least ``min_bytes`` UTF-8 bytes from compact ASCII JSON; None if there are none.
+    """Extract strings of at least ``min_bytes`` UTF-8 bytes from compact ASCII JSON, or return None.
 
     Keys stay. ``size_of`` returns the size of a known JSON text.
     """

@@ -15,7 +15,7 @@ def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    """Tell whether a value is a JSON object, of whatever class a host gives one."""
+    """Return whether a value is a JSON object, of any mapping class."""
     return type(value) is dict or isinstance(value, Mapping)  # what it nearly always is, at a tenth of the price
 
 

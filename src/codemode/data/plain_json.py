@@ -66,7 +66,7 @@ def create_encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
     make: Callable[..., Any] | None = vars(json.encoder)["c_make_encoder"]
     if make is None:
         return slow.encode
-    # What `encode` makes anew for each value.
+    # `encode` would create this for each value.
     write = make(None, slow.default, json.encoder.encode_basestring_ascii, None, ":", ",", sort_keys, False, False)
     return lambda value: "".join(write(value, 0))
 
@@ -237,7 +237,7 @@ _COLLECTIONS = (list, tuple, set, frozenset, deque, range, UserList, MappingView
 
 
 def encode_with_pydantic(value: Any) -> str:
-    """Encode with pydantic, NaN and infinities as null. Raises whatever a serializer raises."""
+    """Encode with pydantic, NaN and infinities as null. Errors of serializers pass through."""
     try:
         return write_in_chunks(value, nan_as_null=True)
     except TypeError:

@@ -210,7 +210,7 @@ def _is_gzip(content_encoding: str) -> bool:
 
 
 class _Gunzip:
-    """Inflates in pieces of a bounded size. What follows the first member is ignored, as httpx does."""
+    """Inflates in chunks of a limited size. Data after the first member is ignored, as in httpx."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)

@@ -263,7 +263,7 @@ class Fetcher:
             return
         try:
             found = await asyncio.wait_for(self.resolve(url.host, url.port), _CUSTOM_FETCH_RESOLVE_SECONDS)
-        except Exception:  # noqa: BLE001 - whatever keeps this host from knowing
+        except Exception:  # noqa: BLE001 - any failure means that it is unknown here
             self.unresolved.add(url.host)
         else:
             self._check_addresses(url, tuple(found))

@@ -72,7 +72,7 @@ class Url:
 
     @property
     def is_localhost(self) -> bool:
-        """True when the host's name means this machine wherever it is asked for (RFC 6761)."""
+        """True if the host name always means this machine (RFC 6761)."""
         return self.host == "localhost" or self.host.endswith(".localhost")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Count steps of schema checks, so that they can leave the event loop, take turns and stop."""
+"""Count steps of schema checks, so that they leave the event loop, take turns and stop."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Pipeline(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Lifecycle(OptionPart):
-    """Listeners, sync or async, each called with one event. What they raise never affects the invocation."""
+    """Listeners, sync or async, each called with one event. Their exceptions never affect the invocation."""
 
     path: ClassVar[str] = "lifecycle"
 
@@ -231,7 +231,7 @@ class ModelOutput(OptionPart):
 
     @cached_property
     def tells_of_runs(self) -> bool:
-        """True when anything of a run is shown beside its result."""
+        """True if details of a run are shown with its result."""
         return self.includes_calls or self.include_console
 
 

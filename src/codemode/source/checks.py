@@ -457,7 +457,7 @@ def _find_undefined(
             yield create_problem(use, f"`{name}` is not defined: {MISSING_GLOBALS[name]}")
 
 
-# Facts are untrusted. Only a field that a closed output cannot have is a problem; open schemas have none.
+# Facts are untrusted. Only a field that a closed output cannot have is a problem; open schemas are not checked.
 
 _MAX_TESTED_FIELDS = 8
 # The similarity of a suggestion, and of a certain misspelling if the program may have tested the field.

@@ -74,7 +74,7 @@ def create_not_analysable_violation() -> Violation:
 def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violation]:
     """Return the first `MAX_VIOLATIONS` violations in order of location.
 
-    ``facts`` is what the worker reported about ``source``, untrusted. Without rules in force there are none.
+    ``facts`` is what the worker reported about ``source``, untrusted. Without rules in force the list is empty.
     """
     if rules.runs_unanalysed:
         return []

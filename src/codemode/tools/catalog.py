@@ -184,7 +184,7 @@ class Catalog(Generic[ToolT]):
         return [{"name": name, "description": first_sentence(summarize_tool(tool))} for name, tool in matches]
 
     def describe(self, name: str) -> str:
-        """The declaration of one tool as TypeScript. Raises `CodeModeToolError` when there is none of that name."""
+        """Return the declaration of a tool as TypeScript. Raises `CodeModeToolError` for an unknown name."""
         from ..signatures.declarations import declare_tools
 
         tool = self.get(name)
@@ -216,7 +216,7 @@ class SearchableTools(Protocol):
         ...
 
     def describe(self, name: str) -> str:
-        """Return the declaration of one tool as TypeScript. Raises `CodeModeToolError`."""
+        """Return the declaration of a tool as TypeScript. Raises `CodeModeToolError`."""
         ...
 
 

@@ -52,7 +52,7 @@ class ParametersSchema:
 
     @property
     def varies(self) -> bool:
-        """Whether equal inputs may validate to different values."""
+        """True if equal inputs may validate to different values."""
         return self._type.varies
 
     @property

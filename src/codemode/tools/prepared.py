@@ -106,7 +106,7 @@ class PreparedTool:
 
     @property
     def is_late(self) -> bool:
-        """Whether its schemas are compiled on first use only."""
+        """True if its schemas are compiled on first use only."""
         return self._schemas.is_late
 
     @property
@@ -136,7 +136,7 @@ class PreparedTool:
 
     @cached_property
     def has_output_schema(self) -> bool:
-        """Whether the tool declares its output."""
+        """True if the tool declares its output."""
         return self._output is not None
 
     @property
@@ -146,7 +146,7 @@ class PreparedTool:
 
     @cached_property
     def input_varies(self) -> bool:
-        """Whether equal inputs may validate to different values."""
+        """True if equal inputs may validate to different values."""
         return self._input is not None and self._input.varies
 
     @cached_property
@@ -227,13 +227,13 @@ class PreparedTool:
 
     @property
     def rich_sides(self) -> tuple[bool, bool]:
-        """Whether dates, bytes and sets of its input and of its output are Python values in rich mode."""
+        """For input and output: True if dates, bytes and sets are Python values in rich mode."""
         takes, gives = getattr(self._input, "takes_tags", False), getattr(self._output, "takes_tags", False)
         return takes, gives
 
     @property
     def declares_container(self) -> bool:
-        """Whether the declared output is an object or an array."""
+        """True if the declared output is an object or an array."""
         return self._output is not None and declares_container(self._output.json_schema)
 
     @cached_property

@@ -50,7 +50,7 @@ class Selection:
         return self.predicate is None and not self._metadata and not self._is_all
 
     def has(self, name: str, metadata: Mapping[str, Any] | None) -> bool:
-        """Tell whether a tool is one of them, where no function has to be asked."""
+        """Return whether a tool is selected, without a predicate."""
         if self._is_all or name in self.names:
             return True
         return bool(self._metadata) and _metadata_matches(metadata or {}, self._metadata)

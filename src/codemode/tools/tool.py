@@ -101,7 +101,7 @@ class Tool:
     output_validation: OutputValidation | None
     title: str
     summary: str
-    is_foreign: ClassVar[bool] = False  # of a framework or server: nobody here can mend its schemas
+    is_foreign: ClassVar[bool] = False  # of a framework or server: its schemas cannot be fixed here
     is_gated_elsewhere: ClassVar[bool] = False  # by a framework, which may ask a person about any call of it
     schemas: ClassVar[ToolSchemas]  # each tool has its own, and it is no field
 

@@ -198,7 +198,7 @@ def _to_text(value: Any) -> str:
 
 
 def parse_server_result(raw: Mapping[str, Any], output_schema: Any = None) -> ToolResult:
-    """Return a server's answer as a result, whatever its shape, without losing anything.
+    """Return a server's answer of any shape as a result, without losing anything.
 
     ``content`` may be one block, a text or any value, and so may ``toolResult``, from the first revision of the
     protocol. A result without either is the object of its own fields. A structured value that is null where
@@ -250,7 +250,7 @@ def _has_content(block: Any) -> bool:
 
 
 def _parse_content(content: Any) -> tuple[list[Any], Any]:
-    """Return the blocks of a content, or the value if it has none."""
+    """Return the blocks of a content, or a value without blocks."""
     if content is None:
         return [], NOT_GIVEN
     if isinstance(content, str):

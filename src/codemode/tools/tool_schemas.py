@@ -97,7 +97,7 @@ class ToolSchemas:
 
     @property
     def is_late(self) -> bool:
-        """Whether they are compiled on first use only."""
+        """True if they are compiled on first use only."""
         return any(isinstance(schema, FrameworkSchema) and schema.is_late for schema in self._schemas.values())
 
     @property

@@ -304,7 +304,7 @@ def _iter_texts(values: tuple[Any, ...]) -> Iterator[str]:
 _SATURATION = 3.9
 _LENGTH_WEIGHT = 0.2  # how much a long text counts against a tool
 
-# What is stored of an indexed tool to find it again and remove it: name, fingerprint, name as one word, stems, words
+# The stored data of an indexed tool, to find it again and remove it: name, fingerprint, name as one word, stems, words
 # (both joined by spaces) and their number. The garbage collector does not track a tuple of strings and numbers.
 _StoredEntry = tuple[str, bytes, str, str, str, int]
 
