@@ -52,7 +52,7 @@ class ResumableRequest(Protocol):
 
 
 class Resumable(ResumableRequest, Protocol):
-    """A point from which a program can be resumed, such as `Interrupt`. Its own fields are those of the first request."""
+    """A point to resume a program from, such as `Interrupt`. Its own fields are those of the first request."""
 
     @property
     def requests(self) -> tuple[ResumableRequest, ...]:

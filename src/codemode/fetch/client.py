@@ -205,7 +205,7 @@ def _tls_context() -> ssl.SSLContext:
 def _is_gzip(content_encoding: str) -> bool:
     encoding = content_encoding.strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
-        raise CodeModeFetchError("fetch: the response has a content-encoding that was not asked for")
+        raise CodeModeFetchError("fetch: the response has a content-encoding that was not requested")
     return encoding.endswith("gzip")
 
 

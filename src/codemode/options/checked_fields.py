@@ -224,7 +224,7 @@ def require_keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
 def _warn_short_key() -> None:
     # No error: continuations that were signed with such a key would be lost.
     logging.getLogger("codemode.continuations").warning(
-        "a signing key has fewer than %d bytes: whoever guesses it can forge approvals. Take 32 random bytes, the same"
+        "a signing key has fewer than %d bytes and could be guessed to forge approvals. Use 32 random bytes, the same"
         " for all processes: %s",
         MIN_KEY_BYTES,
         KEY_COMMAND,
@@ -235,8 +235,8 @@ def _warn_short_key() -> None:
 def _log_placeholder(level: int) -> None:
     logging.getLogger("codemode.continuations").log(
         level,
-        "a signing key is evidently that of an example, or has hardly any different characters: whoever guesses it can"
-        " forge approvals. Take 32 random bytes, the same for all processes: %s",
+        "a signing key is an example or has few distinct characters, and could be guessed to forge approvals. Use 32"
+        " random bytes, the same for all processes: %s",
         KEY_COMMAND,
     )
 

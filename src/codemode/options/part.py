@@ -110,7 +110,7 @@ class OptionPart:
                 hint = _describe_path(other_path) if other_path else _suggest_option(name, known)
                 raise ValueError(f"{cls._path_of(str(key))} is not an option{hint}")
             if name in keywords:
-                raise ValueError(f"{cls._path_of(name)} is given twice")
+                raise ValueError(f"{cls._path_of(name)} is set twice")
             keywords[name] = value
         return keywords
 

@@ -80,9 +80,9 @@ class AgentRecords:
     def resolve_tenant(self, tenant: str | None) -> str:
         """Return the tenant of a run. Raises `ValueError` for a missing or different tenant."""
         if tenant is None and self._tenant is ALL_TENANTS:
-            raise ValueError("these pauses are of all tenants: say whose this run is, with tenant=")
+            raise ValueError("these records cover all tenants: pass the run's tenant with tenant=")
         if tenant is not None and self._tenant not in (ALL_TENANTS, tenant):
-            raise ValueError(f"these pauses are of {self._tenant!r}, not of {tenant!r}")
+            raise ValueError(f"these records belong to tenant {self._tenant!r}, not to {tenant!r}")
         return cast("str", self._tenant) if tenant is None else tenant
 
     async def put(self, pause: StoredPause, tenant: str, labels: Mapping[str, str] | None) -> str:
@@ -105,9 +105,9 @@ class AgentRecords:
         payload: Any = record.payload
         details = {"origin": "continuation", "not_resumable": True}
         if not isinstance(payload, dict) or cast("dict[str, Any]", payload).get(FRAMEWORK_KEY) != self._framework:
-            raise CodeModeProtocolError(f"this record is none of {self._framework}", details=details)
+            raise CodeModeProtocolError(f"this record does not belong to {self._framework}", details=details)
         if record.app != self.app or self._tenant not in (ALL_TENANTS, record.tenant):
-            raise CodeModeProtocolError("this record is another app's, or another tenant's", details=details)
+            raise CodeModeProtocolError("this record belongs to another app or tenant", details=details)
         self._require_signed(record, cast("dict[str, Any]", payload))
         return cast("dict[str, Any]", payload)
 
@@ -189,7 +189,7 @@ class AgentRecords:
         interrupt_ids = record.versions[-1].interrupt_ids
         pause = await self.store.get(interrupt_ids[0], tenant=record.tenant) if interrupt_ids else None
         if pause is None:
-            raise CodeModeProtocolError("the agent has gone on without these answers", details={"superseded": True})
+            raise CodeModeProtocolError("the agent continued without these answers", details={"superseded": True})
         return to_stored_pause(pause, waits_for_all=True)
 
     async def get_resume_settings(self, record: Record) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def require_displayed(requests: Iterable[StoredRequest], expected: Mapping[str, 
     for interrupt_id, digest in expected.items():
         if displayed.get(interrupt_id) != digest:
             raise CodeModeProtocolError(
-                f"the request {interrupt_id!r} was changed in the database: it does not show what the agent asks",
+                f"the request {interrupt_id!r} was changed in the database: it differs from the agent's request",
                 details={"origin": "continuation", "not_resumable": True},
             )
 
@@ -328,7 +328,7 @@ class AgentRun:
 
     async def record_outcome(self, outcome: Mapping[str, Any]) -> Mapping[str, Any]:
         """Record an outcome, a JSON object, and return the recorded one."""
-        text = encode_json(dict(outcome), what="what the agent came to")
+        text = encode_json(dict(outcome), what="the outcome of the agent")
         existing = await self._guard.record(self._claim.key, text)
         return outcome if not isinstance(existing, str) or existing == text else decode_json(existing)
 
@@ -350,9 +350,7 @@ class AgentRun:
                     _log.warning("the claim of an agent's run could not be renewed", exc_info=True)
 
     def _unknown_outcome_error(self) -> CodeModeProtocolError:
-        message = (
-            "nobody can say how far the agent has come: its host died, or stood still, once its programs had ended"
-        )
+        message = "the progress of the agent is unknown: its host died or hung after its programs had ended"
         return CodeModeProtocolError(message, details={"origin": "continuation"})
 
 

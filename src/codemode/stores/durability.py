@@ -45,9 +45,9 @@ def open_store(store: StoreLike) -> InterruptStore:
     path = rest.removeprefix("/") if colon else str(store)
     is_file = scheme == "sqlite" and rest.startswith("/") if colon else not re.match(r"\w\w+:", path)
     if not is_file or not path or "?" in path:
-        raise ValueError(f"store {_redact_url(str(store))} names no database: write {_URL_EXAMPLES}")
+        raise ValueError(f"store {_redact_url(str(store))} is not a database: use {_URL_EXAMPLES}")
     if not Path(path).absolute().parent.is_dir():
-        raise ValueError(f"store {path} cannot be made: there is no folder {Path(path).absolute().parent}")
+        raise ValueError(f"store {path} cannot be created: missing folder {Path(path).absolute().parent}")
     from .sqlite import SqliteInterruptStore
 
     return SqliteInterruptStore(path)
@@ -66,15 +66,13 @@ def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeM
     opened = open_store(store)
     continuation, approval, guard = options.continuation, options.approval, cast("Any", opened.guard)
     if continuation.guard is not None and continuation.guard is not guard:
-        raise ValueError(
-            "continuation.guard is another one than that of the store: leave it out, store= brings its own"
-        )
+        raise ValueError("continuation.guard is not the guard of the store: leave it out, store= sets its own")
     keys, max_age_ms = continuation.keys, continuation.max_age_ms
     if keys is None and get_configured_keys() is None and getattr(guard, "sees_other_processes", True):
         keys = read_environment_keys()
         if keys is None:
             raise ValueError(
-                "store= needs a signing key that all processes share, or no other one could resume what waits in it:"
+                "store= needs a signing key that all processes share, so that each can resume its records:"
                 f" set the environment variable {SIGNING_KEY_VARIABLE} to the output of {KEY_COMMAND},"
                 " or give continuation={'keys': ...}"
             )

@@ -270,7 +270,7 @@ class InterruptStore(ABC):
                     lambda session, answers=answers: record_decisions.decide_and_claim(
                         session, answers, by, tenant, owner
                     ),
-                    {interrupt_id: "whoever answered was cancelled"},
+                    {interrupt_id: "the caller of answer() was cancelled"},
                 )
                 if lease is None:
                     await watch.wait(_POLL_SECONDS)
@@ -292,7 +292,7 @@ class InterruptStore(ABC):
                 # Started calls wait in the recovery; without one the program has ended.
                 await finish_writing(self.settle(lease, outcome, tool=get_tool(resume)))
             elif not may_have_started(error):
-                reason = refusal_reason(error) or "the program could not go on"
+                reason = refusal_reason(error) or "the program could not be resumed"
                 not_resumable = not_resumable_reason(error)
                 await finish_writing(self.release(lease, refusals={interrupt_id: reason}, not_resumable=not_resumable))
             raise
@@ -317,12 +317,8 @@ class InterruptStore(ABC):
                     raise lost_record_error()
                 remaining_seconds = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
                 if remaining_seconds <= 0:
-                    why = (
-                        ""
-                        if not_resumable is None
-                        else f"; the last host that was to resume it could not: {not_resumable}"
-                    )
-                    raise TimeoutError(f"record {record_id!r} is {state} still{why}")
+                    why = "" if not_resumable is None else f"; the last host could not resume it: {not_resumable}"
+                    raise TimeoutError(f"record {record_id!r} is still {state}{why}")
                 await watch.wait(min(remaining_seconds, _POLL_SECONDS))
 
     async def claim(
@@ -407,7 +403,7 @@ class InterruptStore(ABC):
         over. A `Resumer` does not.
         """
         if (owner is None) == (lease is None):
-            raise ValueError("rest takes an owner for a new record, or the lease of one that there is")
+            raise ValueError("rest takes either owner, for a new record, or the lease of an existing one")
         paused = Interrupt.of(interrupt)
         if lease is not None:
             new = await run_in_own_thread(

@@ -361,8 +361,8 @@ def _read_lines(session: Session, journal_id: str, line_groups: int) -> tuple[st
     if len(groups) < line_groups:
         raise CodeModeProtocolError(
             f"the journal of this program cannot be used: {line_groups - len(groups)} of the {line_groups} groups of"
-            " lines that were written are missing in the database. Its finished calls cannot be told from open ones, so"
-            " nothing runs again",
+            " lines that were written are missing in the database. Finished calls cannot be distinguished from open"
+            " ones, so nothing runs again",
             details={"origin": "journal"},
         )
     return tuple(line for (texts,) in groups for line in _decode_group(texts))

@@ -52,8 +52,8 @@ _UNCHANGED_PAUSE_DELAY_MS = 5_000
 _MIN_RETRY_MS, _MAX_RETRY_MS = 5_000, 600_000
 _CLAIM_COLUMNS = f"{RECORD_COLUMNS}, interrupt, claim, resumed_by, resumed_at_ms"
 CHANGED_REQUEST_REASON = (
-    "the request was changed in the database before it was decided: it did not show what the program asks. It shows"
-    " that again now, and needs another decision"
+    "the request was changed in the database before it was decided: it differed from the program's request. It is"
+    " restored and needs another decision"
 )
 
 

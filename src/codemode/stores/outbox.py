@@ -71,7 +71,7 @@ class Outbox:
         `ValueError`.
         """
         if retry_ms is not None and (error is None or retry_ms < 0):
-            raise ValueError(f"retry_ms is of an error, and not negative, got {retry_ms}")
+            raise ValueError(f"retry_ms needs an error and must not be negative, got {retry_ms}")
         message = None if error is None else truncate(error)
         return await run_write(self._database, lambda session: _settle(session, notice, message, retry_ms))
 
@@ -166,7 +166,7 @@ async def failed_notices(database: Database, record_ids: Iterable[str], tenant: 
     """Return the failed notices of these records. Raises `ValueError` for more than 500 records."""
     ids = sorted(set(record_ids))
     if len(ids) > MAX_RECORD_IDS:
-        raise ValueError(f"at most {MAX_RECORD_IDS} records are asked for at a time, got {len(ids)}")
+        raise ValueError(f"at most {MAX_RECORD_IDS} record ids per call, got {len(ids)}")
     return await run_read(database, lambda session: _failed_notices(session, ids, tenant)) if ids else ()
 
 

@@ -42,7 +42,7 @@ def find_requests(
 async def check_decisions(database: Database, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
     """Validate answers before the transaction starts, in which other writers would wait."""
     if len(require_decisions(decisions)) > MAX_DECISIONS:
-        raise ValueError(f"at most {MAX_DECISIONS} requests are decided at a time, got {len(decisions)}")
+        raise ValueError(f"at most {MAX_DECISIONS} requests can be decided at a time, got {len(decisions)}")
     decision_jsons = await run_check(LARGE_CHARACTERS, lambda: encode_decisions(decisions))
     requests, _ = await run_read(database, lambda session: find_requests(session, list(decisions), tenant))
     waiting = [row.request for row in requests.values() if row.request.state == "waiting"]
@@ -114,9 +114,9 @@ def _is_new(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> boo
     request = row.request
     interrupt_id = request.interrupt_id
     if request.state == "superseded":
-        raise RequestSupersededError(f"{interrupt_id!r} is not pending any more: the program has gone on without it")
+        raise RequestSupersededError(f"{interrupt_id!r} is not pending any more: the program continued without it")
     if interrupt_id in seen and seen[interrupt_id] != row.shown:
-        raise RequestSupersededError(f"{interrupt_id!r} is not what was shown: look at it again")
+        raise RequestSupersededError(f"{interrupt_id!r} has changed since it was displayed: review it again")
     if request.state == "waiting":
         return True
     if decision_json == canonical_json(request.decision):
@@ -126,9 +126,9 @@ def _is_new(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> boo
 
 def already_decided_error(request: StoredRequest) -> AlreadyDecidedError:
     """Return the error for a request that was decided before."""
-    interrupt_id, who = request.interrupt_id, request.actor or "somebody"
+    interrupt_id, who = request.interrupt_id, request.actor or "another actor"
     details = {"interrupt_id": interrupt_id, "actor": request.actor, "decision": request.decision}
-    return AlreadyDecidedError(f"{interrupt_id!r} is not pending any more: {who} has decided about it", details=details)
+    return AlreadyDecidedError(f"{interrupt_id!r} is not pending any more: {who} has decided it", details=details)
 
 
 def _record_states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
@@ -150,7 +150,7 @@ def decide_and_claim(
             return None
         return leases.claim(session, row.record_id, owner, LEASE_MS)
     if state == "resting" and row.request.state in ("waiting", "decided"):
-        raise StoreError(f"{row.record_id!r} is resting: it asks nobody now, and whoever has it goes on with it")
+        raise StoreError(f"{row.record_id!r} is suspended: it has no pending request, and its owner continues it")
     next_record_state(state, "claim", row.record_id)
     if row.request.state == "applied":
         raise already_decided_error(row.request)

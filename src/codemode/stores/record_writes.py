@@ -112,11 +112,11 @@ def put_pause(session: Session, new: EncodedPause, unique_label: str | None = No
         known = session.fetch_one("SELECT id, tenant FROM codemode_records WHERE id = ?", *record_ids) or ("", "")
     record_id, tenant = known
     if tenant != new.tenant:
-        raise StoreError("this interrupt is kept already, and not for this tenant")
+        raise StoreError("this interrupt is already stored for another tenant")
     if not session.fetch_one("SELECT 1 FROM codemode_versions WHERE nonce = ?", new.nonce):
         state = _get_state(session, record_id)
         if state in OWNED_STATES:
-            raise RequestSupersededError("somebody goes on with the record: its next version comes from there")
+            raise RequestSupersededError("the record is being resumed: its owner stores the next version")
         pause_record(session, record_id, state, new)
     return record_id
 
@@ -333,14 +333,14 @@ def _nonce_and_expiry(interrupt: Interrupt) -> tuple[str, int]:
     nonce, expires_at_ms = (auth.get("nonce"), auth.get("expiresAtMs")) if isinstance(auth, Mapping) else (None, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     is_time = isinstance(expires_at_ms, int) and not isinstance(expires_at_ms, bool) and 0 <= expires_at_ms < 1 << 53
     if not isinstance(nonce, str) or not is_time:
-        raise CodeModeProtocolError("the interrupt's continuation is not signed: it cannot be kept")
+        raise CodeModeProtocolError("the interrupt cannot be stored: its continuation is not signed")
     return require_text(nonce, "nonce"), cast("int", expires_at_ms)
 
 
 def _require_unique_ids(interrupt: Interrupt) -> None:
     ids = [interrupt_id.interrupt_id for interrupt_id in interrupt.requests]
     if len(set(ids)) < len(ids):
-        raise CodeModeProtocolError("the interrupt has two requests of one id: it cannot be kept")
+        raise CodeModeProtocolError("the interrupt cannot be stored: two of its requests have the same id")
     for interrupt_id in ids:
         require_text(interrupt_id, "interrupt_id")
 
@@ -404,7 +404,7 @@ class ExpiryWarning:
             return
         self._has_warned = True
         _log.warning(
-            "a pause that expires in %d minutes was put into a store: continuation={'max_age_ms': ...} of the tool's"
+            "a stored pause expires in %d minutes: set continuation={'max_age_ms': ...} in the tool's"
             " options says how long its answer may take, and the default is meant for dialogs",
             max(0, remaining_ms // 60_000),
         )

@@ -86,7 +86,7 @@ def next_record_state(state: RecordState, event: RecordEvent, record_id: str = "
     if state in ENDED_STATES:
         raise RequestSettledError(f"{record_id!r} is not pending any more: it is {state}", details=details)
     if state == "lost":
-        raise RecordLostError(f"{record_id!r} is not pending any more: nobody knows what became of it", details=details)
+        raise RecordLostError(f"{record_id!r} is not pending any more: its outcome is unknown", details=details)
     raise StoreError(f"{record_id!r} is {state}: it cannot {event} now", details=details)
 
 

@@ -82,7 +82,7 @@ async def finish_writing(work: Coroutine[Any, Any, Any]) -> None:
         await shield_to_end(work)
     except StoreUnavailableError:
         # The program has run: after the lease expires, the same answers return what the guard recorded.
-        _log.exception("what a record came to could not be written")
+        _log.exception("the outcome of a record could not be written")
 
 
 def outcome_error(error: BaseException) -> CodeModeError | None:

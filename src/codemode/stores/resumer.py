@@ -102,7 +102,7 @@ class Resumer:
         self._slots = asyncio.Semaphore(concurrency)
         self._claim_outages, self._sweep_outages = (
             OutageLog("nothing is resumed"),
-            OutageLog("what has expired is not marked"),
+            OutageLog("expired records are not marked"),
         )
         self._owner = create_owner_name()
         self._running: set[asyncio.Task[None]] = set()
@@ -192,7 +192,7 @@ class Resumer:
             await finish_writing(self._store.release(lease, not_resumable=not_resumable))
             return
         if outcome is None and may_have_started(error):
-            _log.warning("a record goes on from its journal once its lease is over", exc_info=error)
+            _log.warning("a record will resume from its journal when its lease expires", exc_info=error)
             return
         if outcome is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
             outcome = error  # no other answer is possible

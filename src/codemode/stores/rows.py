@@ -24,9 +24,9 @@ _END_ERRORS: dict[str, type[CodeModeError]] = {
     "lost": RecordLostError,
 }
 _END_MESSAGES = {
-    "expired": "the record has expired before it was answered",
+    "expired": "the record expired before it was decided",
     "withdrawn": "the record was withdrawn",
-    "lost": "nobody knows what became of the program",
+    "lost": "the outcome of the program is unknown",
 }
 
 
@@ -120,7 +120,7 @@ def tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
 
 def unknown_id_error(record_or_request_id: str) -> UnknownRequestError:
     """Return the error for an id that does not exist, or belongs to another tenant."""
-    return UnknownRequestError(f"{record_or_request_id!r} is not pending: nothing is kept here under this id")
+    return UnknownRequestError(f"{record_or_request_id!r} is not pending: unknown id")
 
 
 def decode_request(row: Sequence[Any]) -> StoredRequest:

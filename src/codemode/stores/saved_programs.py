@@ -162,11 +162,11 @@ def _insert_version(
     )
     current, version = (0, 1) if row is None else (row[0], row[1])
     if expected not in (None, current):
-        raise ValueError(f"saved.{name} has version {current} by now: look at it, and save again")
+        raise ValueError(f"saved.{name} has version {current} now: review it and save again")
     if row is None:
         count = session.fetch_one("SELECT count(*) FROM codemode_saved_programs WHERE owner = ?", owner)
         if count is not None and count[0] >= MAX_PROGRAMS:
-            raise ValueError(f"there are {MAX_PROGRAMS} saved programs already: delete some")
+            raise ValueError(f"the limit of {MAX_PROGRAMS} saved programs is reached: delete some")
         session.run(
             "INSERT INTO codemode_saved_programs (owner, name, current_version, next_version, is_disabled, uses)"
             " VALUES (?, ?, ?, ?, 0, 0)",
@@ -222,4 +222,4 @@ def _decode_version(row: Row) -> StoredVersion:
 
 def _require_changed_row(count: int, name: str) -> None:
     if count == 0:
-        raise UnknownRequestError(f"there is no saved program {name!r}, or no such version of it")
+        raise UnknownRequestError(f"unknown saved program {name!r} or version")

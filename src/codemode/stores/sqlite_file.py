@@ -70,7 +70,7 @@ def require_file_path(path: str | Path) -> str:
         raise WrongTypeError(f"path must be a string or a path, got {path!r}")
     file_path = str(path)
     if file_path in ("", ":memory:"):
-        raise ValueError(f"path must name a file, got {file_path!r}: for one process there is MemoryInterruptStore")
+        raise ValueError(f"path must name a file, got {file_path!r}: use MemoryInterruptStore for a single process")
     scheme = file_path.partition(":")[0]
     if scheme in _URL_SCHEMES and ":" in file_path:
         # Not the whole URL: it may contain a password.
@@ -101,8 +101,7 @@ class FileIdentity:
             current = None
         if current != self._identity:
             raise OSError(
-                "the file was removed or replaced while it was open here: put it back, or start the processes that"
-                " have it open again"
+                "the file was removed or replaced while it was open: put it back, or restart the processes that use it"
             )
 
     def _read_identity(self) -> tuple[int, int]:

@@ -306,8 +306,8 @@ def migrate_tables(session: Session) -> None:
     version = 0 if row is None else row[0]
     if version > len(UPGRADES):
         raise StoreUnavailableError(
-            f"the store's tables are of version {version}, and this codemode knows those up to {len(UPGRADES)}:"
-            " a newer one has opened it. Use that one here too, or give this one a database of its own"
+            f"the store's tables have version {version}, but this codemode supports up to {len(UPGRADES)}: a newer"
+            " version has opened it. Upgrade codemode here, or use another database"
         )
     for statements in UPGRADES[version:]:
         for statement in statements:

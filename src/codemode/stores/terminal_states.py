@@ -18,7 +18,7 @@ from .transaction import Session, repair_after_clock_change
 
 MAX_SWEPT_RECORDS = 500
 """The maximum number of records that one transaction of a sweep changes, to keep it short."""
-_DENIAL_REASON = "nobody has decided in time"
+_DENIAL_REASON = "no decision in time"
 _DENIAL_JSON = canonical_json({"approved": False, "reason": _DENIAL_REASON})
 
 
@@ -57,9 +57,9 @@ def run_again(session: Session, record_id: str, by: Attribution, tenant: Tenant)
     owner_tenant, state, expires_at_ms, not_resumable = row
     next_state = next_record_state(cast("RecordState", state), "run again", record_id)
     if state == "pending" and not_resumable is None:
-        raise StoreError(f"{record_id!r} is pending: it waits for answers, and has not been run in vain")
+        raise StoreError(f"{record_id!r} is pending: it waits for decisions, and no resume has failed")
     if expires_at_ms <= session.now_ms:
-        message = f"{record_id!r} cannot be run again: what it goes on from has expired"
+        message = f"{record_id!r} cannot be run again: its last pause has expired"
         raise RecordExpiredError(message, details={"record_id": record_id, "state": state})
     session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", record_id)
     session.run(

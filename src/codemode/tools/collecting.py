@@ -59,7 +59,7 @@ def collect_plain_tools(
             log_omitted_tool(error)
             continue
         if tool.name in collected:
-            raise ValueError(f"two tools are called {tool.name!r}; give them names with a mapping")
+            raise ValueError(f"two tools are called {tool.name!r}; name them with a mapping")
         collected[tool.name] = tool
     return collected
 
@@ -105,15 +105,16 @@ def _as_tool(value: Any, name: str | None) -> Tool:
     converted = ADAPTERS.convert(value)
     if converted is not None:
         if not isinstance(converted, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - a plugin's word
-            raise WrongTypeError(f"an adapter made a {type(converted).__name__} of {_type_name(value)}, and not a Tool")
+            raise WrongTypeError(
+                f"an adapter returned {type(converted).__name__} instead of a Tool for {_type_name(value)}"
+            )
         return converted.renamed(name or converted.name)
     if callable(value) and not inspect.isclass(value):
         refuse_framework_tool(value)
         return Tool.from_function(value, name=name)
     raise WrongTypeError(
-        f"{_type_name(value)} is not a tool; "
-        f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{_load_failures_text()}"
-        f" How to write an adapter for another framework: {_ADAPTER_PAGE}"
+        f"Expected a Tool, a function or a tool object of a framework with an installed plugin;"
+        f" got {_type_name(value)}.{_load_failures_text()} To write an adapter for another framework: {_ADAPTER_PAGE}"
     )
 
 

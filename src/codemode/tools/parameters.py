@@ -205,7 +205,7 @@ def _read_parameters(
         elif parameter.kind is parameter.VAR_POSITIONAL:
             variadic_name = name
         elif parameter.kind is parameter.POSITIONAL_ONLY:
-            raise ValueError(f"parameter {name!r} of {function!r} cannot be given by name")
+            raise ValueError(f"parameter {name!r} of {function!r} cannot be passed by name")
         elif name == "self" and name not in hints:
             raise ValueError(
                 f"{_qualified_name(function)} is a method without its object: make the tool of a bound method"
@@ -224,7 +224,7 @@ def _read_parameters(
             )
     if variadic_name is not None and not takes_any_keyword:  # a wrapper that forwards everything has both
         raise ValueError(
-            f"*{variadic_name} of {function!r} cannot be given by name: make it a list, {variadic_name}: list[...]"
+            f"*{variadic_name} of {function!r} cannot be passed by name: make it a list, {variadic_name}: list[...]"
         )
     return Parameters(given=tuple(items), takes_any_keyword=takes_any_keyword, context_name=context_name)
 

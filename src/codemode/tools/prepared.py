@@ -354,7 +354,7 @@ def compile_all(tools: Iterable[tuple[str, PreparedTool]]) -> None:
     if unknown:
         more = f" and {len(unknown) - _MAX_LISTED_NAMES} more" if len(unknown) > _MAX_LISTED_NAMES else ""
         _log.info(
-            "unknown to programs is what these tools return: %s%s. Declare it: a return annotation of the function,"
+            "these tools declare no output, so programs do not know its shape: %s%s. Add a return annotation,"
             " Tool(output_schema=...), or the outputSchema of an MCP server",
             ", ".join(map(repr, unknown[:_MAX_LISTED_NAMES])),
             more,

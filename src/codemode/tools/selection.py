@@ -10,7 +10,7 @@ from ..data.similar_names import find_nearest_names, format_suggestion
 from .collecting import refuse_framework_tool
 
 ALL = "all"
-_ACCEPTED_FORMS = "a list of names, a mapping that the metadata of a tool must hold, or a function that tells"
+_ACCEPTED_FORMS = "a list of names, a mapping that a tool's metadata must contain, or a predicate function"
 
 
 class Selection:
@@ -130,7 +130,7 @@ def _is_selected(
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise ValueError("the function that tells which tools are meant must not be async: it is asked at once")
+        raise ValueError("the function that selects tools must not be async")
     return bool(answer)
 
 

@@ -43,7 +43,7 @@ def require_callable_name(name: Any) -> str:
     if name == "then":
         raise ImpossibleNameError("a tool called 'then' cannot be reached: it would make `tools` awaitable")
     if name.startswith("$"):
-        raise ImpossibleNameError(f"tool name {name!r} starts with '$', which is kept for the catalog")
+        raise ImpossibleNameError(f"tool name {name!r} starts with '$', which is reserved for the catalog")
     if not name.isprintable():
         raise ImpossibleNameError(f"tool name {name!r} contains a control character")
     return name

@@ -141,7 +141,7 @@ def _decode_chunk(start: int, text: str) -> bytes:
     """Decode a chunk of base64. Raises `ValueError`."""
     chunk = text[start : start + _BASE64_CHUNK_CHARACTERS]
     if chunk.endswith("=") and start + len(chunk) < len(text):
-        raise ValueError("there is more behind the end")
+        raise ValueError("data after the end")
     return binascii.a2b_base64(chunk, strict_mode=True)
 
 

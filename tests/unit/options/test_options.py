@@ -138,7 +138,7 @@ def test_a_signing_key_that_can_be_guessed_is_warned_of_once(caplog):
         ({"continuation": {"keys": []}}, "continuation.keys must be a non-empty string or bytes"),
         ({"execution_policy": {"timeout": 5}}, "execution_policy.timeout is not an option; did you mean 'timeout_ms'"),
         ({"execution_policy": {"timeoutMS": 5}}, "execution_policy.timeoutMS is not an option"),
-        ({"execution_policy": {"timeout_ms": 5, "timeoutMs": 6}}, "execution_policy.timeout_ms is given twice"),
+        ({"execution_policy": {"timeout_ms": 5, "timeoutMs": 6}}, "execution_policy.timeout_ms is set twice"),
         ({"execution_policy": {"path": "x"}}, "execution_policy.path is not an option"),
         ({"execution_policy": 5}, "must be an ExecutionPolicy or a mapping such as {'timeout_ms': ...}, got 5"),
         ({"executionPolice": {}}, "executionPolice is not an option; did you mean 'execution_policy'"),

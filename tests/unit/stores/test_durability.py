@@ -87,15 +87,13 @@ def test_a_store_in_memory_needs_no_key_and_an_open_one_stays_as_it_is():
 
 
 def test_another_guard_than_that_of_the_store_is_refused():
-    with pytest.raises(ValueError, match=r"continuation\.guard is another one than that of the store"):
+    with pytest.raises(ValueError, match=r"continuation\.guard is not the guard of the store"):
         create_code_mode_tool([], {"continuation": {"guard": MemoryResumeGuard()}}, store=MemoryInterruptStore())
 
 
 def test_what_names_no_store_is_refused_without_its_password(tmp_path: Path):
     for wrong in ("mysql://ana:secret@host/db", "sqlite://pauses.db", "sqlite:///", "sqlite:///a?mode=ro", "", "db:x"):
-        with pytest.raises(
-            ValueError, match=r"names no database: write sqlite:///pauses\.db, or postgresql://"
-        ) as said:
+        with pytest.raises(ValueError, match=r"is not a database: use sqlite:///pauses\.db, or postgresql://") as said:
             open_store(wrong)
         assert "secret" not in str(said.value), wrong
     with pytest.raises(ValueError, match=r"there is no folder .*absent"):

@@ -179,7 +179,7 @@ def test_an_answer_given_back_and_a_denial_by_time_are_told(make, clock):
         assert refused.shown == store.shown(stored) == first.shown
         for line in (first, second):
             assert (line.kind, line.actor, line.decision) == ("decided", "system", "denied")
-            assert (line.reason, line.tool_name) == ("nobody has decided in time", "refund")
+            assert (line.reason, line.tool_name) == ("no decision in time", "refund")
         assert await verify_audit(store) is None
 
     through(make, scenario)

@@ -70,7 +70,7 @@ def test_a_store_that_is_away_is_one_line_for_each_consequence(
         ("nothing is resumed until the store can be used: Connection refused, at try 0", False),
         ("the store can be used again", False),
         ("the store can be used again", False),
-        ("what has expired is not marked until the store can be used: Connection refused, at try 0", False),
+        ("expired records are not marked until the store can be used: Connection refused, at try 0", False),
     ]
 
 

@@ -95,13 +95,13 @@ def test_a_broken_plugin_is_named_and_harms_no_other(registry, plugins):
 
 def test_what_an_adapter_makes_has_to_be_a_tool(registry, plugins):
     register_adapter(is_foreign, lambda value: {"name": "foreign"})
-    with pytest.raises(TypeError, match=r"an adapter made a dict of .*ForeignTool, and not a Tool"):
+    with pytest.raises(TypeError, match=r"an adapter returned dict instead of a Tool for .*ForeignTool"):
         collect_tools([ForeignTool()])
 
 
 @pytest.mark.parametrize("value", [object(), 5, "text", None, ForeignTool])
 def test_an_unknown_object_is_refused(registry, plugins, value):
-    with pytest.raises(TypeError, match="is not a tool; a Tool, a function, or a tool object of a framework"):
+    with pytest.raises(TypeError, match="Expected a Tool, a function or a tool object of a framework"):
         collect_tools({"x": value})
 
 

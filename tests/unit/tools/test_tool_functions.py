@@ -140,9 +140,9 @@ def test_a_method_a_partial_and_a_callable_object_are_functions():
 @each_row(
     "function, said",
     [
-        (len, "cannot be given by name"),
-        (lambda *numbers: numbers, r"\*numbers of .* cannot be given by name: make it a list"),
-        (lambda first, *rest: rest, r"\*rest of .* cannot be given by name"),
+        (len, "cannot be passed by name"),
+        (lambda *numbers: numbers, r"\*numbers of .* cannot be passed by name: make it a list"),
+        (lambda first, *rest: rest, r"\*rest of .* cannot be passed by name"),
         (lambda x: x, "has no name"),
         (Shop.price, r"Shop\.price is a method without its object"),
     ],

@@ -155,7 +155,7 @@ class Console:
                 await self._store.sweep()
             except CodeModeError as error:
                 if not is_unavailable:
-                    _log.warning("what has expired is not marked until the store can be used: %s", error)
+                    _log.warning("expired records are not marked until the store can be used: %s", error)
                 is_unavailable = True
             else:
                 is_unavailable = False

@@ -258,7 +258,7 @@ def test_what_another_has_decided_meanwhile_stands_and_is_told_with_the_way_out(
     code, _, errors = someone.end()
     assert code == 1
     again = " ".join(["codemode", *waiting.arguments, "approvals"])
-    assert f"ana has decided about it; `{again}` lists pending calls" in errors
+    assert f"ana has decided it; `{again}` lists pending calls" in errors
     assert waiting.decided() == [{"approved": False}, None]
 
 

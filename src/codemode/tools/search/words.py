@@ -39,9 +39,7 @@ MAX_QUERY_WORDS = 16
 # In scripts of India and South East Asia vowels are marks, which do not end a word.
 _WORD = re.compile("(?:[^\\W_]|[\u0900-\u0963\u0970-\u0e3a\u0e40-\u0e4e\u0e81-\u0eff\u1000-\u103f\u1780-\u17d3])+")
 _LOWER_WORD = re.compile("[a-z0-9]+")
-_ASCII_WORD = re.compile(
-    "[A-Z]+(?![a-z])[a-z0-9]*|[A-Z]?[a-z0-9]+"
-)  # splits like `_CAMEL`, twice as fast
+_ASCII_WORD = re.compile("[A-Z]+(?![a-z])[a-z0-9]*|[A-Z]?[a-z0-9]+")  # splits like `_CAMEL`, twice as fast
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _LATIN_MARKS = re.compile("[\u0300-\u036f]")
 # Chinese, Japanese, Thai, Lao, Burmese and Khmer are written without spaces: pairs of characters serve as words.
