@@ -75,7 +75,7 @@ def test_what_was_saved_meanwhile_is_not_replaced_unseen():
     tool = create_code_mode_tool(tools_with(), PAUSES, library=library)
     pause = within(tool.execute(SAVE_REPORT))
     within(library.save("report", "return 'of the host'"))
-    with pytest.raises(CodeModeToolError, match="version 1 by now"):
+    with pytest.raises(CodeModeToolError, match="version 1 now"):
         within(tool.resume(pause, True))
     assert run(library, "return await saved.report()") == "of the host"
 

@@ -132,7 +132,7 @@ def test_one_that_only_stood_still_does_not_go_beyond_beside_the_one_that_has_ta
         async with held(guard, {"a": OK}) as run:
             await run.mark_unguarded()
             await run.record_outcome({"output": "of the other"})
-        with pytest.raises(CodeModeProtocolError, match="nobody can say"):
+        with pytest.raises(CodeModeProtocolError, match="progress of the agent is unknown"):
             await slow.mark_unguarded()
         assert await slow.record_outcome({"output": "mine"}) == {"output": "of the other"}
         await going.__aexit__(None, None, None)
@@ -145,7 +145,7 @@ def test_after_a_death_beyond_nobody_goes_on_until_somebody_says_so():
         guard, _ = guard_and_clock()
         await died(guard, beyond=True)
         for _ in range(2):
-            with pytest.raises(CodeModeProtocolError, match="nobody can say") as refused:
+            with pytest.raises(CodeModeProtocolError, match="progress of the agent is unknown") as refused:
                 async with held(guard, {"a": OK}):
                     pass
             assert refused.value.details["origin"] == "continuation"

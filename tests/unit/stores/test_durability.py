@@ -96,7 +96,7 @@ def test_what_names_no_store_is_refused_without_its_password(tmp_path: Path):
         with pytest.raises(ValueError, match=r"is not a database: use sqlite:///pauses\.db, or postgresql://") as said:
             open_store(wrong)
         assert "secret" not in str(said.value), wrong
-    with pytest.raises(ValueError, match=r"there is no folder .*absent"):
+    with pytest.raises(ValueError, match=r"missing folder .*absent"):
         open_store(tmp_path / "absent" / "pauses.db")
     for wrong in (5, object(), MemoryInterruptStore().guard):
         with pytest.raises(ValueError, match="store must be a store of interrupts or a URL"):

@@ -67,10 +67,10 @@ def test_a_store_that_is_away_is_one_line_for_each_consequence(
 ):
     away = [StoreUnavailableError(f"Connection refused,\n\tat try {number}") for number in range(TRIES)]
     assert told(monkeypatch, caplog, *away) == [
+        ("expired records are not marked until the store can be used: Connection refused, at try 0", False),
         ("nothing is resumed until the store can be used: Connection refused, at try 0", False),
         ("the store can be used again", False),
         ("the store can be used again", False),
-        ("expired records are not marked until the store can be used: Connection refused, at try 0", False),
     ]
 
 

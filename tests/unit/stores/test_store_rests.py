@@ -216,7 +216,7 @@ def test_what_is_resumed_may_rest_and_loses_no_decision(make, clock):
         assert await store.claim(owner="r", tenant=ALL) is None  # none of it is applied while it rests
         with pytest.raises(RequestSupersededError):
             await store.put(paused("b", "d"))
-        with pytest.raises(CodeModeError, match="resting"):
+        with pytest.raises(CodeModeError, match="suspended"):
             await store.answer("c", OK, None, actor="eve")
         assert await store.renew(lease)
         assert await store.settle(lease, paused("b", "c", "e"))

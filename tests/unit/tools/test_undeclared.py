@@ -15,7 +15,7 @@ from codemode.tools import prepared
 def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(prepared, "_logged_names", set[str]())
     caplog.set_level(logging.INFO, "codemode.tools")
-    return lambda: [one.getMessage() for one in caplog.records if "unknown to programs" in one.getMessage()]
+    return lambda: [one.getMessage() for one in caplog.records if "declare no output" in one.getMessage()]
 
 
 def tool(name: str, **settings: Any) -> Tool:
@@ -32,12 +32,12 @@ def test_all_are_told_of_in_one_line_and_once(lines: Any) -> None:
     given = [tool("b"), tool("a"), tool("c", output_schema={"type": "string"}), annotated, nothing]
     create_code_mode_tool(given)
     (line,) = lines()
-    assert "these tools return: 'b', 'a'. Declare it: a return annotation" in line
+    assert "so programs do not know its shape: 'b', 'a'. Add a return annotation" in line
     create_code_mode_tool(given)
     create_code_call_tools(given)
     assert lines() == [line]
     create_code_mode_tool([tool("a"), tool("d")])
-    assert "return: 'd'." in lines()[1]
+    assert "shape: 'd'." in lines()[1]
 
 
 @pytest.mark.parametrize("make", [create_code_mode_tool, create_code_call_tools, create_exec_wait_tools])
