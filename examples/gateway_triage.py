@@ -103,7 +103,7 @@ async def triage(desk: Path, config: GatewayConfig) -> None:
     async with connect(config) as connected:
         run = create_modules_tool(connected)
         await run.refresh()
-        tools = [tool for one in connected.upstreams for tool in one.listed]
+        tools = [tool for one in connected.upstreams for tool in one.listed_tools]
         listed = sum(len(one.model_dump_json(by_alias=True, exclude_none=True)) for one in tools)
         say(f"{len(tools)} tools of {len(connected)} servers, in tokens of {CHARACTERS_PER_TOKEN} characters:")
         say(f"  listed one by one  {listed // CHARACTERS_PER_TOKEN:6,}")

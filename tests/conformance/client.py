@@ -20,7 +20,7 @@ from typing import Any
 import httpx2
 from codemode_gateway import UpstreamHooks, connect, load_config
 from codemode_gateway.config.redaction import SecretRedactor
-from codemode_gateway.oauth.login_manager import SignIns
+from codemode_gateway.oauth.login_manager import SignInManager
 from codemode_gateway.oauth.settings import SignInError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -102,8 +102,8 @@ async def main(url: str, folder: Path) -> None:
     config = load_config({"mcpServers": {NAME: entry}}, state_folder=folder)
     assert not config.problems, config.problems
     secrets = SecretRedactor(config.secrets)
-    async with SignIns(config, secrets=secrets, open_browser=follow) as sign_ins:
-        hooks = UpstreamHooks(sign_in=sign_ins.hook(), asked=asked)
+    async with SignInManager(config, secrets=secrets, open_browser=follow) as sign_ins:
+        hooks = UpstreamHooks(create_auth=sign_ins.create_auth_hook(), on_request=asked)
         for _ in range(MOST_SIGN_INS):
             async with connect(config, hooks=hooks, secrets=secrets) as connected:
                 upstream = connected.upstream(NAME)
@@ -114,7 +114,7 @@ async def main(url: str, folder: Path) -> None:
                     return await work(upstream, known)
                 except CodeModeAuthenticationError as error:
                     print(error)
-                await sign_ins.begun(config.servers[0], is_asked_for=True).wait()
+                await sign_ins.get_or_start_attempt(config.servers[0], is_forced=True).wait()
     sys.exit("it asks again and again to sign in")
 
 

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from .config.patterns import matches
     from .gateway.gateway import Gateway
     from .gateway.options import GatewayOptions
-    from .oauth.login_manager import SignIns, login, logout
-    from .upstreams.connected import Connected, connect
+    from .oauth.login_manager import SignInManager, login, logout
+    from .upstreams.connected import ConnectedUpstreams, connect
     from .upstreams.hooks import UpstreamHooks
     from .upstreams.upstream import Upstream
 
 __all__ = [
     "ConfigError",
     "ConfigProblem",
-    "Connected",
+    "ConnectedUpstreams",
     "Gateway",
     "GatewayConfig",
     "GatewayOptions",
     "GatewaySettings",
     "ServerConfig",
-    "SignIns",
+    "SignInManager",
     "Upstream",
     "UpstreamHooks",
     "connect",
@@ -47,9 +47,9 @@ _LATE = {
     "config.model": "ConfigError ConfigProblem GatewayConfig GatewaySettings ServerConfig",
     "gateway.gateway": "Gateway",
     "gateway.options": "GatewayOptions",
-    "upstreams.connected": "Connected connect",
+    "upstreams.connected": "ConnectedUpstreams connect",
     "upstreams.hooks": "UpstreamHooks",
     "upstreams.upstream": "Upstream",
-    "oauth.login_manager": "login logout SignIns",
+    "oauth.login_manager": "login logout SignInManager",
 }
 __getattr__ = lazy_names(__name__, _LATE)

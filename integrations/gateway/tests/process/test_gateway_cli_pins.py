@@ -40,7 +40,7 @@ class Changed:
     def list(self, description: str, *names: str) -> None:
         """Let the server list these tools."""
         tools = [types.Tool(name=one, description=description, input_schema={"type": "object"}) for one in names]
-        asyncio.run(self.pins.listed(ServerConfig("shop", "stdio", command="none"), tools))
+        asyncio.run(self.pins.filter_tools(ServerConfig("shop", "stdio", command="none"), tools))
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run it without a terminal."""
@@ -54,7 +54,7 @@ class Changed:
     @property
     def waiting(self) -> int:
         """How many tools wait for a person."""
-        (one,) = self.pins.listing()
+        (one,) = self.pins.list_servers()
         return len(one.differences)
 
 

@@ -230,7 +230,9 @@ def test_an_operation_whose_definition_has_changed_is_not_called_under_a_pin(api
 
     async def run() -> Any:
         pins = Pins(tmp_path)
-        hooks = UpstreamHooks(listed=pins.listed, notes=pins.notes, changes=pins.changes)
+        hooks = UpstreamHooks(
+            filter_tools=pins.filter_tools, get_notes=pins.get_notes, get_filter_revision=pins.get_revision
+        )
         async with connect(GatewayConfig((server(document=str(file), pin="block"),)), hooks=hooks) as connected:
             tools = await connected.tools()
             return await create_code_mode_tool(tools).execute(js) if "tracker_issues_get" in tools else "withheld"

@@ -101,7 +101,7 @@ async def test_what_tools_give_is_learned_without_a_value(tmp_path: Path, monkey
     async with started(tmp_path) as client:
         first = await run(client, "JSON.parse(await notes.list_issues({})).length")
         assert (first["result"], first.get("diagnostics", [])) == (2, [])
-    assert b"private" not in (tmp_path / "state" / "codemode" / output_schema_inference.FILE).read_bytes()
+    assert b"private" not in (tmp_path / "state" / "codemode" / output_schema_inference.FILE_NAME).read_bytes()
     async with started(tmp_path) as client:
         declared = (await run(client, "1"))["declarations"]
     assert "/* observed */ string" in declared
@@ -123,7 +123,7 @@ async def test_tools_that_change_are_kept_away_until_a_person_has_seen_how(tmp_p
             while not told(blocked := await run(client, "notes.touch ? await notes.touch({}) : 2")):
                 pass  # the list that was kept is the old one until the server has started
         assert "greet" not in blocked.get("declarations", "")
-        (shown,) = tool_pins.Pins(state).listing()
+        (shown,) = tool_pins.Pins(state).list_servers()
         assert [one.tool for one in shown.differences] == ["greet", "list_issues", "touch"]
         assert tool_pins.Pins(state).approve("notes", shown.token) == 3
         last = await run(client, "await notes.touch({})")

@@ -190,7 +190,7 @@ async def test_an_image_in_a_result_is_a_block_of_its_own(tmp_path: Path):
 @pytest.mark.parametrize("era", USUAL_ERAS)
 @in_loop
 async def test_prompts_resources_and_completion_pass_through(tmp_path: Path, era: Era, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(proxy, "WAIT_SECONDS", WAIT_SECONDS)  # a busy machine may start a server for longer
+    monkeypatch.setattr(proxy, "LIST_TIMEOUT_SECONDS", WAIT_SECONDS)  # a busy machine may start a server for longer
     async with client({"everything": node_server("everything")}, tmp_path, era) as found:
         prompts = (await found.list_prompts()).prompts
         resources = (await found.list_resources()).resources

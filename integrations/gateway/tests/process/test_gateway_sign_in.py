@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from authorization_server import browse, configured, sign_in_server
 from codemode_gateway import GatewayConfig, login, logout
-from codemode_gateway.oauth.login_manager import SignIns
+from codemode_gateway.oauth.login_manager import SignInManager
 from required import missing, node_path
 from warm_commands import GATEWAYS
 
@@ -79,7 +79,10 @@ def browse_with_cookies(url: str) -> None:
 
 async def answer(config: GatewayConfig) -> Any:
     server = config.servers[0]
-    async with SignIns(config) as sign_ins, httpx2.AsyncClient(auth=sign_ins.hook()(server), timeout=SECONDS) as client:
+    async with (
+        SignInManager(config) as sign_ins,
+        httpx2.AsyncClient(auth=sign_ins.create_auth_hook()(server), timeout=SECONDS) as client,
+    ):
         return (await client.post(server.url or "", json={})).json()
 
 

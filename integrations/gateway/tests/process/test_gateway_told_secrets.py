@@ -35,7 +35,7 @@ async def test_a_secret_that_a_server_tells_reaches_nobody(
 ) -> None:
     # A list waits for a server for a moment, in which a busy machine may not start it.
     monkeypatch.setattr(principal_sessions, "LISTING_TIMEOUT_SECONDS", WAIT_SECONDS)
-    monkeypatch.setattr(proxy, "WAIT_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(proxy, "LIST_TIMEOUT_SECONDS", WAIT_SECONDS)
     seen: list[str] = []
 
     async def person(_ctx: Any, params: Any) -> Any:

@@ -148,7 +148,7 @@ def refused_calls(hook: Any) -> tuple[int, int]:
 def pid_of(upstream: Upstream) -> int:
     connection = upstream._link.open_connection
     assert connection is not None
-    streams: Any = connection._transport.is_unread
+    streams: Any = connection._transport.was_not_read
     return streams.__self__.pid
 
 

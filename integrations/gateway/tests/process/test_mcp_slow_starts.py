@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, connect
 from codemode_gateway.config.redaction import SecretRedactor
-from codemode_gateway.upstreams.call_retries import Asking
+from codemode_gateway.upstreams.call_retries import ClientRequestCallbacks
 from codemode_gateway.upstreams.connection import Connection
 from codemode_gateway.upstreams.hooks import UpstreamHooks
-from codemode_gateway.upstreams.reconnecting import transport_of
+from codemode_gateway.upstreams.reconnecting import create_transport
 from gateway_clients import client_of
 from mcp_servers.configured import odd, of
 from waiting import until, within
@@ -90,16 +90,16 @@ def test_a_server_that_was_waited_for_in_vain_is_told_with_the_option(tmp_path: 
 def test_the_last_lines_on_stderr_are_in_the_reason(tmp_path: Path):
     settings, _, _ = gated(tmp_path)
     config = odd({**settings, "stderr": "Downloading 1.2 GB\nplease wait\n"})
-    asking = Asking(config, UpstreamHooks(), SecretRedactor())
+    asking = ClientRequestCallbacks(config, UpstreamHooks(), SecretRedactor())
 
     async def nothing(_message: Any) -> None: ...
 
     async def work() -> str:
-        transport = transport_of(config, SecretRedactor(), None)
-        connection = Connection(transport, lambda requests: asking.session(requests, nothing), "odd")
+        transport = create_transport(config, SecretRedactor(), None)
+        connection = Connection(transport, lambda requests: asking.create_session(requests, nothing), "odd")
         opening: asyncio.Task[None] | Awaitable[None] = asyncio.ensure_future(connection.open(None, 60))
         await until(lambda: "please wait" in transport.last_words())
-        said = connection._too_slow(60)
+        said = connection._timeout_message(60)
         await connection.aclose()
         with pytest.raises(asyncio.CancelledError):
             await opening

@@ -264,7 +264,7 @@ def test_an_idle_server_ends_and_a_call_starts_it_again():
             upstream = connected.upstream("quick")
             first = (await upstream.call("pid", {})).structured_content
             assert first["pid"] == first["group"]
-            with upstream.held():
+            with upstream.keep_running():
                 await asyncio.sleep(0.3)
                 assert upstream.state == "ready"
             await until(lambda: upstream.state == "stopped")
@@ -335,7 +335,7 @@ def test_tools_that_change_are_there_for_the_next_program_and_a_program_keeps_th
         async def notified(_server, notification):
             heard.append(type(notification))
 
-        async with connect(of(quick()), hooks=UpstreamHooks(notified=notified)) as connected:
+        async with connect(of(quick()), hooks=UpstreamHooks(on_notification=notified)) as connected:
             tool = create_modules_tool(connected)
             code = """import * as s from "@codemode/servers/quick";
             await s.change({});
@@ -394,7 +394,7 @@ def test_a_server_asks_within_a_call_and_is_answered(server):
             context = ToolCallContext(tool_call_id="1", outer_tool_call_id="0")
             return await connected.upstream("s").call("ask", {}, context)
 
-    assert "this" in str(within(work(UpstreamHooks(asked=answer))))
+    assert "this" in str(within(work(UpstreamHooks(on_request=answer))))
     assert asked == [("s", "elicitation/create", "Which?", "0")]
 
 
@@ -407,9 +407,9 @@ def test_time_stands_still_while_a_person_is_asked():
 
     async def work():
         nonlocal asking
-        async with connect(of(quick()), hooks=UpstreamHooks(asked=answer)) as connected:
+        async with connect(of(quick()), hooks=UpstreamHooks(on_request=answer)) as connected:
             upstream = connected.upstream("quick")
-            asking = upstream._asking
+            asking = upstream._client_requests
             return await upstream.call("ask", {})
 
     asking = None
@@ -447,14 +447,14 @@ def test_the_policy_of_a_configuration_holds_without_a_gateway_too(policy):
 
 def test_a_server_that_starts_and_ends_again_is_not_looked_for_all_the_time(monkeypatch):
     started: list[str] = []
-    start = reconnecting.Link._start
+    start = reconnecting.ReconnectingConnection._start
 
     def counted(one):
         started.append(one.state)
         return start(one)
 
     monkeypatch.setattr(reconnecting, "_BACKOFF_SECONDS", (0.0, 0.0, 30.0))
-    monkeypatch.setattr(reconnecting.Link, "_start", counted)
+    monkeypatch.setattr(reconnecting.ReconnectingConnection, "_start", counted)
 
     async def work():
         async with connect(of(quick("die_of=tools/list"))) as connected:

@@ -27,7 +27,7 @@ def test_a_secret_is_in_no_result_and_no_error(call, caplog):
             try {{ globalThis.__codemode_result__ = await {call}; }}
             catch (error) {{ globalThis.__codemode_result__ = error.message; }}"""
             response = await tool.execute({"code": code})
-            return str(response) + tool.declarations() + str(connected.upstream("quick").listed)
+            return str(response) + tool.declarations() + str(connected.upstream("quick").listed_tools)
 
     said = within(work())
     assert "[secret]" in said
@@ -78,7 +78,7 @@ def test_a_server_whose_tools_are_others_than_those_kept_is_known_anew_once_it_r
     async def work(server):
         async with connect(of(server), cache_folder=tmp_path) as connected:
             upstream = connected.upstream("quick")
-            assert "echo" in {tool.name for tool in upstream.listed}
+            assert "echo" in {tool.name for tool in upstream.listed_tools}
             await upstream.call("echo", {"text": "x"})
             await until(lambda: upstream.revision == 1)
             return {tool.name for tool in await upstream.tools()}
@@ -103,7 +103,7 @@ def test_programs_see_the_tools_that_the_configuration_and_the_hooks_leave():
 
     async def work():
         server = replace(quick(), allow=("e*", "t*", "slow"), deny=("env*",))
-        hooks = UpstreamHooks(listed=listed, approval=approval)
+        hooks = UpstreamHooks(filter_tools=listed, get_approval_rule=approval)
         async with connect(of(server), hooks=hooks) as connected:
             return await connected.upstream("quick").tools()
 
@@ -116,7 +116,7 @@ def test_whoever_wants_to_sees_what_a_program_gets():
     seen = []
 
     async def work():
-        hooks = UpstreamHooks(returned=lambda server, tool, value: seen.append((server.name, tool, value)))
+        hooks = UpstreamHooks(on_result=lambda server, tool, value: seen.append((server.name, tool, value)))
         async with connect(of(quick()), hooks=hooks) as connected:
             code = """import { echo, structured, fail } from "@codemode/servers/quick";
             await echo({ text: "x" }); await structured({}); await fail({}).catch(() => 0);"""

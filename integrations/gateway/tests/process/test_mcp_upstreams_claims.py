@@ -40,7 +40,7 @@ def server(folder: Path, **settings: Any) -> ServerConfig:
 
 
 async def ran(config: ServerConfig, folder: Path, code: str, remembered: RememberedAnswers) -> Any:
-    hooks = UpstreamHooks(approval=create_approval_hook(remembered))
+    hooks = UpstreamHooks(get_approval_rule=create_approval_hook(remembered))
     async with connect(GatewayConfig((config,)), hooks=hooks, cache_folder=folder / "lists") as connected:
         tool = create_modules_tool(
             connected, settings={"approval": {"mode": "interrupt"}, "continuation": {"keys": "k" * 32}}

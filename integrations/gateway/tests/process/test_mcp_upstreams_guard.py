@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from codemode_gateway import connect
-from codemode_gateway.upstreams.process_supervisor import Guard, SpawnError
+from codemode_gateway.upstreams.process_supervisor import ProcessSupervisor, SpawnError
 from mcp_servers.configured import of, quick
 from waiting import until, within
 
@@ -21,7 +21,7 @@ def test_servers_of_one_loop_have_one_guard_and_go_on_after_it_was_killed():
     async def work():
         async with connect(of(quick(name="a"), quick(name="b"))) as connected:
             first = [(await one.call("pid", {})).structured_content["pid"] for one in connected.upstreams]
-            guard = Guard.held()
+            guard = ProcessSupervisor.acquire()
             process = guard._process
             assert process is not None
             os.kill(process.pid, signal.SIGKILL)
@@ -40,7 +40,7 @@ def test_servers_find_nothing_of_the_gateways_environment_at_their_guard(monkeyp
     async def work():
         async with connect(of(quick())) as connected:
             pid = (await connected.upstream("quick").call("pid", {})).structured_content["pid"]
-            guard = Guard.held()
+            guard = ProcessSupervisor.acquire()
             assert guard._process is not None
             for one in (pid, guard._process.pid):
                 assert b"KEY_OF_THE_GATEWAY" not in _environment(one)
@@ -62,7 +62,7 @@ def _environment(pid: int) -> bytes:
 )
 def test_what_cannot_be_started_says_what_stands_in_the_way(args, cwd, at):
     async def work():
-        guard = Guard.held()
+        guard = ProcessSupervisor.acquire()
         try:
             with pytest.raises(SpawnError) as raised:
                 await guard.spawn(args, {}, cwd, (0, 1, 2))
@@ -75,7 +75,7 @@ def test_what_cannot_be_started_says_what_stands_in_the_way(args, cwd, at):
 
 
 def test_a_server_that_has_ended_before_anybody_hears_that_it_began_says_why(monkeypatch):
-    read = Guard._read
+    read = ProcessSupervisor._read
 
     def read_late(guard):
         """Hear that a server has begun when it can be heard too that it has ended, as on a machine that stood still."""
@@ -87,7 +87,7 @@ def test_a_server_that_has_ended_before_anybody_hears_that_it_began_says_why(mon
             time.sleep(0.001)
         read(guard)
 
-    monkeypatch.setattr(Guard, "_read", read_late)
+    monkeypatch.setattr(ProcessSupervisor, "_read", read_late)
 
     async def work():
         async with connect(of(quick("crash"))) as connected:
@@ -99,10 +99,10 @@ def test_a_server_that_has_ended_before_anybody_hears_that_it_began_says_why(mon
 
 def test_a_guard_whose_start_was_cancelled_is_waited_for():
     async def work():
-        guard = Guard.held()
+        guard = ProcessSupervisor.acquire()
         task = asyncio.create_task(guard.spawn(["true"], {}, None, (0, 1, 2)))
         await asyncio.sleep(0)
-        assert guard._starting.locked()
+        assert guard._start_lock.locked()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -146,7 +146,7 @@ def test_what_a_server_has_put_into_another_session_ends_with_it():
     script = "setsid sh -c 'echo $$; sleep 300 & echo $!; wait' & read line; exit 3"
 
     async def work():
-        guard = Guard.held()
+        guard = ProcessSupervisor.acquire()
         try:
             (stdin, written), (read, stdout) = os.pipe(), os.pipe()
             other = await guard.spawn(["sleep", "300"], dict(os.environ), None, (0, 1, 2))

@@ -77,7 +77,7 @@ def test_who_has_not_signed_in_is_told_so_and_tokens_of_a_hook_are_used():
             with pytest.raises(CodeModeAuthenticationError, match="must sign in first"):
                 await tools(url=url)
             assert await tools(url=url, headers={"authorization": "Bearer sesame"}) == 5
-            assert await tools(url=url, hooks=UpstreamHooks(sign_in=lambda _: Bearer())) == 5
+            assert await tools(url=url, hooks=UpstreamHooks(create_auth=lambda _: Bearer())) == 5
 
     within(work())
 

@@ -73,10 +73,10 @@ def logged(folder: Path, line: str) -> int:
 def connected(folder: Path, config: ServerConfig) -> Any:
     pins = Pins(folder)
     hooks = UpstreamHooks(
-        listed=pins.listed,
-        notes=pins.notes,
-        changes=pins.changes,
-        approval=create_approval_hook(RememberedAnswers(folder)),
+        filter_tools=pins.filter_tools,
+        get_notes=pins.get_notes,
+        get_filter_revision=pins.get_revision,
+        get_approval_rule=create_approval_hook(RememberedAnswers(folder)),
     )
     return connect(GatewayConfig((config,)), hooks=hooks, cache_folder=folder / "lists")
 

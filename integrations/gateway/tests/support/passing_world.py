@@ -10,9 +10,9 @@ from typing import Any
 import mcp_types as types
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.gateway.principals import CallOrigin
-from codemode_gateway.passthrough.handlers import announcing, handlers, pass_logs
-from codemode_gateway.passthrough.logs import Hide, as_it_is
-from codemode_gateway.passthrough.proxy import Passed
+from codemode_gateway.passthrough.handlers import add_log_level_handler, create_capability_middleware, create_handlers
+from codemode_gateway.passthrough.logs import Hide, identity
+from codemode_gateway.passthrough.proxy import PassthroughProxy
 from codemode_gateway.upstreams.connection import LogLevel
 from mcp import Client
 from mcp.server.lowlevel.server import NotificationOptions, Server
@@ -32,7 +32,7 @@ class FakeUpstream:
         self.capabilities: Any = None
         self.failure: Exception | None = None
         self.starts = 0
-        self.passed: Passed | None = None
+        self.passed: PassthroughProxy | None = None
         self.client: Client | None = None
         self.context: Any = None
         self._log_level = LogLevel(lambda: None if self.passed is None else self.passed.logs.level)
@@ -59,9 +59,9 @@ class FakeUpstream:
 
     async def ask_for_log(self) -> None:
         if self.client is not None:
-            await self._log_level.tell(self.client.session)
+            await self._log_level.send(self.client.session)
 
-    def held(self) -> AbstractContextManager[None]:
+    def keep_running(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     async def aclose(self) -> None:
@@ -86,11 +86,11 @@ class FakeUpstream:
     async def _asked(self, method: str, params: Any) -> Any:
         assert self.passed is not None
         plain = {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return await self.passed.asked(self.config, method, plain, self.context)
+        return await self.passed.on_request(self.config, method, plain, self.context)
 
     async def _heard(self, message: Any) -> None:
         if self.passed is not None and not isinstance(message, Exception):
-            await self.passed.notified(self.config, message)
+            await self.passed.on_notification(self.config, message)
 
 
 class Listener:
@@ -112,16 +112,16 @@ class Listener:
 @asynccontextmanager
 async def gateway(
     *upstreams: FakeUpstream,
-    call: Callable[[Passed, Any, Any], Awaitable[Any]] | None = None,
+    call: Callable[[PassthroughProxy, Any, Any], Awaitable[Any]] | None = None,
     hide: Callable[[str], str] = str,
-    hide_in: Hide = as_it_is,
-) -> AsyncGenerator[tuple[Server[Any], Passed]]:
+    hide_in: Hide = identity,
+) -> AsyncGenerator[tuple[Server[Any], PassthroughProxy]]:
     """A server that passes these through; ``call`` serves the calls of its one tool."""
-    passed = Passed(lambda: upstreams, hide=hide, hide_in=hide_in)
+    passed = PassthroughProxy(lambda: upstreams, hide=hide, hide_in=hide_in)
     for one in upstreams:
         one.passed = passed
 
-    async def passed_of(_ctx: Any) -> Passed:
+    async def passed_of(_ctx: Any) -> PassthroughProxy:
         return passed
 
     async def called(ctx: Any, params: Any) -> Any:
@@ -132,9 +132,9 @@ async def gateway(
         return types.ListToolsResult(tools=[types.Tool(name="codemode_run", input_schema={"type": "object"})])
 
     tools = {"on_list_tools": listed, "on_call_tool": called} if call else {}
-    server = Server("gateway", **tools, **handlers(passed_of))
-    pass_logs(server, passed_of)
-    server.middleware.append(announcing(passed_of))
+    server = Server("gateway", **tools, **create_handlers(passed_of))
+    add_log_level_handler(server, passed_of)
+    server.middleware.append(create_capability_middleware(passed_of))
     own = server.create_initialization_options
     server.create_initialization_options = lambda *_: own(NotificationOptions(True, True))  # type: ignore[method-assign]
     try:

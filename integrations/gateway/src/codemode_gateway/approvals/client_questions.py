@@ -29,7 +29,7 @@ from codemode.stores.records import Record, StoredRequest
 
 from ..gateway.principals import CallOrigin, Principal, disconnect_event_of
 from ..page_urls import get_page_host, is_page_url
-from ..passthrough.client_requests import told_by
+from ..passthrough.client_requests import label_text
 from .pending_store import PrincipalRuns, get_definition_digest, get_waiting_requests
 from .questions import (
     ALWAYS,
@@ -206,7 +206,7 @@ def create_elicitation(question: Question, client_call: ClientCall) -> types.Eli
     url = string_or_empty(question.payload.get("url"))
     if question.payload.get("askedByServer"):
         # Security: the server chose this page. The message says so, and the gateway does not recommend it.
-        message = told_by(
+        message = label_text(
             question.server, f"asks you to open this page before it accepts the call: {get_page_host(url)}"
         )
     else:

@@ -320,7 +320,7 @@ async def _logout(config: GatewayConfig, name: str) -> int:
 def show_or_approve_pins(options: argparse.Namespace) -> int:
     """Show the differences of all pinned tools, or accept those of one server."""
     pins = _open_pins(read_configuration(options), options.user)
-    servers = pins.listing()
+    servers = pins.list_servers()
     return _list_pins(servers) if options.action is None else _approve_pins(pins, servers, options.name)
 
 
@@ -349,7 +349,7 @@ def format_pin_changes(server: ServerPins) -> str:
 
 
 def _approve_pins(pins: Pins, servers: tuple[ServerPins, ...], name: str) -> int:
-    from ..tool_history.tool_pins import ChangedAgain
+    from ..tool_history.tool_pins import ToolsChangedError
 
     selected = next((server for server in servers if server.server == name), None)
     if selected is None:
@@ -365,7 +365,7 @@ def _approve_pins(pins: Pins, servers: tuple[ServerPins, ...], name: str) -> int
             return FAILED
     try:
         count = pins.approve(name, selected.token)
-    except ChangedAgain as error:
+    except ToolsChangedError as error:
         warn(str(error))
         return FAILED
     print(f"approved {format_count(count, 'tool')} of {visible(name)}")

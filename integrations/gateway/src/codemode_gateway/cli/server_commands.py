@@ -136,7 +136,7 @@ async def list_tools_or_reason(upstream: Any, *, starts_server: bool) -> str | N
 
 
 def _give_up(upstream: Any, error: Exception) -> str:
-    upstream.give_up(error)
+    upstream.fail_permanently(error)
     return upstream.problem or str(error) or type(error).__name__
 
 
@@ -187,7 +187,7 @@ async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict
             usable_paths = [servers[row["name"]].path for row in rows if row["problem"] is None]
             problems += await _find_program_problems(gateway, usable_paths)
             warnings = _describe_unmatched_common_patterns(upstreams) if is_whole and not any(reasons) else []
-    listed_tools = [tool for upstream in upstreams for tool in upstream.listed]
+    listed_tools = [tool for upstream in upstreams for tool in upstream.listed_tools]
     sizes = _compute_sizes(tool, listed_tools)
     return {"servers": rows, "problems": problems, "warnings": warnings, "given": tool, "sizes": sizes}
 
@@ -200,10 +200,10 @@ def _to_server_row(upstream: Any, problem: str | None, server: Any) -> dict[str,
         *upstream.notes,
         *(f"in tools/list, {note}" for note in (() if server is None else server.left_out)),
     ]
-    if problem is None and upstream.listed and not tools and not upstream.notes:
-        count = format_count(len(upstream.listed), "tool")
+    if problem is None and upstream.listed_tools and not tools and not upstream.notes:
+        count = format_count(len(upstream.listed_tools), "tool")
         problem = f"programs see none of its {count}: tools.allow and tools.deny exclude all"
-    row = {"name": upstream.config.name, "tools": tools, "listed": len(upstream.listed)}
+    row = {"name": upstream.config.name, "tools": tools, "listed": len(upstream.listed_tools)}
     return {**row, "problem": problem, "warnings": warnings}
 
 
@@ -216,7 +216,7 @@ def _describe_unmatched_common_patterns(upstreams: Any) -> list[str]:
         for key, patterns in get_patterns(upstream.config).items():
             common_own = (pattern for pattern in patterns if pattern in upstream.config.common_patterns)
             common[key] = tuple(dict.fromkeys((*common.get(key, ()), *common_own)))
-    names = {tool.name for upstream in upstreams for tool in upstream.listed}
+    names = {tool.name for upstream in upstreams for tool in upstream.listed_tools}
     return [f"codemode.{note}" for note in describe_unmatched_patterns(common, names, " of any server")]
 
 

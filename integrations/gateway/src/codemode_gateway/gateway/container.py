@@ -46,19 +46,19 @@ class GatewayContainer:
         record_url: Callable[[str], str | None],
     ) -> None:
         from ..approvals.remembered_answers import RememberedAnswers
-        from ..oauth.login_manager import SignIns
-        from ..tool_history.output_schema_inference import KnownOf
+        from ..oauth.login_manager import SignInManager
+        from ..tool_history.output_schema_inference import ToolHistories
 
         self.secrets = SecretRedactor(config.secrets)
         self.remembered = RememberedAnswers(state_folder)
-        self.sign_ins = SignIns(
+        self.sign_ins = SignInManager(
             config,
             secrets=self.secrets,
             open_browser=options.open_browser,
             callback_url=options.callback_url,
             command=options.command,
         )
-        self.schema_stores = KnownOf(state_folder)
+        self.tool_histories = ToolHistories(state_folder)
         self._options = options
         self._store = store
         self._state_folder = state_folder
@@ -76,7 +76,7 @@ class GatewayContainer:
         from ..upstreams.connected import connect
 
         lists = self._state_folder / "lists"
-        async with self.schema_stores.of(scope.owner, learns=should_learn_schemas(config, self._options)) as known:
+        async with self.tool_histories.open(scope.owner, learns=should_learn_schemas(config, self._options)) as known:
             hooks = replace(self.create_hooks(scope), **known.hooks)
             async with connect(
                 config, hooks=hooks, cache_folder=lists, principal=scope.owner, secrets=self.secrets
@@ -88,7 +88,7 @@ class GatewayContainer:
         import mcp_types as types
 
         from ..approvals.remembered_answers import create_approval_hook
-        from ..upstreams.connection import lowest
+        from ..upstreams.connection import most_verbose
 
         async def on_request(server: ServerConfig, method: str, params: Mapping[str, Any], context: Any) -> Any:
             return await self._forward_request(scope, server, method, params, context)
@@ -99,15 +99,15 @@ class GatewayContainer:
                 await workspace.handle_notification(server, notification)
 
         def log_level(_server: ServerConfig) -> types.LoggingLevel | None:
-            return lowest(workspace.passthrough.logs.level for workspace in self._log_recipients(scope))
+            return most_verbose(workspace.passthrough.logs.level for workspace in self._log_recipients(scope))
 
         return UpstreamHooks(
-            approval=create_approval_hook(self.remembered),
-            asked=on_request,
-            notified=on_notification,
-            log_level=log_level,
-            sign_in=self.sign_ins.hook(scope.owner),
-            signed_out=self.sign_ins.signed_out_hook(scope.owner),
+            get_approval_rule=create_approval_hook(self.remembered),
+            on_request=on_request,
+            on_notification=on_notification,
+            get_log_level=log_level,
+            create_auth=self.sign_ins.create_auth_hook(scope.owner),
+            on_signed_out=self.sign_ins.create_signed_out_hook(scope.owner),
         )
 
     def create_run_tool(self, config: GatewayConfig, connected: ConnectedServers, principal: Principal) -> RunTool:
@@ -207,7 +207,7 @@ class GatewayContainer:
             workspaces = [await self.workspaces.get(origin.principal)]
         if len(workspaces) != 1:
             return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} is declined: it came in no call")
-        return await workspaces[0].passthrough.asked(server, method, params, context)
+        return await workspaces[0].passthrough.on_request(server, method, params, context)
 
     def _log_recipients(self, scope: SharingScope) -> list[Workspace]:
         """Return the seats that may be told what a server logs: a user is told nothing of the calls of another."""

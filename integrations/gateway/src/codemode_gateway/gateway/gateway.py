@@ -17,7 +17,7 @@ from codemode.host.threads import run_off_loop
 from ..config.locations import state_folder
 from ..config.model import GatewayConfig, ServerConfig
 from ..passthrough.client_requests import connection_of
-from ..passthrough.proxy import Passed
+from ..passthrough.proxy import PassthroughProxy
 from .mcp_server import ActiveCalls
 from .options import GatewayOptions, LazyStore, find_client_profile, load_keys
 from .principal_sessions import ConnectionPool, Workspace, Workspaces
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
     from codemode.surfaces.modules.run_tool import RunTool
 
-    from ..oauth.login_manager import SignIns
+    from ..oauth.login_manager import SignInManager
 
 __all__ = ["Gateway", "GatewayOptions"]
 
@@ -105,7 +105,7 @@ class Gateway:
         return self._store.store
 
     @property
-    def sign_ins(self) -> SignIns:
+    def sign_ins(self) -> SignInManager:
         """The sign-ins at its servers, once it is open."""
         return self._container.sign_ins
 
@@ -146,7 +146,7 @@ class Gateway:
         from mcp.shared.subscriptions import ToolsListChanged
 
         workspace = await self.get_workspace(self._caller(ctx))
-        workspace.passthrough.watching.has_listed(ToolsListChanged, connection_of(ctx.session))
+        workspace.passthrough.subscriptions.subscribe_to_list(ToolsListChanged, connection_of(ctx.session))
         profile = find_client_profile(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
         tool = await workspace.get_tool(profile)
         self._warm_up_task = self._warm_up_task or asyncio.create_task(self._warm_up(workspace.run_tool))
@@ -178,7 +178,7 @@ class Gateway:
             return config
         return replace(config, servers=(ServerConfig("given", "stdio"),))
 
-    async def _get_passthrough(self, ctx: Any) -> Passed:
+    async def _get_passthrough(self, ctx: Any) -> PassthroughProxy:
         return (await self.get_workspace(self._caller(ctx))).passthrough
 
     def _caller(self, ctx: Any) -> Principal:

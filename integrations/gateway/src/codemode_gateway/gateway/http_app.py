@@ -42,7 +42,7 @@ from .http_settings import HttpLimits, HttpSettings, is_loopback, parse_http_set
 from .principals import LOCAL, PRINCIPAL_KEY, RESERVATION_KEY
 
 if TYPE_CHECKING:
-    from ..oauth.login_manager import SignIns
+    from ..oauth.login_manager import SignInManager
 
 
 _log = logging.getLogger("codemode.mcp")
@@ -169,7 +169,7 @@ class HttpApp:
             )
             await stack.enter_async_context(self._console.running())
             if self._sign_ins is not None:
-                self._sign_ins.page_of = self.sign_in_url
+                self._sign_ins.get_page_url = self.sign_in_url
             await stack.enter_async_context(self._sessions.running())
             yield
 
@@ -271,7 +271,7 @@ class HttpApp:
             raise HttpError(404, f"There is nothing here; the gateway is at {MCP_PATH}")
 
     @property
-    def _sign_ins(self) -> SignIns | None:
+    def _sign_ins(self) -> SignInManager | None:
         return getattr(self._gateway, "sign_ins", None)
 
     async def _handle_mcp(self, scope: Scope, receive: BoundedReceive, send: Send) -> None:

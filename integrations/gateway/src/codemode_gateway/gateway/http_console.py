@@ -30,7 +30,7 @@ from ..approvals.pending_store import SCOPE_DESCRIPTIONS, StandingApproval
 from ..approvals.remembered_answers import RememberedAnswers
 from ..config.locations import login_command
 from ..config.model import ConfigError
-from ..oauth.browser import PAGE_HEADERS, SIGNED_IN, page
+from ..oauth.browser import PAGE_HEADERS, SIGNED_IN, render_page
 from ..oauth.settings import SignInError
 from .http_auth import NO_VERIFIER, RequestAuthenticator, principal_id
 from .http_limits import HttpError
@@ -165,12 +165,12 @@ class _ServerPages:
             advice = f"Whoever runs the gateway signs in to it: {login_command(name)}"
             raise Problem(403, "All users share this server", advice)
         try:
-            sign_in = await sign_ins.sign_in(matching_server, principal)
+            sign_in = await sign_ins.get_sign_in(matching_server, principal)
         except SignInError as error:
             raise Problem(502, "Signing in cannot begin", error.message) from None
         if sign_in is None:
-            return HTMLResponse(page(SIGNED_IN), headers=PAGE_HEADERS)
-        cookie = sign_in.set_cookie()
+            return HTMLResponse(render_page(SIGNED_IN), headers=PAGE_HEADERS)
+        cookie = sign_in.cookie_header()
         return RedirectResponse(sign_in.url, 303, headers={} if cookie is None else {"Set-Cookie": cookie})
 
     def _principal_of(self, user: Any) -> str:

@@ -29,7 +29,7 @@ from codemode.trace.events import Event, NestedToolCallEvent
 from codemode.trace.failures import log_failure
 
 from ..config.model import OutputFormat
-from ..passthrough.handlers import PassedOf, announcing, handlers, pass_logs
+from ..passthrough.handlers import GetPassthrough, add_log_level_handler, create_capability_middleware, create_handlers
 from .options import TOOL_NAMES, ClientProfile
 from .principal_sessions import INSTRUCTIONS
 from .principals import CURRENT_ORIGIN, CallOrigin, hold_reservation
@@ -352,7 +352,7 @@ class ActiveCalls:
                     )
 
             try:
-                response = await workspace.passthrough.held.answered(origin, params, run)
+                response = await workspace.passthrough.paused_requests.run_in_rounds(origin, params, run)
             except BaseException as error:
                 _log_call(outer_id, workspace, ctx, started_at, type(error).__name__, None)
                 raise
@@ -399,9 +399,11 @@ def _consume_exception(task: asyncio.Task[Any]) -> None:
 _MAX_ERROR_CHARACTERS = 500
 
 
-def create_server(list_tools: Any, call_tool: Any, get_passthrough: PassedOf, *, passes_through: bool) -> Server[Any]:
+def create_server(
+    list_tools: Any, call_tool: Any, get_passthrough: GetPassthrough, *, passes_through: bool
+) -> Server[Any]:
     """Return a server that answers with what these say. ``passes``: what servers have beside tools too."""
-    passthrough_handlers = handlers(get_passthrough)
+    passthrough_handlers = create_handlers(get_passthrough)
     subscription_handlers = {"on_subscriptions_listen": passthrough_handlers["on_subscriptions_listen"]}
     server: Server[Any] = Server(
         "codemode",
@@ -414,8 +416,8 @@ def create_server(list_tools: Any, call_tool: Any, get_passthrough: PassedOf, *,
     )
     server.middleware[:] = [hold_reservation, create_tracing_middleware(server)]
     if passes_through:
-        pass_logs(server, get_passthrough)
-        server.middleware.append(announcing(get_passthrough))
+        add_log_level_handler(server, get_passthrough)
+        server.middleware.append(create_capability_middleware(get_passthrough))
     server.middleware.append(report_errors)
     return server
 

@@ -17,7 +17,7 @@ from codemode.host.threads import run_off_loop
 
 from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
-from ..passthrough.proxy import Passed
+from ..passthrough.proxy import PassthroughProxy
 from .options import ClientProfile
 from .principals import Principal, SharingScope, sharing_scope_of
 
@@ -243,8 +243,8 @@ async def create_client_tool(environment: RunEnvironment, profile: ClientProfile
     description = await run_off_loop(partial(run_tool.describe, profile.description_characters))
     upstreams = environment.connected.upstreams
     annotations = merge_annotations(
-        (tool for upstream in upstreams for tool in upstream.listed),
-        is_complete=bool(upstreams) and all(upstream.listed for upstream in upstreams),
+        (tool for upstream in upstreams for tool in upstream.listed_tools),
+        is_complete=bool(upstreams) and all(upstream.listed_tools for upstream in upstreams),
     )
     return types.Tool(
         name=profile.tool_name,
@@ -274,7 +274,7 @@ class Workspace:
     def __init__(self, principal: Principal, connections: ConnectionPool, factory: WorkspaceFactory) -> None:
         self.principal = principal
         self.active_runs = 0
-        self.passthrough = Passed(
+        self.passthrough = PassthroughProxy(
             lambda: self._require_environment.connected.upstreams,
             hide=factory.secrets.redact_text,
             hide_in=factory.secrets.redact_off_loop,
@@ -348,8 +348,8 @@ class Workspace:
         async with self.use_environment() as environment:
             upstreams = environment.connected.upstreams
             # What a cache knows is there at once; whoever must be asked first is waited for, but not for long.
-            await environment.run_tool.prepare([upstream.server_id for upstream in upstreams if upstream.listed])
-            if not all(upstream.listed for upstream in upstreams):
+            await environment.run_tool.prepare([upstream.server_id for upstream in upstreams if upstream.listed_tools])
+            if not all(upstream.listed_tools for upstream in upstreams):
                 await self._wait_for_listing(environment)
             return await create_client_tool(environment, profile)
 
@@ -359,13 +359,13 @@ class Workspace:
 
         if isinstance(notification, types.ToolListChangedNotification):
             self.notify_tools_changed()
-        await self.passthrough.notified(server, notification)
+        await self.passthrough.on_notification(server, notification)
 
     def notify_tools_changed(self) -> None:
         """Tell the clients who have listed it that the tool says something else of itself."""
         from mcp.shared.subscriptions import ToolsListChanged
 
-        self.passthrough.watching.list_changed(ToolsListChanged())
+        self.passthrough.subscriptions.notify_list_changed(ToolsListChanged())
 
     def forget_session(self, caller: Principal) -> None:
         """Let nothing of a session that is over be remembered."""

@@ -15,15 +15,15 @@ from ..config.locations import GATEWAY_COMMAND, login_command
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
 from ..outgoing_http import is_trusted_redirect
-from .flow import Exchange
-from .settings import AuthSettings, RefusedError, SignInError, TokenRecord, UnreachableError
-from .token_store import TokenStore, locked
+from .flow import OAuthExchange
+from .settings import AuthorizationRefusedError, AuthorizationUnavailableError, AuthSettings, SignInError, TokenRecord
+from .token_store import TokenStore, hold_lock
 
 # Opens no browser: where a person has to sign in, requests fail, and their error says so.
 
 # Longer than a renewal may take: whoever holds the lock then hangs in a way that nobody waits for.
-_LOCK_S = 100.0
-_AGAIN_S = 5.0
+_LOCK_TIMEOUT_SECONDS = 100.0
+_RETRY_SECONDS = 5.0
 
 
 class ServerAuth(httpx2.Auth):
@@ -44,48 +44,48 @@ class ServerAuth(httpx2.Auth):
         store: TokenStore,
         folder: Path,
         secrets: SecretRedactor,
-        page: Callable[[], str | None] = lambda: None,
+        get_page_url: Callable[[], str | None] = lambda: None,
         command: str = GATEWAY_COMMAND,
     ) -> None:
         self.server = server
         self.settings = settings
         self.principal = principal
-        self.key = settings.key(server, principal)
+        self.key = settings.storage_key(server, principal)
         self.failure: SignInError | None = None
         self.challenge: httpx2.Response | None = None
         self._url = httpx2.URL(server.url or "")
         self._store = store
         self._lock_file = folder / f"{self.key}.lock"
         self._secrets = secrets
-        self._page = page
+        self._get_page_url = get_page_url
         self._command = command
         self._record: TokenRecord | None = None
-        self._was_read = False
-        self._rejected: str | None = None
+        self._is_loaded = False
+        self._rejected_token: str | None = None
         self._renewal: asyncio.Task[str] | None = None
-        self._failed_at = -_AGAIN_S
+        self._failed_at = -_RETRY_SECONDS
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the token; where it is not taken, once more with another."""
-        if not self._is_own(request.url):
+        if not self._is_token_allowed(request.url):
             yield request
             return
-        token = await self._token()
-        _put(request, token)
+        token = await self._get_token()
+        _set_bearer(request, token)
         response = yield request
         if not _asks_for_sign_in(response):
             self.failure = None if token is not None else self.failure
             return
         self.challenge = httpx2.Response(
-            response.status_code, headers=_said(response), request=httpx2.Request("POST", self._url)
+            response.status_code, headers=_challenge_headers(response), request=httpx2.Request("POST", self._url)
         )
-        self._rejected = token or self._rejected
-        _put(request, await self._other_than(token, is_step_up=response.status_code == 403))
+        self._rejected_token = token or self._rejected_token
+        _set_bearer(request, await self._get_other_token(token, is_step_up=response.status_code == 403))
         response = yield request
         if _asks_for_sign_in(response):
-            raise self._failed(self._needed())
+            raise self._record_failure(self._sign_in_needed_error())
 
-    def _is_own(self, url: httpx2.URL) -> bool:
+    def _is_token_allowed(self, url: httpx2.URL) -> bool:
         """Tokens go to the origin of their resource alone, or to its host by TLS, wherever a server redirects to."""
         return is_trusted_redirect(self._url, url)
 
@@ -94,128 +94,132 @@ class ServerAuth(httpx2.Auth):
         if self._renewal is not None:
             await asyncio.wait([self._renewal])
 
-    async def other_token(self) -> str | None:
+    async def unrejected_token(self) -> str | None:
         """Return the token that is kept now, if the server has not refused it: somebody may have signed in."""
-        record = await self._read()
+        record = await self._load()
         return record.access_token if self._is_usable(record, None) else None
 
-    async def forget(self) -> TokenRecord | None:
+    async def delete_tokens(self) -> TokenRecord | None:
         """Keep nothing any more, and return what was kept."""
-        async with locked(self._lock_file, _LOCK_S):
-            record = await self._read()
+        async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
+            record = await self._load()
             await self._store.delete(self.key)
             self._record = None
             return record
 
-    async def keep(self, sign_in: Callable[[TokenRecord | None], Awaitable[TokenRecord]]) -> None:
+    async def save_sign_in(self, sign_in: Callable[[TokenRecord | None], Awaitable[TokenRecord]]) -> None:
         """Keep what a sign-in by a person gives, made of what is kept now."""
-        record = await sign_in(await self._read())
-        async with locked(self._lock_file, _LOCK_S):
-            await self._write(record)
+        record = await sign_in(await self._load())
+        async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
+            await self._save(record)
 
-    async def _token(self) -> str | None:
+    async def _get_token(self) -> str | None:
         """Return a token that may be used, renewed where it is due; None where there is none."""
-        if not self._was_read:
-            await self._read()
+        if not self._is_loaded:
+            await self._load()
         record = self._record
-        if record is not None and not record.is_due(time.time()):
+        if record is not None and not record.needs_renewal(time.time()):
             return record.access_token
         if record is None or record.refresh_token is None or self.settings.flow != "browser":
             return None
         try:
-            return await self._other_than(None, is_step_up=False)
+            return await self._get_other_token(None, is_step_up=False)
         except SignInError:
             if record.expires_at is None or time.time() >= record.expires_at:
                 raise
             return record.access_token  # for what is left of its time
 
-    async def _other_than(self, rejected: str | None, *, is_step_up: bool) -> str:
+    async def _get_other_token(self, rejected: str | None, *, is_step_up: bool) -> str:
         """Return a token that is not the rejected one: of another process, renewed, or newly given."""
         if self._is_usable(self._record, rejected):
             return self._record.access_token or ""
         if self._renewal is None:
             # A task of its own: a call that is given up must not lose what its refresh token was exchanged for.
             self._renewal = asyncio.create_task(self._renew(rejected, is_step_up), context=contextvars.Context())
-            self._renewal.add_done_callback(self._renewed)
+            self._renewal.add_done_callback(self._on_renewed)
         return await asyncio.shield(self._renewal)
 
-    def _renewed(self, renewal: asyncio.Task[str]) -> None:
+    def _on_renewed(self, renewal: asyncio.Task[str]) -> None:
         self._renewal = None
         if not renewal.cancelled():
             renewal.exception()  # whoever has waited for it may be gone
 
     async def _renew(self, rejected: str | None, is_step_up: bool) -> str:
         try:
-            async with locked(self._lock_file, _LOCK_S):
-                return await self._new_token(rejected, is_step_up)
+            async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
+                return await self._obtain_token(rejected, is_step_up)
         except SignInError as error:
-            raise self._failed(error) from None
+            raise self._record_failure(error) from None
         except (OSError, TimeoutError) as error:
-            why = "another gateway is renewing it" if isinstance(error, TimeoutError) else "its tokens cannot be kept"
-            raise self._failed(SignInError(f"the sign-in of {self.server.name!r} cannot be used: {why}")) from None
+            reason = (
+                "another gateway is renewing it" if isinstance(error, TimeoutError) else "its tokens cannot be kept"
+            )
+            raise self._record_failure(
+                SignInError(f"the sign-in of {self.server.name!r} cannot be used: {reason}")
+            ) from None
 
-    async def _new_token(self, rejected: str | None, is_step_up: bool) -> str:
-        record = await self._read()
+    async def _obtain_token(self, rejected: str | None, is_step_up: bool) -> str:
+        record = await self._load()
         if self._is_usable(record, rejected):
             self.failure = None
             return record.access_token or ""
-        if self.failure is not None and time.monotonic() - self._failed_at < _AGAIN_S:
+        if self.failure is not None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
             raise self.failure
-        exchange = Exchange(self.server, self.settings, self.principal, record)
+        exchange = OAuthExchange(self.server, self.settings, self.principal, record)
         if self.settings.flow == "client_credentials":
-            return await self._write(await exchange.authorized(self.challenge))
+            return await self._save(await exchange.authorize(self.challenge))
         if is_step_up or record is None or record.refresh_token is None:
-            raise self._needed()
+            raise self._sign_in_needed_error()
         try:
-            return await self._write(await exchange.refreshed())
-        except RefusedError:
+            return await self._save(await exchange.refresh())
+        except AuthorizationRefusedError:
             # Nobody presents it again; the client that was registered stays.
-            await self._write(record.without_tokens())
-            raise self._needed() from None
+            await self._save(record.without_tokens())
+            raise self._sign_in_needed_error() from None
 
     def _is_usable(self, record: TokenRecord | None, rejected: str | None) -> TypeGuard[TokenRecord]:
-        if record is None or record.is_due(time.time()):
+        if record is None or record.needs_renewal(time.time()):
             return False
-        return record.access_token not in (rejected, self._rejected)
+        return record.access_token not in (rejected, self._rejected_token)
 
-    def _needed(self) -> SignInError:
+    def _sign_in_needed_error(self) -> SignInError:
         name = self.server.name
         if self.settings.flow == "client_credentials":
             return SignInError(f"{name!r} does not take the credentials of its auth settings")
-        page = self._page()
-        way = login_command(name, self._command) if page is None else f"open {page} in a browser"
-        return SignInError(f"somebody has to sign in to {name!r} first: {way}")
+        page_url = self._get_page_url()
+        instructions = login_command(name, self._command) if page_url is None else f"open {page_url} in a browser"
+        return SignInError(f"somebody has to sign in to {name!r} first: {instructions}")
 
-    def _failed(self, error: SignInError) -> SignInError:
-        if isinstance(error, UnreachableError | RefusedError) and error is not self.failure:
+    def _record_failure(self, error: SignInError) -> SignInError:
+        if isinstance(error, AuthorizationUnavailableError | AuthorizationRefusedError) and error is not self.failure:
             self._failed_at = time.monotonic()
         self.failure = error
         return error
 
-    async def _read(self) -> TokenRecord | None:
+    async def _load(self) -> TokenRecord | None:
         self._record = record = await self._store.read(self.key)
-        self._was_read = True
+        self._is_loaded = True
         if record is not None:
             self._secrets.add(*record.secrets, owner=self.key)
         return record
 
-    async def _write(self, record: TokenRecord) -> str:
+    async def _save(self, record: TokenRecord) -> str:
         self._secrets.add(*record.secrets, owner=self.key)
-        self._record, self._was_read = record, True  # the old refresh token is used up, even where this cannot be kept
+        self._record, self._is_loaded = record, True  # the old refresh token is used up, even where this cannot be kept
         await self._store.write(self.key, record)
         if record.access_token is not None:
-            self.failure, self._failed_at = None, -_AGAIN_S
+            self.failure, self._failed_at = None, -_RETRY_SECONDS
         return record.access_token or ""
 
 
-def _put(request: httpx2.Request, token: str | None) -> None:
+def _set_bearer(request: httpx2.Request, token: str | None) -> None:
     if token:
         request.headers["Authorization"] = f"Bearer {token}"
 
 
-def _said(response: httpx2.Response) -> dict[str, str]:
-    said = response.headers.get("www-authenticate")
-    return {} if said is None else {"www-authenticate": said}
+def _challenge_headers(response: httpx2.Response) -> dict[str, str]:
+    challenge = response.headers.get("www-authenticate")
+    return {} if challenge is None else {"www-authenticate": challenge}
 
 
 def _asks_for_sign_in(response: httpx2.Response) -> bool:

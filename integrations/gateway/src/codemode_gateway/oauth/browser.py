@@ -33,7 +33,7 @@ OTHER_BROWSER = (
 )
 
 
-def page(text: str) -> str:
+def render_page(text: str) -> str:
     """Return a page that says one sentence of this module."""
     return f"<!doctype html><title>codemode</title><p>{text}</p>"
 
@@ -65,7 +65,7 @@ class BoundSignIn:
         """The last part of the URL of the start page."""
         return hashlib.sha256(f"start {self.secret}".encode()).hexdigest()
 
-    def has_ticket(self, ticket: str) -> bool:
+    def matches_ticket(self, ticket: str) -> bool:
         """Tell whether this is the sign-in of a start page."""
         return self.secret is not None and secrets.compare_digest(ticket.encode(), self.ticket.encode())
 
@@ -87,10 +87,10 @@ class BoundSignIn:
 
     @property
     def _cookie_name(self) -> str:
-        digest = hashlib.sha256((state_of(self.url) or "").encode()).hexdigest()[:16]
+        digest = hashlib.sha256((read_state(self.url) or "").encode()).hexdigest()[:16]
         return f"{_HOST_PREFIX if self._is_secure else ''}{_COOKIE}{digest}"
 
-    def set_cookie(self) -> str | None:
+    def cookie_header(self) -> str | None:
         """Return the ``Set-Cookie`` header for the browser that begins this sign-in; None where none is needed."""
         if self.secret is None:
             return None
@@ -101,10 +101,10 @@ class BoundSignIn:
         attributes = f"Path={path}; Max-Age={_COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
         return f"{self._cookie_name}={self.secret}; {attributes}{'; Secure' if self._is_secure else ''}"
 
-    def is_begun_by(self, cookies: Mapping[str, str]) -> bool:
+    def matches_browser(self, cookies: Mapping[str, str]) -> bool:
         """Tell whether these are the cookies of the browser that began this sign-in."""
-        shown = cookies.get(self._cookie_name, "")
-        return self.secret is None or secrets.compare_digest(shown.encode(), self.secret.encode())
+        cookie = cookies.get(self._cookie_name, "")
+        return self.secret is None or secrets.compare_digest(cookie.encode(), self.secret.encode())
 
     def start_page(self) -> str:
         """Return the page on which a person sees what is about to be connected, with a link to the next page."""
@@ -118,17 +118,17 @@ class BoundSignIn:
         )
 
 
-def state_of(url: str) -> str | None:
+def read_state(url: str) -> str | None:
     """Return the state in the URL of a sign-in."""
     return dict(parse_qsl(urlsplit(url).query)).get("state")
 
 
-def new_secret() -> str:
+def create_secret() -> str:
     """Return a secret for one sign-in."""
     return secrets.token_urlsafe(32)
 
 
-def cookies_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def read_cookies(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return the cookies of an ASGI request."""
     text = b"; ".join(value for key, value in headers if key.lower() == b"cookie")
     if len(text) > _MAX_COOKIE_BYTES:
@@ -137,12 +137,12 @@ def cookies_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name.startswith((_COOKIE, _HOST_PREFIX + _COOKIE))}
 
 
-def bound_sign_in(said: Mapping[str, Any]) -> BoundSignIn | None:
+def parse_bound_sign_in(stored: Mapping[str, Any]) -> BoundSignIn | None:
     """Read a sign-in that another process keeps in its file; None for what is none."""
-    url, secret = said.get("url"), said.get("secret")
+    url, secret = stored.get("url"), stored.get("secret")
     if not isinstance(url, str) or not (secret is None or isinstance(secret, str)):
         return None
-    return BoundSignIn(url, str(said.get("server", "")), str(said.get("principal", "")), secret)
+    return BoundSignIn(url, str(stored.get("server", "")), str(stored.get("principal", "")), secret)
 
 
 def open_in_browser(url: str) -> object:

@@ -39,26 +39,34 @@ from codemode.trace.visible_text import one_line
 from ..config.model import ServerConfig
 from ..outgoing_http import RefusedRedirectError, send_following_redirects, tls_context
 from ..page_urls import PageURLError, get_page_host
-from .settings import AuthSettings, RefusedError, SignInError, TokenRecord, UnreachableError, expiry, is_token
+from .settings import (
+    AuthorizationRefusedError,
+    AuthorizationUnavailableError,
+    AuthSettings,
+    SignInError,
+    TokenRecord,
+    compute_expiry,
+    is_token,
+)
 
 # A server names its own authorization server, so each URL is hostile. Tokens and secrets are in these answers: no error
 # here quotes more of one than the words that OAuth has for it.
 
-_MOST_BYTES = 1 << 16
-_LONGEST_URL = 1 << 13
-REQUEST_S = 30.0
-_MOST_REQUESTS = 24
-_WORDS = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,200}")  # RFC 6749 of error and error_description
-_SHOWN_URL = 200
-_OK = (200, 201)
+_MAX_RESPONSE_BYTES = 1 << 16
+_MAX_URL_CHARACTERS = 1 << 13
+REQUEST_TIMEOUT_SECONDS = 30.0
+_MAX_REQUESTS = 24
+_ERROR_TEXT = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,200}")  # RFC 6749 of error and error_description
+_MAX_SHOWN_URL_CHARACTERS = 200
+_SUCCESS_STATUSES = (200, 201)
 _REVOCATION = "revocation"
 
 
-def _requesting() -> httpx2.AsyncClient:
+def _create_client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(verify=tls_context(), follow_redirects=False)
 
 
-class Door:
+class AuthorizationClient:
     """Sends the requests of one sign-in to ``name``, the server at ``server_url``.
 
     They go to hosts that are as public as the server's own, by TLS unless they go to its own host or all is on this
@@ -69,203 +77,231 @@ class Door:
         self._name = name
         self._server = httpx2.URL(server_url)
         self._has_own_secret = has_own_secret
-        self._trusted = trusted_issuer
-        self._sent = 0
+        self._trusted_issuer = trusted_issuer
+        self._sent_count = 0
         self.issuer: str | None = None
         self.may_register = True
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
         """Send one and return what of its answer may be believed. Raises `SignInError`."""
-        self._sent += 1
-        if self._sent > _MOST_REQUESTS:
-            raise UnreachableError(f"signing in to {self._name!r} takes too many requests")
+        self._sent_count += 1
+        if self._sent_count > _MAX_REQUESTS:
+            raise AuthorizationUnavailableError(f"signing in to {self._name!r} takes too many requests")
         await self.check_url(request.url)
         await request.aread()
-        grant = _grant_of(request)
-        self._check_what_is_sent(request, grant)
+        grant = _read_grant_type(request)
+        self._check_secret_recipient(request, grant)
         request.headers["Accept"] = "application/json"
         request.headers["Accept-Encoding"] = "identity"
-        request.extensions["timeout"] = httpx2.Timeout(REQUEST_S).as_dict()
-        where = _shown(request.url)
+        request.extensions["timeout"] = httpx2.Timeout(REQUEST_TIMEOUT_SECONDS).as_dict()
+        url = _display_url(request.url)
         try:
-            async with asyncio.timeout(REQUEST_S), _requesting() as client:
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_client() as client:
                 response = await client.send(request, stream=True)
-                body = await self._body(response, where)
+                body = await self._read_body(response, url)
         except TimeoutError:
-            raise UnreachableError(f"{where} did not answer within {REQUEST_S:.0f} s") from None
+            raise AuthorizationUnavailableError(
+                f"{url} did not answer within {REQUEST_TIMEOUT_SECONDS:.0f} s"
+            ) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
-            raise UnreachableError(f"{where} cannot be reached ({type(error).__name__})") from None
-        return self._believed(request, response, body, grant)
+            raise AuthorizationUnavailableError(f"{url} cannot be reached ({type(error).__name__})") from None
+        return self._sanitize_response(request, response, body, grant)
 
-    async def challenge(self, headers: Mapping[str, str], *, reads_only: bool) -> httpx2.Response | None:
+    async def request_challenge(self, headers: Mapping[str, str], *, reads_only: bool) -> httpx2.Response | None:
         """Ask the server without a token, and return how it asks for a sign-in; None where it does not.
 
-        ``reads_only``: nothing is posted at its URL. Raises `UnreachableError`.
+        ``reads_only``: nothing is posted at its URL. Raises `AuthorizationUnavailableError`.
         """
-        said = {**headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}
+        headers_to_send = {**headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}
         ping = None if reads_only else {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         try:
-            request = httpx2.Request("GET" if reads_only else "POST", self._server, headers=said, json=ping)
-            async with asyncio.timeout(REQUEST_S), _requesting() as client:
+            request = httpx2.Request("GET" if reads_only else "POST", self._server, headers=headers_to_send, json=ping)
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_client() as client:
                 response = await send_following_redirects(partial(client.send, stream=True), request)
                 await response.aclose()
         except RefusedRedirectError as error:
-            raise UnreachableError(f"{_shown(self._server)} cannot be asked: {error}") from None
+            raise AuthorizationUnavailableError(f"{_display_url(self._server)} cannot be asked: {error}") from None
         except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError) as error:
-            raise UnreachableError(f"{_shown(self._server)} cannot be reached ({type(error).__name__})") from None
+            raise AuthorizationUnavailableError(
+                f"{_display_url(self._server)} cannot be reached ({type(error).__name__})"
+            ) from None
         return response if response.status_code in (401, 403) else None
 
     async def check_url(self, url: httpx2.URL | str) -> None:
-        """Raise `RefusedError` for a URL that this server may not send the gateway, or a browser, to."""
-        if len(str(url)) > _LONGEST_URL:
-            raise RefusedError(f"{self._name!r} names a URL that is too long")
+        """Raise `AuthorizationRefusedError` for a URL that this server may not send the gateway, or a browser, to."""
+        if len(str(url)) > _MAX_URL_CHARACTERS:
+            raise AuthorizationRefusedError(f"{self._name!r} names a URL that is too long")
         try:
             target = httpx2.URL(url)
         except (httpx2.InvalidURL, ValueError, TypeError):
-            raise RefusedError(f"{self._name!r} names something as a URL that is none") from None
-        is_port = target.port is None or 0 < target.port < 1 << 16
-        if target.scheme not in ("http", "https") or not target.host or target.userinfo or not is_port:
-            raise RefusedError(f"{self._name!r} names {_shown(target)}, which is no https URL of a host")
+            raise AuthorizationRefusedError(f"{self._name!r} names something as a URL that is none") from None
+        has_valid_port = target.port is None or 0 < target.port < 1 << 16
+        if target.scheme not in ("http", "https") or not target.host or target.userinfo or not has_valid_port:
+            raise AuthorizationRefusedError(
+                f"{self._name!r} names {_display_url(target)}, which is no https URL of a host"
+            )
         if target.host == self._server.host:
             if target.scheme == "http" and self._server.scheme == "https":
-                raise RefusedError(f"{self._name!r} names {_shown(target)}, which is not secured by TLS")
+                raise AuthorizationRefusedError(
+                    f"{self._name!r} names {_display_url(target)}, which is not secured by TLS"
+                )
             return
-        own, others = await self._reach(self._server), await self._reach(target)
-        if target.scheme == "http" and (own, others) != (_LOOPBACK, _LOOPBACK):
-            raise RefusedError(f"{self._name!r} names {_shown(target)}, which is not secured by TLS")
-        if others < own:
-            raise RefusedError(f"{self._name!r} names {_shown(target)}, an address of a private network")
+        server_reach, target_reach = await self._resolve_reach(self._server), await self._resolve_reach(target)
+        if target.scheme == "http" and (server_reach, target_reach) != (_LOOPBACK, _LOOPBACK):
+            raise AuthorizationRefusedError(f"{self._name!r} names {_display_url(target)}, which is not secured by TLS")
+        if target_reach < server_reach:
+            raise AuthorizationRefusedError(
+                f"{self._name!r} names {_display_url(target)}, an address of a private network"
+            )
 
-    async def _reach(self, url: httpx2.URL) -> int:
+    async def _resolve_reach(self, url: httpx2.URL) -> int:
         """Return how far the host can be reached from: the nearest of its addresses counts."""
         host = url.host.strip("[]")
         try:
             addresses = [str(ipaddress.ip_address(host))]
         except ValueError:
             try:
-                async with asyncio.timeout(REQUEST_S):
+                async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                     addresses = list(await resolve(host, url.port or 443))
             except (OSError, TimeoutError, UnicodeError):
                 return _PUBLIC  # a proxy may know it; else the request fails
-        return min((_reach_of(one) for one in addresses), default=_PUBLIC)
+        return min((_classify_reach(address) for address in addresses), default=_PUBLIC)
 
-    def _check_what_is_sent(self, request: httpx2.Request, grant: str | None) -> None:
+    def _check_secret_recipient(self, request: httpx2.Request, grant: str | None) -> None:
         if grant is None and request.method == "POST" and not self.may_register:
-            raise RefusedError(
+            raise AuthorizationRefusedError(
                 f"{self._name!r} names another authorization server than auth.issuer; clientId is not for it"
             )
         if grant is None or not self._has_own_secret or request.url.host == self._server.host:
             return
-        if self._trusted is None or self.issuer is None or self._trusted.rstrip("/") != self.issuer.rstrip("/"):
-            shown = _shown(request.url)
-            raise RefusedError(
+        if (
+            self._trusted_issuer is None
+            or self.issuer is None
+            or self._trusted_issuer.rstrip("/") != self.issuer.rstrip("/")
+        ):
+            shown = _display_url(request.url)
+            raise AuthorizationRefusedError(
                 f"{self._name!r} wants clientSecret sent to {shown}. "
                 f"If that is right, write the authorization server's issuer as auth.issuer of this server"
             )
 
-    async def _body(self, response: httpx2.Response, where: str) -> bytes:
+    async def _read_body(self, response: httpx2.Response, url: str) -> bytes:
         try:
             if response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise UnreachableError(f"{where} compressed its answer, which nobody asked it to")
-            found = bytearray()
+                raise AuthorizationUnavailableError(f"{url} compressed its answer, which nobody asked it to")
+            body = bytearray()
             async for chunk in response.aiter_raw():
-                found += chunk
-                if len(found) > _MOST_BYTES:
-                    raise UnreachableError(f"{where} answered with more than {_MOST_BYTES >> 10} KiB")
-            return bytes(found)
+                body += chunk
+                if len(body) > _MAX_RESPONSE_BYTES:
+                    raise AuthorizationUnavailableError(
+                        f"{url} answered with more than {_MAX_RESPONSE_BYTES >> 10} KiB"
+                    )
+            return bytes(body)
         finally:
             await response.aclose()
 
-    def _believed(
+    def _sanitize_response(
         self, request: httpx2.Request, response: httpx2.Response, body: bytes, grant: str | None
     ) -> httpx2.Response:
-        is_ok, where = response.status_code in _OK, _shown(request.url)
+        is_ok, url = response.status_code in _SUCCESS_STATUSES, _display_url(request.url)
         if request.method != "POST":
             body = body if is_ok else b"{}"
         elif not is_ok:
-            said = _oauth_error(body)
-            self._raise_for(response.status_code, said, where)
-            body = json.dumps(said).encode()
+            error = _parse_oauth_error(body)
+            self._raise_for_status(response.status_code, error, url)
+            body = json.dumps(error).encode()
         elif grant != _REVOCATION:
-            body = json.dumps((_client if grant is None else _tokens)(_object(body, where), where)).encode()
+            body = json.dumps(
+                (_parse_client if grant is None else _parse_tokens)(_parse_object(body, url), url)
+            ).encode()
         headers = {"content-type": "application/json"}
-        if response.is_redirect and len(location := response.headers.get("location", "")) <= _LONGEST_URL:
+        if response.is_redirect and len(location := response.headers.get("location", "")) <= _MAX_URL_CHARACTERS:
             headers["location"] = location
         believed = httpx2.Response(response.status_code, headers=headers, content=body, request=request)
         believed.next_request = response.next_request
         return believed
 
-    def _raise_for(self, status: int, said: Mapping[str, Any], where: str) -> None:
+    def _raise_for_status(self, status: int, error: Mapping[str, Any], url: str) -> None:
         if 300 <= status < 400:
             return
-        words = f": {', '.join(said.values())}" if said else ""
-        kind = UnreachableError if status >= 500 or status in (408, 429) else RefusedError
-        raise kind(f"{where} answered {status}{words}")
+        details = f": {', '.join(error.values())}" if error else ""
+        error_type = (
+            AuthorizationUnavailableError if status >= 500 or status in (408, 429) else AuthorizationRefusedError
+        )
+        raise error_type(f"{url} answered {status}{details}")
 
 
-_NEVER, _LOOPBACK, _PRIVATE, _PUBLIC = -1, 0, 1, 2
+_UNROUTABLE, _LOOPBACK, _PRIVATE, _PUBLIC = -1, 0, 1, 2
 
 
-def _reach_of(address: str) -> int:
+def _classify_reach(address: str) -> int:
     if is_public(address):
         return _PUBLIC
     parsed = ipaddress.ip_address(address.partition("%")[0])
-    inside = getattr(parsed, "ipv4_mapped", None) or parsed
-    if inside.is_loopback:
+    address_in_v4 = getattr(parsed, "ipv4_mapped", None) or parsed
+    if address_in_v4.is_loopback:
         return _LOOPBACK
     # Link-local addresses hold the metadata services of clouds.
-    return _PRIVATE if inside.is_private and not (inside.is_link_local or inside.is_unspecified) else _NEVER
+    return (
+        _PRIVATE
+        if address_in_v4.is_private and not (address_in_v4.is_link_local or address_in_v4.is_unspecified)
+        else _UNROUTABLE
+    )
 
 
-def _grant_of(request: httpx2.Request) -> str | None:
+def _read_grant_type(request: httpx2.Request) -> str | None:
     """Return the grant of a request for tokens; None for any other."""
     if request.method != "POST" or "form" not in request.headers.get("content-type", ""):
         return None
-    said = dict(parse_qsl(request.content.decode("utf-8", errors="replace")))
-    return said.get("grant_type", _REVOCATION if "token" in said else None)
+    form = dict(parse_qsl(request.content.decode("utf-8", errors="replace")))
+    return form.get("grant_type", _REVOCATION if "token" in form else None)
 
 
-def _object(body: bytes, where: str) -> dict[str, Any]:
-    value = _decoded(body)
+def _parse_object(body: bytes, url: str) -> dict[str, Any]:
+    value = _decode(body)
     if not is_object(value):
-        raise UnreachableError(f"{where} did not answer with a JSON object")
+        raise AuthorizationUnavailableError(f"{url} did not answer with a JSON object")
     return value
 
 
-def _decoded(body: bytes) -> Any:
+def _decode(body: bytes) -> Any:
     try:
         return decode_json(body.decode("utf-8", errors="replace"))
     except ValueError:
         return None
 
 
-def _tokens(value: Mapping[str, Any], where: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"token_type": "Bearer"}
+def _parse_tokens(value: Mapping[str, Any], url: str) -> dict[str, Any]:
+    tokens: dict[str, Any] = {"token_type": "Bearer"}
     if str(value.get("token_type", "Bearer")).lower() != "bearer":
-        raise UnreachableError(f"{where} gave a token that is no bearer token")
+        raise AuthorizationUnavailableError(f"{url} gave a token that is no bearer token")
     for key in ("access_token", "refresh_token"):
         if value.get(key) is not None:
             if not is_token(value[key]):
-                raise UnreachableError(f"{where} gave a token with characters that no token may have")
-            found[key] = value[key]
-    if "access_token" not in found:
-        raise UnreachableError(f"{where} did not answer with tokens")
+                raise AuthorizationUnavailableError(f"{url} gave a token with characters that no token may have")
+            tokens[key] = value[key]
+    if "access_token" not in tokens:
+        raise AuthorizationUnavailableError(f"{url} did not answer with tokens")
     expires = value.get("expires_in")
     seconds = int(expires) if isinstance(expires, str) and expires.isascii() and expires.isdigit() else expires
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < 1 << 40:
-        found["expires_in"] = int(seconds)
+        tokens["expires_in"] = int(seconds)
     scope = value.get("scope")
     if isinstance(scope, str) and len(scope) < 1 << 13 and scope.isprintable():
-        found["scope"] = scope
-    return found
+        tokens["scope"] = scope
+    return tokens
 
 
-def _client(value: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _parse_client(value: Mapping[str, Any], url: str) -> dict[str, Any]:
     for key in ("client_id", "client_secret"):
-        said = value.get(key)
-        if (said is not None or key == "client_id") and not is_token(said):
-            raise UnreachableError(f"{where} gave no {key} that can be used")
-    return {key: one for key, one in value.items() if key in _OF_A_CLIENT and _OF_A_CLIENT[key](one)}
+        value_of_key = value.get(key)
+        if (value_of_key is not None or key == "client_id") and not is_token(value_of_key):
+            raise AuthorizationUnavailableError(f"{url} gave no {key} that can be used")
+    return {
+        key: field_value
+        for key, field_value in value.items()
+        if key in _CLIENT_FIELD_CHECKS and _CLIENT_FIELD_CHECKS[key](field_value)
+    }
 
 
 def _is_text(value: Any) -> bool:
@@ -273,48 +309,48 @@ def _is_text(value: Any) -> bool:
 
 
 def _are_texts(value: Any) -> bool:
-    return is_array(value) and all(isinstance(one, str) for one in value)
+    return is_array(value) and all(isinstance(text, str) for text in value)
 
 
 def _is_time(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 40
 
 
-_OF_A_CLIENT: dict[str, Callable[[Any], bool]] = {
+_CLIENT_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("client_id", "client_secret", "token_endpoint_auth_method", "scope"), _is_text),
     **dict.fromkeys(("redirect_uris", "grant_types", "response_types"), _are_texts),
     **dict.fromkeys(("client_id_issued_at", "client_secret_expires_at"), _is_time),
 }
 
 
-def _oauth_error(body: bytes) -> dict[str, str]:
-    value = _decoded(body)
-    said = value if is_object(value) else {}
+def _parse_oauth_error(body: bytes) -> dict[str, str]:
+    value = _decode(body)
+    fields = value if is_object(value) else {}
     return {
-        key: said[key]
+        key: fields[key]
         for key in ("error", "error_description")
-        if isinstance(said.get(key), str) and _WORDS.fullmatch(said[key])
+        if isinstance(fields.get(key), str) and _ERROR_TEXT.fullmatch(fields[key])
     }
 
 
-def _shown(url: httpx2.URL) -> str:
+def _display_url(url: httpx2.URL) -> str:
     """Return the URL without what may be a credential in it."""
-    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN_URL]
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_SHOWN_URL_CHARACTERS]
 
 
 # The SDK's provider would serialize the requests of a server and send its own: it is driven by hand here, when tokens
-# are missing, and each of its requests passes a `Door`.
+# are missing, and each of its requests passes a `AuthorizationClient`.
 
-Shown = Callable[[str], Awaitable[None]]
-Answered = Callable[[], Awaitable[AuthorizationCodeResult]]
+OnAuthorizationUrl = Callable[[str], Awaitable[None]]
+WaitForRedirect = Callable[[], Awaitable[AuthorizationCodeResult]]
 
-_LONGEST_CHALLENGE = 1 << 12
+_MAX_CHALLENGE_CHARACTERS = 1 << 12
 # What the provider logs of a failed sign-in, with a stack trace, is raised as well.
-_SAID_ELSEWHERE = ("OAuth flow error", "Token refresh failed", "Invalid refresh response")
-logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda one: not str(one.msg).startswith(_SAID_ELSEWHERE))
+_SUPPRESSED_LOG_PREFIXES = ("OAuth flow error", "Token refresh failed", "Invalid refresh response")
+logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda one: not str(one.msg).startswith(_SUPPRESSED_LOG_PREFIXES))
 
 
-class Exchange:
+class OAuthExchange:
     """One sign-in of a principal at a server, or one renewal; ``record`` is what was kept before, if anything."""
 
     def __init__(
@@ -324,79 +360,96 @@ class Exchange:
         self._url = server.url or ""
         self._settings = settings
         self._record = record or TokenRecord(server=server.name, principal=principal, saved_at=time.time())
-        self.door = Door(
-            server.name,
-            self._url,
-            has_own_secret=settings.client_secret is not None,
-            trusted_issuer=settings.issuer,
+        self.client = AuthorizationClient(
+            server.name, self._url, has_own_secret=settings.client_secret is not None, trusted_issuer=settings.issuer
         )
 
-    async def refreshed(self) -> TokenRecord:
+    async def refresh(self) -> TokenRecord:
         """Present the refresh token, and return the record with the new tokens.
 
-        Raises `RefusedError` where it is not taken, `UnreachableError` where it may be another time.
+        Raises `AuthorizationRefusedError` for a rejected refresh token, `AuthorizationUnavailableError` for a temporary
+        failure.
         """
-        provider = self._provider("http://127.0.0.1/callback", None, None)
+        provider = self._create_provider("http://127.0.0.1/callback", None, None)
         provider.context.token_expiry_time = 1.0
-        await self._drive(provider, None)
+        await self._run_provider(provider, None)
         if provider.context.current_tokens is None:
-            raise RefusedError(f"{self._server.name!r} does not renew its sign-in")
-        return self._result(provider.context)
+            raise AuthorizationRefusedError(f"{self._server.name!r} does not renew its sign-in")
+        return self._to_record(provider.context)
 
-    async def authorized(
-        self, challenge: httpx2.Response | None, redirect_uri: str = "http://127.0.0.1/callback",
-        shown: Shown | None = None, answered: Answered | None = None,
-    ) -> TokenRecord:  # fmt: skip
+    async def authorize(
+        self,
+        challenge: httpx2.Response | None,
+        redirect_uri: str = "http://127.0.0.1/callback",
+        on_authorization_url: OnAuthorizationUrl | None = None,
+        wait_for_redirect: WaitForRedirect | None = None,
+    ) -> TokenRecord:
         """Sign in anew and return the record.
 
         ``challenge`` is the answer with which the server asked for it; without one it is asked. ``shown`` gets the URL
         for the browser, once it has been checked, and ``answered`` waits for what comes back to ``redirect_uri``.
         """
 
-        async def checked(url: str) -> None:
+        async def check_and_show(url: str) -> None:
             issuer = self._issuer_of(provider.context)
             if self._settings.issuer is not None and issuer.rstrip("/") != self._settings.issuer.rstrip("/"):
-                raise RefusedError(
+                raise AuthorizationRefusedError(
                     f"{self._server.name!r} names the authorization server {issuer}, not that of auth.issuer"
                 )
-            await self.door.check_url(url)
+            await self.client.check_url(url)
             try:
                 get_page_host(url)
             except PageURLError as error:
-                raise RefusedError(f"the page on which {self._server.name!r} asks to sign in {error}") from None
-            if shown is not None:
-                await shown(url)
+                raise AuthorizationRefusedError(
+                    f"the page on which {self._server.name!r} asks to sign in {error}"
+                ) from None
+            if on_authorization_url is not None:
+                await on_authorization_url(url)
 
         if challenge is None:  # nobody has been refused yet, and some say only then where to sign in
-            challenge = await self.door.challenge(self._server.headers, reads_only=self._server.transport == "sse")
-        provider = self._provider(redirect_uri, checked, answered)
+            challenge = await self.client.request_challenge(
+                self._server.headers, reads_only=self._server.transport == "sse"
+            )
+        provider = self._create_provider(redirect_uri, check_and_show, wait_for_redirect)
         provider.context.token_expiry_time = None
-        await self._drive(provider, self._challenge(challenge))
+        await self._run_provider(provider, self._create_challenge(challenge))
         if provider.context.current_tokens is None:
-            raise UnreachableError(f"{self._server.name!r} gave no tokens")
-        return self._result(provider.context)
+            raise AuthorizationUnavailableError(f"{self._server.name!r} gave no tokens")
+        return self._to_record(provider.context)
 
-    async def revoked(self) -> bool:
+    async def revoke(self) -> bool:
         """Tell the authorization server to forget the tokens; whether it offers that and did."""
         metadata = self._record.metadata or {}
-        where, provider = metadata.get("revocation_endpoint"), self._provider("http://127.0.0.1/callback", None, None)
-        if not isinstance(where, str):
+        endpoint, provider = (
+            metadata.get("revocation_endpoint"),
+            self._create_provider("http://127.0.0.1/callback", None, None),
+        )
+        if not isinstance(endpoint, str):
             return False
         provider.context.client_info = await provider.context.storage.get_client_info()
-        for kind in ("refresh_token", "access_token"):
-            token = getattr(self._record, kind)
+        for token_type in ("refresh_token", "access_token"):
+            token = getattr(self._record, token_type)
             if token is not None:
-                data, headers = provider.context.prepare_token_auth({"token": token, "token_type_hint": kind}, {})
+                data, headers = provider.context.prepare_token_auth({"token": token, "token_type_hint": token_type}, {})
                 if provider.context.client_info is not None:
                     data.setdefault("client_id", provider.context.client_info.client_id)
-                self.door.issuer = metadata.get("issuer")
-                await self.door.send(httpx2.Request("POST", where, data=data, headers=headers))
+                self.client.issuer = metadata.get("issuer")
+                await self.client.send(httpx2.Request("POST", endpoint, data=data, headers=headers))
         return True
 
-    def _provider(self, redirect_uri: str, shown: Shown | None, answered: Answered | None) -> OAuthClientProvider:
-        settings, held = (
+    def _create_provider(
+        self,
+        redirect_uri: str,
+        on_authorization_url: OnAuthorizationUrl | None,
+        wait_for_redirect: WaitForRedirect | None,
+    ) -> OAuthClientProvider:
+        settings, storage = (
             self._settings,
-            _Held(self._record, self._own_client(redirect_uri), None if shown is None else redirect_uri),
+            _RecordStorage(
+                self._record,
+                self._configured_client(redirect_uri),
+                None if on_authorization_url is None else redirect_uri,
+            ),
         )
         if settings.flow == "client_credentials":
             from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
@@ -405,26 +458,35 @@ class Exchange:
                 # Without an issuer the door sends the secret to the server's own host alone.
                 warnings.simplefilter("ignore")
                 provider: OAuthClientProvider = ClientCredentialsOAuthProvider(
-                    self._url, held, settings.client_id or "", settings.client_secret or "",
-                    scope=settings.scopes, issuer=settings.issuer,
-                )  # fmt: skip
+                    self._url,
+                    storage,
+                    settings.client_id or "",
+                    settings.client_secret or "",
+                    scope=settings.scopes,
+                    issuer=settings.issuer,
+                )
         else:
             metadata = OAuthClientMetadata(
                 redirect_uris=[AnyUrl(redirect_uri)], client_name=settings.client_name, scope=settings.scopes
             )
             provider = OAuthClientProvider(
-                self._url, metadata, held, shown, answered, client_metadata_url=settings.client_metadata_url
+                self._url,
+                metadata,
+                storage,
+                on_authorization_url,
+                wait_for_redirect,
+                client_metadata_url=settings.client_metadata_url,
             )
-        self.door.may_register = settings.client_id is None
-        context, one = provider.context, self._record
+        self.client.may_register = settings.client_id is None
+        context, record = provider.context, self._record
         with suppress(ValueError):
-            if one.metadata is not None:
-                context.oauth_metadata = OAuthMetadata.model_validate(one.metadata)
-            if one.resource is not None:
-                context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(one.resource)
+            if record.metadata is not None:
+                context.oauth_metadata = OAuthMetadata.model_validate(record.metadata)
+            if record.resource is not None:
+                context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(record.resource)
         return provider
 
-    def _own_client(self, redirect_uri: str) -> OAuthClientInformationFull | None:
+    def _configured_client(self, redirect_uri: str) -> OAuthClientInformationFull | None:
         settings = self._settings
         if settings.client_id is None:
             return None
@@ -436,7 +498,7 @@ class Exchange:
             issuer=settings.issuer,
         )
 
-    async def _drive(self, provider: OAuthClientProvider, challenge: httpx2.Response | None) -> None:
+    async def _run_provider(self, provider: OAuthClientProvider, challenge: httpx2.Response | None) -> None:
         """Answer the provider's requests. Where it comes to the server's own again, all is done."""
         request = httpx2.Request("POST", self._url)
         flow, context = provider.async_auth_flow(request), provider.context
@@ -448,75 +510,81 @@ class Exchange:
                         return
                     response, challenge = challenge, None
                 else:
-                    self.door.issuer = self._issuer_of(context)
-                    response = await self.door.send(outgoing)
-                    _choose_method(context, response)
+                    self.client.issuer = self._issuer_of(context)
+                    response = await self.client.send(outgoing)
+                    _choose_auth_method(context, response)
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
         except SignInError:
             raise
         except OAuthFlowError as error:
-            raise RefusedError(f"signing in to {self._server.name!r} failed: {one_line(str(error), 300)}") from None
+            raise AuthorizationRefusedError(
+                f"signing in to {self._server.name!r} failed: {one_line(str(error), 300)}"
+            ) from None
         except (ValueError, TypeError, ArithmeticError, httpx2.HTTPError, httpx2.InvalidURL) as error:
-            what = f"signing in to {self._server.name!r} failed: its authorization server's answers cannot be used"
-            raise UnreachableError(f"{what} ({type(error).__name__})") from None
+            message = f"signing in to {self._server.name!r} failed: its authorization server's answers cannot be used"
+            raise AuthorizationUnavailableError(f"{message} ({type(error).__name__})") from None
         finally:
             await flow.aclose()
 
     def _issuer_of(self, context: OAuthContext) -> str:
         return "" if context.oauth_metadata is None else str(context.oauth_metadata.issuer)
 
-    def _challenge(self, response: httpx2.Response | None) -> httpx2.Response:
+    def _create_challenge(self, response: httpx2.Response | None) -> httpx2.Response:
         """Return the server's challenge in words of our own, with the scopes of the configuration."""
-        status, words = 401, dict[str, str]()
-        if response is not None and len(response.headers.get("www-authenticate", "")) <= _LONGEST_CHALLENGE:
+        status, fields = 401, dict[str, str]()
+        if response is not None and len(response.headers.get("www-authenticate", "")) <= _MAX_CHALLENGE_CHARACTERS:
             status = response.status_code if response.status_code == 403 else 401
             for name in ("resource_metadata", "scope", "error"):
-                said = extract_field_from_www_auth(response, name)
-                if said and said.isascii() and said.isprintable() and '"' not in said:
-                    words[name] = said
+                value_text = extract_field_from_www_auth(response, name)
+                if value_text and value_text.isascii() and value_text.isprintable() and '"' not in value_text:
+                    fields[name] = value_text
         if self._settings.scopes is not None:
-            words["scope"] = self._settings.scopes
-        said = ", ".join(f'{name}="{value}"' for name, value in words.items())
+            fields["scope"] = self._settings.scopes
+        value_text = ", ".join(f'{name}="{value}"' for name, value in fields.items())
         return httpx2.Response(
-            status, headers={"www-authenticate": f"Bearer {said}"}, request=httpx2.Request("POST", self._url)
+            status, headers={"www-authenticate": f"Bearer {value_text}"}, request=httpx2.Request("POST", self._url)
         )
 
-    def _result(self, context: OAuthContext) -> TokenRecord:
+    def _to_record(self, context: OAuthContext) -> TokenRecord:
         tokens, now = context.current_tokens, time.time()
         if tokens is None:
-            raise UnreachableError(f"{self._server.name!r} gave no tokens")
+            raise AuthorizationUnavailableError(f"{self._server.name!r} gave no tokens")
         return replace(
             self._record,
             saved_at=now,
             access_token=tokens.access_token,
             refresh_token=tokens.refresh_token,
             scope=tokens.scope,
-            expires_at=expiry(now, tokens.expires_in),
+            expires_at=compute_expiry(now, tokens.expires_in),
             client=None if self._settings.client_id else _plain(context.client_info),
             metadata=_plain(context.oauth_metadata),
             resource=_plain(context.protected_resource_metadata),
         )
 
 
-class _Held:
+class _RecordStorage:
     """What the SDK calls a storage: a record that is read, and nothing written, for the lock is not its own."""
 
-    def __init__(self, record: TokenRecord, own: OAuthClientInformationFull | None, redirect_uri: str | None) -> None:
+    def __init__(
+        self, record: TokenRecord, configured_client: OAuthClientInformationFull | None, redirect_uri: str | None
+    ) -> None:
         self._record = record
-        self._own = own
+        self._configured_client = configured_client
         self._redirect_uri = redirect_uri
 
     async def get_tokens(self) -> OAuthToken | None:
-        one = self._record
-        if one.access_token is None and one.refresh_token is None:
+        record = self._record
+        if record.access_token is None and record.refresh_token is None:
             return None
-        return OAuthToken(access_token=one.access_token or "", refresh_token=one.refresh_token, scope=one.scope)
+        return OAuthToken(
+            access_token=record.access_token or "", refresh_token=record.refresh_token, scope=record.scope
+        )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        if self._own is not None or self._record.client is None:
-            return self._own
+        if self._configured_client is not None or self._record.client is None:
+            return self._configured_client
         with suppress(ValueError):
             found = OAuthClientInformationFull.model_validate(self._record.client)
             is_known = self._redirect_uri is None or self._redirect_uri in map(str, found.redirect_uris or [])
@@ -529,16 +597,16 @@ class _Held:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None: ...
 
 
-def _choose_method(context: OAuthContext, response: httpx2.Response) -> None:
+def _choose_auth_method(context: OAuthContext, response: httpx2.Response) -> None:
     """Have a configured client show its secret in the way that the authorization server takes."""
     client = context.client_info
     if client is None or client.client_secret is None or "/.well-known/" not in str(response.request.url):
         return
     try:
-        offered: Any = response.json().get("token_endpoint_auth_methods_supported")
+        methods: Any = response.json().get("token_endpoint_auth_methods_supported")
     except (ValueError, AttributeError):
         return
-    if isinstance(offered, list) and "client_secret_basic" not in offered and "client_secret_post" in offered:
+    if isinstance(methods, list) and "client_secret_basic" not in methods and "client_secret_post" in methods:
         client.token_endpoint_auth_method = "client_secret_post"  # noqa: S105
 
 

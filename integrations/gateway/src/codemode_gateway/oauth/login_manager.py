@@ -18,26 +18,26 @@ from ..config.locations import GATEWAY_COMMAND, state_folder
 from ..config.model import ConfigError, GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
 from ..page_urls import get_page_host
-from .browser import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, open_in_browser, page
+from .browser import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, open_in_browser, render_page
 from .settings import SignInError, TokenRecord
 
 if TYPE_CHECKING:
     from .bearer_auth import ServerAuth
     from .browser import BoundSignIn
-    from .login_attempt import Attempt
+    from .login_attempt import SignInAttempt
 
 
-KIND = "connection-auth"
+PAUSE_KIND = "connection-auth"
 """The kind of the pause in which a program waits for somebody to sign in; its payload has ``server`` and ``url``."""
 
-MOST_KEPT = 256
+MAX_CACHED_SIGN_INS = 256
 """So many principals' sign-ins are known without reading them again, and how so many attempts have ended."""
 
-_URL_S = 60.0
-KeptT = TypeVar("KeptT")
+_URL_TIMEOUT_SECONDS = 60.0
+EntryT = TypeVar("EntryT")
 
 
-class SignIns:
+class SignInManager:
     """The sign-ins of all principals at the servers of one configuration. Use it as an async context manager.
 
     ``secrets`` is told of each token. ``open_browser`` gets the URL of a sign-in where a person is at this machine;
@@ -60,14 +60,14 @@ class SignIns:
         self._open_browser = open_browser
         self._command = command
         self.callback_url = callback_url
-        self.page_of: Callable[[str, str], str | None] = _no_page
+        self.get_page_url: Callable[[str, str], str | None] = _no_page_url
         """Returns the page on which a principal signs in to a server, by both their names, where there is one."""
         self.binds_browsers = False
         """Whether a sign-in that comes back to ``callback_url`` is ended by the browser alone that began it."""
         # Of users there is no end: connections hold those in use, and some are kept for the next one.
         self._auths: WeakValueDictionary[str, ServerAuth] = WeakValueDictionary()
         self._recent: dict[str, ServerAuth] = {}
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, SignInAttempt] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,15 +77,15 @@ class SignIns:
 
     async def aclose(self) -> None:
         """Give up the sign-ins that are under way, and wait for renewals."""
-        await asyncio.gather(*(one.aclose() for one in self._attempts.values()))
-        await asyncio.gather(*(one.aclose() for one in [*self._auths.values()]))
+        await asyncio.gather(*(attempt.aclose() for attempt in self._attempts.values()))
+        await asyncio.gather(*(attempt.aclose() for attempt in [*self._auths.values()]))
 
-    def hook(self, principal: str = "local") -> Callable[[ServerConfig], ServerAuth | None]:
-        """Return what `UpstreamHooks.sign_in` is for one principal."""
-        return lambda server: self.auth(server, principal)
+    def create_auth_hook(self, principal: str = "local") -> Callable[[ServerConfig], ServerAuth | None]:
+        """Return what `UpstreamHooks.create_auth` is for one principal."""
+        return lambda server: self.get_auth(server, principal)
 
-    def signed_out_hook(self, principal: str = "local") -> Callable[[ServerConfig, Any], Awaitable[bool]]:
-        """Return what `UpstreamHooks.signed_out` is for one principal: the program pauses until somebody signs in.
+    def create_signed_out_hook(self, principal: str = "local") -> Callable[[ServerConfig, Any], Awaitable[bool]]:
+        """Return what `UpstreamHooks.on_signed_out` is for one principal: the program pauses until somebody signs in.
 
         Its answer, ``{"action": "accept"}`` or another action, may come before the person is through: then the call
         waits for that. It returns whether to send the call once more.
@@ -99,7 +99,7 @@ class SignIns:
                 return False
             try:
                 if answer is not None:
-                    await self.wait(server, principal)
+                    await self.wait_until_signed_in(server, principal)
                     return True
                 url = await self._page_to_open(server, principal)
             except SignInError:
@@ -108,12 +108,12 @@ class SignIns:
                 from codemode.interrupts.interrupt import request_interrupt
 
                 message = f"Sign in to {server.name!r}."
-                request_interrupt({"kind": KIND, "server": server.name, "url": url, "message": message})
+                request_interrupt({"kind": PAUSE_KIND, "server": server.name, "url": url, "message": message})
             return True
 
         return signed_out
 
-    def auth(self, server: ServerConfig, principal: str = "local") -> ServerAuth | None:
+    def get_auth(self, server: ServerConfig, principal: str = "local") -> ServerAuth | None:
         """Return the sign-in of a principal at a server; None for one that is not signed in to in this way.
 
         That is one without a URL, or one whose configuration brings an ``Authorization`` header.
@@ -123,15 +123,15 @@ class SignIns:
         # Only who has such a server pays for the import.
         from .bearer_auth import ServerAuth
         from .settings import AuthSettings
-        from .token_store import TokenStore, keeping
+        from .token_store import TokenStore, create_storage
 
-        settings = AuthSettings.of(server)
-        key = settings.key(server, principal)
+        settings = AuthSettings.from_server(server)
+        key = settings.storage_key(server, principal)
         auth = self._auths.get(key)
         if auth is None:
             if settings.client_secret is not None:
                 self.secrets.add(settings.client_secret)
-            store = TokenStore(keeping(settings.storage, self.folder))
+            store = TokenStore(create_storage(settings.storage, self.folder))
             auth = self._auths[key] = ServerAuth(
                 server,
                 settings,
@@ -139,138 +139,142 @@ class SignIns:
                 store,
                 self.folder,
                 self.secrets,
-                lambda: self.page_of(server.name, principal),
+                lambda: self.get_page_url(server.name, principal),
                 self._command,
             )
-        _keep_last(self._recent, key, auth)
-        while len(self._recent) > MOST_KEPT:
+        _move_to_end(self._recent, key, auth)
+        while len(self._recent) > MAX_CACHED_SIGN_INS:
             del self._recent[next(iter(self._recent))]
         return auth
 
-    def begun(self, server: ServerConfig, principal: str = "local", *, is_asked_for: bool = False) -> Attempt:
+    def get_or_start_attempt(
+        self, server: ServerConfig, principal: str = "local", *, is_forced: bool = False
+    ) -> SignInAttempt:
         """Return the sign-in that is under way, begun here where there is none. Raises `SignInError`."""
-        auth = self.auth(server, principal)
+        auth = self.get_auth(server, principal)
         if auth is None or auth.settings.flow != "browser":
             raise SignInError(f"nobody can sign in to {server.name!r}: its configuration holds its credentials")
-        from .login_attempt import Attempt
+        from .login_attempt import SignInAttempt
 
         attempt = self._attempts.get(auth.key)
         if attempt is None or attempt.is_over:
-            attempt = Attempt(
+            attempt = SignInAttempt(
                 auth,
                 self.folder,
                 self._open_browser,
                 self.callback_url,
-                is_asked_for=is_asked_for,
+                is_forced=is_forced,
                 binds_browser=self.binds_browsers,
             )
-            _keep_last(self._attempts, auth.key, attempt)
-            over = [key for key, one in self._attempts.items() if one.is_over]
-            for key in over[: max(0, len(self._attempts) - MOST_KEPT)]:
+            _move_to_end(self._attempts, auth.key, attempt)
+            finished = [key for key, other in self._attempts.items() if other.is_over]
+            for key in finished[: max(0, len(self._attempts) - MAX_CACHED_SIGN_INS)]:
                 del self._attempts[key]
         return attempt
 
-    async def pending(self, server: ServerConfig, principal: str = "local") -> str:
+    async def get_pending_url(self, server: ServerConfig, principal: str = "local") -> str:
         """Return the URL that the principal is to open; empty where somebody has just signed in. Raises `SignInError`.
 
         The sign-in stays open for five minutes; who asks again gets the same.
         """
-        sign_in = await self.sign_in(server, principal)
+        sign_in = await self.get_sign_in(server, principal)
         return "" if sign_in is None else sign_in.url
 
-    async def sign_in(self, server: ServerConfig, principal: str = "local") -> BoundSignIn | None:
+    async def get_sign_in(self, server: ServerConfig, principal: str = "local") -> BoundSignIn | None:
         """Return the sign-in whose URL `pending` gives; None where none is needed. Raises `SignInError`."""
-        attempt = self.begun(server, principal)
+        attempt = self.get_or_start_attempt(server, principal)
         try:
-            async with asyncio.timeout(_URL_S):
-                return await attempt.sign_in()
+            async with asyncio.timeout(_URL_TIMEOUT_SECONDS):
+                return await attempt.get_sign_in()
         except TimeoutError:
             raise SignInError(f"{server.name!r} did not say in time how to sign in") from None
 
     async def _page_to_open(self, server: ServerConfig, principal: str) -> str | None:
         """Return the URL for a client to open: the authorization URL only where any browser may end the sign-in."""
-        sign_in = await self.sign_in(server, principal)
+        sign_in = await self.get_sign_in(server, principal)
         if sign_in is None or sign_in.secret is None:
             return None if sign_in is None else sign_in.url
-        return self.page_of(server.name, principal) or sign_in.start_url or sign_in.url
+        return self.get_page_url(server.name, principal) or sign_in.start_url or sign_in.url
 
-    async def wait(self, server: ServerConfig, principal: str = "local") -> None:
+    async def wait_until_signed_in(self, server: ServerConfig, principal: str = "local") -> None:
         """Return when the principal has signed in. Raises `SignInError` where nobody does in time, or is about to."""
-        auth = self.auth(server, principal)
+        auth = self.get_auth(server, principal)
         attempt = None if auth is None else self._attempts.get(auth.key)
         if attempt is not None:
             await attempt.wait()
-        elif auth is None or await auth.other_token() is None:
+        elif auth is None or await auth.unrejected_token() is None:
             raise SignInError(f"nobody is signing in to {server.name!r}")
 
     async def callback_app(self, scope: Any, _receive: Any, send: Any) -> None:
         """Serve ``callback_url`` as an ASGI application: a GET with the query of the redirect. Needs no sign-in."""
-        told = None
+        message = None
         if scope["type"] == "http" and scope["method"] == "GET":
-            from .browser import cookies_of
+            from .browser import read_cookies
 
             query = scope.get("query_string", b"").decode("latin-1")
-            told = await self._take_from(query, cookies_of(scope.get("headers", ())))
-        await _send_page(send, 200 if told in (SIGNED_IN, DECLINED) else 400, page(told or UNKNOWN))
+            message = await self._accept_redirect(query, read_cookies(scope.get("headers", ())))
+        await _send_page(send, 200 if message in (SIGNED_IN, DECLINED) else 400, render_page(message or UNKNOWN))
 
     async def start_app(self, scope: Any, _receive: Any, send: Any) -> None:
         """Serve the start page of a sign-in, which binds it to the browser, as an ASGI application."""
         from .browser import START_PATH
-        from .login_attempt import find_ticket
+        from .login_attempt import find_sign_in_by_ticket
 
         ticket, sign_in = str(scope["path"]).rpartition(START_PATH)[2], None
         if scope["method"] == "GET":
-            own = (attempt.sign_in_of(ticket) for attempt in list(self._attempts.values()))
-            sign_in = next((one for one in own if one is not None), None)
-            sign_in = sign_in or await run_off_loop(lambda: find_ticket(self.folder, ticket))
+            candidates = (attempt.find_by_ticket(ticket) for attempt in list(self._attempts.values()))
+            sign_in = next((candidate for candidate in candidates if candidate is not None), None)
+            sign_in = sign_in or await run_off_loop(lambda: find_sign_in_by_ticket(self.folder, ticket))
         if sign_in is None:
-            await _send_page(send, 404, page(UNKNOWN))
+            await _send_page(send, 404, render_page(UNKNOWN))
         else:
-            await _send_page(send, 200, sign_in.start_page(), sign_in.set_cookie())
+            await _send_page(send, 200, sign_in.start_page(), sign_in.cookie_header())
 
-    async def _take_from(self, query: str, cookies: Mapping[str, str]) -> str | None:
+    async def _accept_redirect(self, query: str, cookies: Mapping[str, str]) -> str | None:
         """Take what a browser came back with, here or for another process; None where nobody waits for it."""
-        from .login_attempt import hand_over, said_in
+        from .login_attempt import deliver_to_other_process, parse_redirect
 
-        said = said_in(query)
-        if said is None:
+        parameters = parse_redirect(query)
+        if parameters is None:
             return None
-        own = (attempt.take_from(said["state"], query, cookies) for attempt in list(self._attempts.values()))
-        told = next((one for one in own if one is not None), None)
-        if told is not None:
-            return told
+        messages = (
+            attempt.accept_from(parameters["state"], query, cookies) for attempt in list(self._attempts.values())
+        )
+        message = next((candidate for candidate in messages if candidate is not None), None)
+        if message is not None:
+            return message
         try:
-            return await run_off_loop(lambda: hand_over(self.folder, query, cookies))
+            return await run_off_loop(lambda: deliver_to_other_process(self.folder, query, cookies))
         except OSError:
             return None
 
 
 async def _send_page(send: Any, status: int, text: str, cookie: str | None = None) -> None:
-    named = {**PAGE_HEADERS, **({} if cookie is None else {"Set-Cookie": cookie})}
-    headers = [(key.lower().encode(), one.encode("latin-1")) for key, one in named.items()]
+    header_fields = {**PAGE_HEADERS, **({} if cookie is None else {"Set-Cookie": cookie})}
+    headers = [(key.lower().encode(), header_value.encode("latin-1")) for key, header_value in header_fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-def _keep_last(kept: dict[str, KeptT], key: str, one: KeptT) -> None:
-    kept.pop(key, None)
-    kept[key] = one
+def _move_to_end(entries: dict[str, EntryT], key: str, entry: EntryT) -> None:
+    entries.pop(key, None)
+    entries[key] = entry
 
 
-def _no_page(_server: str, _principal: str) -> None:
+def _no_page_url(_server: str, _principal: str) -> None:
     return None
 
 
 def sign_in_hook(
     config: GatewayConfig, *, principal: str = "local", secrets: SecretRedactor | None = None
 ) -> Callable[[ServerConfig], ServerAuth | None]:
-    """Return an `UpstreamHooks.sign_in` that uses and renews the tokens of earlier sign-ins, and begins none."""
-    return SignIns(config, secrets=secrets).hook(principal)
+    """Return an `UpstreamHooks.create_auth` that uses and renews the tokens of earlier sign-ins, and begins none."""
+    return SignInManager(config, secrets=secrets).create_auth_hook(principal)
 
 
-_MOST_BYTES = 1 << 18
-_TRIES = 5
-_LONGEST_LINE = 1 << 14
+_MAX_RECORD_BYTES = 1 << 18
+_MAX_PASTE_ATTEMPTS = 5
+_MAX_LINE_CHARACTERS = 1 << 14
 
 
 async def login(
@@ -288,45 +292,49 @@ async def login(
     is opened elsewhere, and ``read_line`` gives the address that it ended at, as a person pastes it. Raises
     `ConfigError` for a server that cannot be signed in to, `SignInError` where it does not succeed.
     """
-    from .flow import Exchange  # what signs in is imported when somebody does
+    from .flow import OAuthExchange  # what signs in is imported when somebody does
 
-    server, told = _server(config, name), sys.stderr if out is None else out
-    async with SignIns(config, open_browser=open_browser) as sign_ins:
-        auth = sign_ins.auth(server, principal)
+    server, output = _find_server(config, name), sys.stderr if out is None else out
+    async with SignInManager(config, open_browser=open_browser) as sign_ins:
+        auth = sign_ins.get_auth(server, principal)
         if auth is None:
-            why = (
+            reason = (
                 "it is a command or an API"
                 if server.url is None
                 else "it has a header Authorization, which is sent instead"
             )
-            raise ConfigError(f"mcpServers.{name}: there is nothing to sign in to: {why}")
+            raise ConfigError(f"mcpServers.{name}: there is nothing to sign in to: {reason}")
         if auth.settings.flow == "client_credentials":
-            await auth.keep(lambda record: Exchange(server, auth.settings, principal, record).authorized(None))
+            await auth.save_sign_in(
+                lambda record: OAuthExchange(server, auth.settings, principal, record).authorize(None)
+            )
             return
-        attempt = sign_ins.begun(server, principal, is_asked_for=True)
-        sign_in = await attempt.sign_in()
+        attempt = sign_ins.get_or_start_attempt(server, principal, is_forced=True)
+        sign_in = await attempt.get_sign_in()
         if sign_in is not None:
-            _say(told, f"Sign in to {name} at {get_page_host(sign_in.url)}:", sign_in.start_url or sign_in.url)
+            _print_lines(
+                output, f"Sign in to {name} at {get_page_host(sign_in.url)}:", sign_in.start_url or sign_in.url
+            )
         if read_line is None:
             await attempt.wait()
         else:
-            await _pasted(attempt, read_line, told)
+            await _read_pasted_address(attempt, read_line, output)
 
 
-async def _pasted(attempt: Attempt, read_line: Callable[[], str], out: TextIO) -> None:
+async def _read_pasted_address(attempt: SignInAttempt, read_line: Callable[[], str], out: TextIO) -> None:
     """Take the address that a person pastes, or the browser's own coming back, whichever is first."""
-    _say(out, "Open it in any browser, and paste the address at which it ends here:")
+    _print_lines(out, "Open it in any browser, and paste the address at which it ends here:")
     waiting = asyncio.ensure_future(attempt.wait())
     try:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_PASTE_ATTEMPTS):
             reading = asyncio.ensure_future(run_off_loop(read_line))
             await asyncio.wait([waiting, reading], return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 reading.cancel()
                 break
-            if attempt.take(_query_of(reading.result())) is not None:
+            if attempt.accept(_read_query(reading.result())) is not None:
                 break
-            _say(out, "That is not the address at which this sign-in ends. Once more:")
+            _print_lines(out, "That is not the address at which this sign-in ends. Once more:")
         else:
             raise SignInError("no address of this sign-in was pasted")
         await waiting
@@ -334,12 +342,12 @@ async def _pasted(attempt: Attempt, read_line: Callable[[], str], out: TextIO) -
         waiting.cancel()
 
 
-def _say(out: TextIO, *lines: str) -> None:
-    out.write("".join(f"{one_line(line, _LONGEST_LINE)}\n" for line in lines))
+def _print_lines(out: TextIO, *lines: str) -> None:
+    out.write("".join(f"{one_line(line, _MAX_LINE_CHARACTERS)}\n" for line in lines))
     out.flush()
 
 
-def _query_of(pasted: str) -> str:
+def _read_query(pasted: str) -> str:
     try:
         return urlsplit(pasted.strip()).query
     except ValueError:
@@ -351,19 +359,19 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
 
     They are revoked first where the server offers that; that it cannot be reached stops nothing.
     """
-    from .flow import Exchange
+    from .flow import OAuthExchange
 
-    server = _server(config, name)
-    async with SignIns(config) as sign_ins:
-        auth = sign_ins.auth(server, principal)
+    server = _find_server(config, name)
+    async with SignInManager(config) as sign_ins:
+        auth = sign_ins.get_auth(server, principal)
         if auth is None:
             return False
-        record = await auth.forget()
+        record = await auth.delete_tokens()
         if record is not None:
             try:
-                await Exchange(server, auth.settings, principal, record).revoked()
+                await OAuthExchange(server, auth.settings, principal, record).revoke()
             except SignInError as error:
-                _say(sys.stderr, f"the tokens are forgotten here, but were not revoked: {error}")
+                _print_lines(sys.stderr, f"the tokens are forgotten here, but were not revoked: {error}")
         others = _forget_others(sign_ins.folder, name, principal)
         return record is not None or others
 
@@ -374,7 +382,7 @@ def _forget_others(folder: Path, name: str, principal: str) -> bool:
     found = False
     for path in folder.glob("*.json"):
         try:
-            record = TokenRecord.from_json(read_private(path, _MOST_BYTES) or "")
+            record = TokenRecord.from_json(read_private(path, _MAX_RECORD_BYTES) or "")
         except UnsafeFileError:
             continue
         if record is not None and (record.server, record.principal) == (name, principal):
@@ -383,9 +391,9 @@ def _forget_others(folder: Path, name: str, principal: str) -> bool:
     return found
 
 
-def _server(config: GatewayConfig, name: str) -> ServerConfig:
-    found = next((one for one in config.servers if one.name == name), None)
+def _find_server(config: GatewayConfig, name: str) -> ServerConfig:
+    found = next((server for server in config.servers if server.name == name), None)
     if found is None:
-        known = ", ".join(one.name for one in config.servers) or "none"
+        known = ", ".join(server.name for server in config.servers) or "none"
         raise ConfigError(f"there is no server {name!r} that can be used; there are: {known}")
     return found

@@ -20,21 +20,21 @@ class SignInError(CodeModeAuthenticationError):
     """A sign-in failed, or somebody has to sign in first. Its message names the server and the way out."""
 
 
-class RefusedError(SignInError):
+class AuthorizationRefusedError(SignInError):
     """The authorization server does not take what it was shown: to show it again is no use."""
 
 
-class UnreachableError(SignInError):
+class AuthorizationUnavailableError(SignInError):
     """The authorization server cannot be reached now, or answers with rubbish; later it may be otherwise."""
 
 
 Flow = Literal["browser", "client_credentials"]
 Storage = Literal["auto", "keyring", "files"]
 
-_TEXTS = ("clientId", "clientSecret", "clientName", "clientMetadataUrl", "issuer", "redirectUri", "scope")
+_TEXT_KEYS = ("clientId", "clientSecret", "clientName", "clientMetadataUrl", "issuer", "redirectUri", "scope")
 _FLOWS = {"browser": "browser", "authorization_code": "browser", "client_credentials": "client_credentials"}
 _STORAGES = ("auto", "keyring", "files")
-_KEYS = {*_TEXTS, "scopes", "flow", "grant", "callbackPort", "storage"}
+_KEYS = {*_TEXT_KEYS, "scopes", "flow", "grant", "callbackPort", "storage"}
 
 
 @dataclass(frozen=True)
@@ -57,43 +57,43 @@ class AuthSettings:
     storage: Storage = "auto"
 
     @classmethod
-    def of(cls, server: ServerConfig) -> AuthSettings:
+    def from_server(cls, server: ServerConfig) -> AuthSettings:
         """Read those of a server. Raises `ConfigError` naming the key."""
-        said = checked_auth(server.auth, f"mcpServers.{server.name}.auth")
-        scopes = said.get("scopes", said.get("scope"))
+        auth = validate_auth(server.auth, f"mcpServers.{server.name}.auth")
+        scopes = auth.get("scopes", auth.get("scope"))
         return cls(
-            flow=cast("Flow", _FLOWS[said.get("flow", said.get("grant", "browser"))]),
-            client_id=said.get("clientId"),
-            client_secret=said.get("clientSecret"),
-            client_name=said.get("clientName", "codemode"),
-            client_metadata_url=said.get("clientMetadataUrl"),
+            flow=cast("Flow", _FLOWS[auth.get("flow", auth.get("grant", "browser"))]),
+            client_id=auth.get("clientId"),
+            client_secret=auth.get("clientSecret"),
+            client_name=auth.get("clientName", "codemode"),
+            client_metadata_url=auth.get("clientMetadataUrl"),
             scopes=scopes if scopes is None or isinstance(scopes, str) else " ".join(cast("list[str]", scopes)),
-            issuer=said.get("issuer"),
-            callback_port=said.get("callbackPort", 0),
-            redirect_uri=said.get("redirectUri"),
-            storage=said.get("storage", "auto"),
+            issuer=auth.get("issuer"),
+            callback_port=auth.get("callbackPort", 0),
+            redirect_uri=auth.get("redirectUri"),
+            storage=auth.get("storage", "auto"),
         )
 
-    def key(self, server: ServerConfig, principal: str) -> str:
+    def storage_key(self, server: ServerConfig, principal: str) -> str:
         """Return the name under which tokens are kept: another configuration or principal has tokens of its own."""
         secret = hashlib.sha256((self.client_secret or "").encode()).hexdigest()
-        said = [principal, server.name, server.url, self.flow, self.client_id, secret, self.scopes, self.issuer]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:40]
+        parts = [principal, server.name, server.url, self.flow, self.client_id, secret, self.scopes, self.issuer]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 
 
-def checked_auth(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+def validate_auth(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """Return ``auth`` of a server as it is. Raises `ConfigError` that names the key under ``path``."""
 
-    def check(is_right: object, key: str, wanted: str) -> None:
-        if not is_right:
-            raise ConfigError(f"{path}.{key}: this must be {wanted}")
+    def check(is_valid: object, key: str, expected: str) -> None:
+        if not is_valid:
+            raise ConfigError(f"{path}.{key}: this must be {expected}")
 
     if not is_mapping(auth):
         raise ConfigError(f"{path}: this must be an object")
     for key, value in auth.items():
         if key not in _KEYS:
             raise ConfigError(f"{path}.{key}: there is no such setting; there are {', '.join(sorted(_KEYS))}")
-        if key in _TEXTS:
+        if key in _TEXT_KEYS:
             check(isinstance(value, str) and value, key, "a text")
         elif key == "callbackPort":
             check(type(value) is int and 0 <= value < 1 << 16, key, "a port: a whole number from 0 to 65535")
@@ -103,7 +103,7 @@ def checked_auth(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
             check(isinstance(value, str) and value in _FLOWS, key, "browser or client_credentials")
     scopes: Any = auth.get("scopes", [])
     texts: Any = [scopes] if isinstance(scopes, str) else scopes
-    check(is_sequence(texts) and all(isinstance(one, str) for one in texts), "scopes", "texts")
+    check(is_sequence(texts) and all(isinstance(text, str) for text in texts), "scopes", "texts")
     if _FLOWS[auth.get("flow", auth.get("grant", "browser"))] == "client_credentials":
         check(auth.get("clientId"), "clientId", "given for client_credentials")
         check(auth.get("clientSecret"), "clientSecret", "given for client_credentials")
@@ -120,10 +120,10 @@ def _scheme(url: str) -> str:
 
 
 # What may stand in a header as a token: RFC 6750 allows fewer characters, real servers use all that are visible.
-_TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
-_LONGEST_LIFE_S = 10 * 365 * 86_400
-_MOST_CHARACTERS = 1 << 18
-_EARLY_S = 30.0
+_TOKEN_PATTERN = re.compile(r"[\x21-\x7e]{1,16384}")
+_MAX_LIFETIME_SECONDS = 10 * 365 * 86_400
+_MAX_RECORD_CHARACTERS = 1 << 18
+_RENEW_EARLY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +148,13 @@ class TokenRecord:
     def __repr__(self) -> str:
         return f"<TokenRecord of {self.server!r}>"
 
-    def is_due(self, now: float) -> bool:
+    def needs_renewal(self, now: float) -> bool:
         """Whether the access token is missing, has expired, or is about to."""
         if self.access_token is None:
             return True
         if self.expires_at is None:
             return False
-        return now >= self.expires_at - min(_EARLY_S, (self.expires_at - self.saved_at) / 10)
+        return now >= self.expires_at - min(_RENEW_EARLY_SECONDS, (self.expires_at - self.saved_at) / 10)
 
     def without_tokens(self) -> TokenRecord:
         """Return the record of a client whose tokens nobody takes any more."""
@@ -164,8 +164,8 @@ class TokenRecord:
     def secrets(self) -> tuple[str, ...]:
         """The texts of it that nobody may read."""
         client_secret = (self.client or {}).get("client_secret")
-        found = (self.access_token, self.refresh_token, client_secret)
-        return tuple(one for one in found if isinstance(one, str))
+        candidates = (self.access_token, self.refresh_token, client_secret)
+        return tuple(text for text in candidates if isinstance(text, str))
 
     def to_json(self) -> str:
         """Return it as text."""
@@ -174,30 +174,34 @@ class TokenRecord:
     @classmethod
     def from_json(cls, text: str) -> TokenRecord | None:
         """Read it back; None for what is no record."""
-        if len(text) > _MOST_CHARACTERS:
+        if len(text) > _MAX_RECORD_CHARACTERS:
             return None
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        if not is_object(value) or value.pop("version", None) != 1 or value.keys() != {one.name for one in fields(cls)}:
+        if (
+            not is_object(value)
+            or value.pop("version", None) != 1
+            or value.keys() != {record_field.name for record_field in fields(cls)}
+        ):
             return None
-        is_right = all(_FITS[one.name](value[one.name]) for one in fields(cls))
-        return cls(**value) if is_right else None
+        is_valid = all(_FIELD_CHECKS[record_field.name](value[record_field.name]) for record_field in fields(cls))
+        return cls(**value) if is_valid else None
 
 
 def is_token(value: object) -> bool:
     """Whether this may be sent as a token: visible characters alone, for a line break would begin another header."""
-    return isinstance(value, str) and _TOKEN.fullmatch(value) is not None
+    return isinstance(value, str) and _TOKEN_PATTERN.fullmatch(value) is not None
 
 
-def expiry(now: float, expires_in: object) -> float | None:
+def compute_expiry(now: float, expires_in: object) -> float | None:
     """Return when a token ends that was given ``now``, whatever the server says; None where it says nothing."""
     try:
         seconds = float(expires_in)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):
         return None
-    return now + max(0.0, min(seconds, _LONGEST_LIFE_S)) if seconds == seconds else None
+    return now + max(0.0, min(seconds, _MAX_LIFETIME_SECONDS)) if seconds == seconds else None
 
 
 def _is_text(value: object) -> bool:
@@ -212,7 +216,7 @@ def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
 
-_FITS: dict[str, Callable[[Any], bool]] = {
+_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
     "server": _is_text,
     "principal": _is_text,
     "saved_at": _is_time,

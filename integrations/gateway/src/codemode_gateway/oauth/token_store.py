@@ -21,29 +21,29 @@ from ..state_files import is_unused, note_use, schedule_cleanup
 from .settings import Storage, TokenRecord
 
 _IS_POSIX = os.name == "posix"
-_POLL_S = 0.05
-_LEFT_OVER_S = 60.0
-_LOCK = re.compile(r"[0-9a-f]{40}(\.browser)?\.lock")
-_OF_A_SIGN_IN = re.compile(r"[0-9a-f]{40}\.(url|brought)")
+_POLL_SECONDS = 0.05
+_LEFTOVER_SECONDS = 60.0
+_LOCK_FILE = re.compile(r"[0-9a-f]{40}(\.browser)?\.lock")
+_SIGN_IN_FILE = re.compile(r"[0-9a-f]{40}\.(url|brought)")
 
 
 class UnsafeFileError(OSError):
     """A file or folder that others than this user could have written or could read."""
 
 
-def private_folder(path: Path) -> Path:
+def ensure_private_folder(path: Path) -> Path:
     """Make the folder where it is missing, and see that it is this user's alone. Raises `OSError`."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _IS_POSIX:
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        status = path.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             raise UnsafeFileError(f"{path} is not a folder of this user; move it away, it keeps tokens")
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             path.chmod(0o700)
     return path
 
 
-def read_private(path: Path, most_bytes: int) -> str | None:
+def read_private(path: Path, max_bytes: int) -> str | None:
     """Return the text of a file, None where there is none.
 
     Raises `UnsafeFileError` for one that another user owns or may read, that is a link, or that is too large.
@@ -55,67 +55,67 @@ def read_private(path: Path, most_bytes: int) -> str | None:
     except OSError as error:
         raise UnsafeFileError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or (_IS_POSIX and found.st_uid != os.geteuid()):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or (_IS_POSIX and status.st_uid != os.geteuid()):
             raise UnsafeFileError(f"{path} is not a file of this user; remove it and sign in again")
-        if _IS_POSIX and found.st_mode & 0o077:
+        if _IS_POSIX and status.st_mode & 0o077:
             raise UnsafeFileError(f"others may read {path}; remove it and sign in again")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(most_bytes + 1)
+            data = file.read(max_bytes + 1)
     finally:
         os.close(descriptor)
-    if len(data) > most_bytes:
+    if len(data) > max_bytes:
         raise UnsafeFileError(f"{path} is too large; remove it and sign in again")
     return data.decode("utf-8", errors="replace")
 
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only this user can read, as a whole or not at all. Raises `OSError`."""
-    folder = private_folder(path.parent)
-    _remove_left_over(folder)
-    beside = folder / f".{path.name}.{secrets.token_hex(8)}.new"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    folder = ensure_private_folder(path.parent)
+    _remove_leftovers(folder)
+    temporary = folder / f".{path.name}.{secrets.token_hex(8)}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(descriptor)
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def _remove_left_over(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Remove what a process that died left in the middle of writing."""
-    for one in folder.glob(".*.new"):
+    for path in folder.glob(".*.new"):
         with suppress(OSError):
-            if time.time() - one.stat().st_mtime > _LEFT_OVER_S:
-                one.unlink()
+            if time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
+                path.unlink()
 
 
 @asynccontextmanager
-async def locked(path: Path, timeout_s: float) -> AsyncGenerator[None]:
+async def hold_lock(path: Path, timeout_s: float) -> AsyncGenerator[None]:
     """Hold a lock of all processes that use the same folder. Raises `TimeoutError` when it is not free in time.
 
     The system frees the lock of a process that has died. The file stays until nobody has used it for long.
     """
-    until = time.monotonic() + timeout_s
-    while (held := try_lock(path)) is None:
-        if time.monotonic() >= until:
+    deadline = time.monotonic() + timeout_s
+    while (release := try_lock(path)) is None:
+        if time.monotonic() >= deadline:
             raise TimeoutError(f"another process holds {path.name}")
-        await asyncio.sleep(_POLL_S)
+        await asyncio.sleep(_POLL_SECONDS)
     try:
         yield
     finally:
-        held()
+        release()
 
 
 def try_lock(path: Path) -> Callable[[], None] | None:
     """Take the lock if nobody has it, and return what gives it back. Raises `OSError`."""
     from filelock import FileLock, Timeout  # late: only sign-in needs it
 
-    private_folder(path.parent)
+    ensure_private_folder(path.parent)
     lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
     try:
         lock.acquire()
@@ -131,18 +131,18 @@ def remove_unused(folder: Path) -> None:
 
     Tokens stay: with them somebody would be signed out.
     """
-    with os.scandir(folder) as found:
-        for one in found:
-            is_lock = _LOCK.fullmatch(one.name) is not None
-            if not is_lock and _OF_A_SIGN_IN.fullmatch(one.name) is None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            is_lock = _LOCK_FILE.fullmatch(entry.name) is not None
+            if not is_lock and _SIGN_IN_FILE.fullmatch(entry.name) is None:
                 continue
             with suppress(OSError):
-                if not is_unused(one.stat(follow_symlinks=False)):
+                if not is_unused(entry.stat(follow_symlinks=False)):
                     continue
                 if is_lock:
-                    _remove_lock(Path(one))
+                    _remove_lock(Path(entry))
                 else:
-                    Path(one).unlink()
+                    Path(entry).unlink()
 
 
 def _remove_lock(path: Path) -> None:
@@ -154,13 +154,13 @@ def _remove_lock(path: Path) -> None:
             path.unlink()
 
 
-_MOST_BYTES = 1 << 18
-_SERVICE = "codemode-mcp"
-_KEY = re.compile(r"[0-9a-f]{40}")
+_MAX_RECORD_BYTES = 1 << 18
+_KEYRING_SERVICE = "codemode-mcp"
+_KEY_PATTERN = re.compile(r"[0-9a-f]{40}")
 _logger = logging.getLogger("codemode.mcp.signin")
 
 
-class Keeping(Protocol):
+class TokenStorage(Protocol):
     """A place for texts by key. Each method may block, and may raise `OSError`."""
 
     def read(self, key: str) -> str | None:
@@ -176,7 +176,7 @@ class Keeping(Protocol):
         ...
 
 
-class Files:
+class FileStorage:
     """Texts in files of a folder that is the user's alone."""
 
     def __init__(self, folder: Path) -> None:
@@ -186,8 +186,8 @@ class Files:
         """Return the text of a file. Raises `OSError` for one that others could have read."""
         if not self.folder.exists():
             return None
-        private_folder(self.folder)
-        return read_private(self._path(key), _MOST_BYTES)
+        ensure_private_folder(self.folder)
+        return read_private(self._path(key), _MAX_RECORD_BYTES)
 
     def write(self, key: str, text: str) -> None:
         """Write the file as a whole."""
@@ -198,22 +198,22 @@ class Files:
         self._path(key).unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
-        if not _KEY.fullmatch(key):
+        if not _KEY_PATTERN.fullmatch(key):
             raise ValueError("not the key of a record")
         return self.folder / f"{key}.json"
 
 
-class Keyring:
+class KeyringStorage:
     """Texts in the keyring of the user's desktop; where that refuses one, for it is locked or small, in ``files``."""
 
-    def __init__(self, ring: Any, files: Files) -> None:
+    def __init__(self, ring: Any, files: FileStorage) -> None:
         self._ring = ring
         self._files = files
 
     def read(self, key: str) -> str | None:
         """Return what the keyring has, else what the files have."""
         try:
-            found = self._ring.get_password(_SERVICE, key)
+            found = self._ring.get_password(_KEYRING_SERVICE, key)
         except Exception:  # noqa: BLE001 - each backend raises its own
             found = None
         return found if isinstance(found, str) else self._files.read(key)
@@ -221,7 +221,7 @@ class Keyring:
     def write(self, key: str, text: str) -> None:
         """Keep the text in one of the two, and nothing older in the other."""
         try:
-            self._ring.set_password(_SERVICE, key, text)
+            self._ring.set_password(_KEYRING_SERVICE, key, text)
         except Exception as error:  # noqa: BLE001
             _logger.warning("the keyring keeps no tokens (%s): they are in files", type(error).__name__)
             self._forget(key)
@@ -236,24 +236,24 @@ class Keyring:
 
     def _forget(self, key: str) -> None:
         try:
-            self._ring.delete_password(_SERVICE, key)
+            self._ring.delete_password(_KEYRING_SERVICE, key)
         except Exception:  # noqa: BLE001
             return
 
 
-def keeping(storage: Storage, folder: Path) -> Keeping:
+def create_storage(storage: Storage, folder: Path) -> TokenStorage:
     """Return the place that ``auth.storage`` names: the keyring, or files; ``auto`` is the keyring where one works.
 
     Raises `OSError` where ``keyring`` is asked for and none is there.
     """
-    files = Files(folder)
-    ring = None if storage == "files" else _usable_keyring()
+    files = FileStorage(folder)
+    ring = None if storage == "files" else _find_keyring()
     if ring is None and storage == "keyring":
         raise OSError("there is no keyring here: install codemode-gateway[keyring], or set auth.storage to files")
-    return files if ring is None else Keyring(ring, files)
+    return files if ring is None else KeyringStorage(ring, files)
 
 
-def _usable_keyring() -> Any:
+def _find_keyring() -> Any:
     try:
         ring = importlib.import_module("keyring").get_keyring()
         is_usable = ring.priority > 0
@@ -265,8 +265,8 @@ def _usable_keyring() -> Any:
 class TokenStore:
     """The records of sign-ins. Works in a thread, for keyrings ask over a bus; a record that is unsafe is none."""
 
-    def __init__(self, place: Keeping) -> None:
-        self._place = place
+    def __init__(self, storage: TokenStorage) -> None:
+        self._storage = storage
         self._threads = BackgroundThreads("codemode-tokens", 1)
 
     async def read(self, key: str) -> TokenRecord | None:
@@ -274,7 +274,7 @@ class TokenStore:
 
         def work() -> TokenRecord | None:
             try:
-                text = self._place.read(key)
+                text = self._storage.read(key)
             except UnsafeFileError as error:
                 _logger.warning("tokens are not used: %s", error)
                 return None
@@ -284,8 +284,8 @@ class TokenStore:
 
     async def write(self, key: str, record: TokenRecord) -> None:
         """Keep a record. Raises `OSError`."""
-        await self._threads.run(lambda: self._place.write(key, record.to_json()))
+        await self._threads.run(lambda: self._storage.write(key, record.to_json()))
 
     async def delete(self, key: str) -> None:
         """Forget a record. Raises `OSError`."""
-        await self._threads.run(lambda: self._place.delete(key))
+        await self._threads.run(lambda: self._storage.delete(key))

@@ -31,103 +31,103 @@ MAX_FIELDS = 40
 MAX_SAMPLING_CHARACTERS = 2_000_000
 
 
-class Declined(Exception):  # noqa: N818 - an answer
+class RequestDeclinedError(Exception):
     """A request of a server is not passed on; the text says why, to the server."""
 
 
-def worded(server: str, method: str, params: Mapping[str, Any]) -> types.InputRequest:
-    """Return a request of a server as a client gets it. Raises `Declined` for what no client is to be asked."""
+def to_client_request(server: str, method: str, params: Mapping[str, Any]) -> types.InputRequest:
+    """Return a server's request as sent to a client. Raises `RequestDeclinedError` for an unsupported one."""
     try:
         if method == "elicitation/create":
-            return types.ElicitRequest(params=_elicitation(server, params))
+            return types.ElicitRequest(params=_to_elicitation(server, params))
         if method == "sampling/createMessage":
-            return types.CreateMessageRequest(params=_sampling(server, params))
+            return types.CreateMessageRequest(params=_to_sampling(server, params))
     except ValidationError:
-        raise Declined(f"the params of {method} are not valid") from None
+        raise RequestDeclinedError(f"the params of {method} are not valid") from None
     if method == "roots/list":
         return types.ListRootsRequest()
-    raise Declined(f"{method} is no request that a client answers")
+    raise RequestDeclinedError(f"{method} is no request that a client answers")
 
 
-def told_by(server: str, text: str) -> str:
+def label_text(server: str, text: str) -> str:
     """Return a text of a server that can be taken for no one else's: each line begins with its name."""
     lines = visible(clip_text(text, MAX_MESSAGE_CHARACTERS), keep="\n").split("\n")
     return "\n".join(f"[{visible(server)}] {line}" for line in lines)
 
 
 def is_from_server(message: str) -> bool:
-    """Return whether a question comes from a server: its lines begin as `told_by` writes them, none of ours does."""
+    """Return whether a question comes from a server: its lines begin as `label_text` writes them, none of ours does."""
     return message.startswith("[")
 
 
-def refusal(request: types.InputRequest, capabilities: types.ClientCapabilities | None) -> str | None:
+def unsupported_reason(request: types.InputRequest, capabilities: types.ClientCapabilities | None) -> str | None:
     """Return why a client cannot be asked this; None: it can."""
-    have = capabilities or types.ClientCapabilities()
+    client = capabilities or types.ClientCapabilities()
     if isinstance(request, types.ListRootsRequest):
-        return None if have.roots is not None else "has no roots"
+        return None if client.roots is not None else "has no roots"
     if isinstance(request, types.CreateMessageRequest):
-        if have.sampling is None:
+        if client.sampling is None:
             return "does not sample"
         wants_tools = request.params.tools is not None or request.params.tool_choice is not None
-        return "does not sample with tools" if wants_tools and have.sampling.tools is None else None
-    if have.elicitation is None:
+        return "does not sample with tools" if wants_tools and client.sampling.tools is None else None
+    if client.elicitation is None:
         return "asks its user nothing"
     # A capability without a mode is that of forms: the revision that had no modes says it so.
-    modes = have.elicitation
+    modes = client.elicitation
     if isinstance(request.params, types.ElicitRequestURLParams):
         return None if modes.url is not None else "opens no URLs for its user"
     return None if modes.form is not None or modes.url is None else "shows its user no forms"
 
 
-def _elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitRequestParams:
-    message = told_by(server, str(params.get("message") or ""))
+def _to_elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitRequestParams:
+    message = label_text(server, str(params.get("message") or ""))
     if params.get("mode") == "url":
         url = str(params.get("url"))
         try:
             host = get_page_host(url)
         except PageURLError as error:
-            raise Declined(f"a URL to open {error}") from None
-        said = f"{message}\n[{visible(server)}] opens {host}"
-        return types.ElicitRequestURLParams(message=said, url=url, elicitation_id=params.get("elicitationId"))
+            raise RequestDeclinedError(f"a URL to open {error}") from None
+        text = f"{message}\n[{visible(server)}] opens {host}"
+        return types.ElicitRequestURLParams(message=text, url=url, elicitation_id=params.get("elicitationId"))
     schema = params.get("requestedSchema")
     if not is_mapping(schema) or estimate_json_length(schema, MAX_FORM_CHARACTERS) >= MAX_FORM_CHARACTERS:
-        raise Declined(f"a form needs a requestedSchema of at most {MAX_FORM_CHARACTERS:,} characters")
+        raise RequestDeclinedError(f"a form needs a requestedSchema of at most {MAX_FORM_CHARACTERS:,} characters")
     if len(mapping_or_empty(schema.get("properties"))) > MAX_FIELDS:
-        raise Declined(f"a form has at most {MAX_FIELDS} fields")
+        raise RequestDeclinedError(f"a form has at most {MAX_FIELDS} fields")
     return types.ElicitRequestFormParams(message=message, requested_schema=dict(schema))
 
 
-def _sampling(server: str, params: Mapping[str, Any]) -> types.CreateMessageRequestParams:
+def _to_sampling(server: str, params: Mapping[str, Any]) -> types.CreateMessageRequestParams:
     if estimate_json_length(params, MAX_SAMPLING_CHARACTERS) >= MAX_SAMPLING_CHARACTERS:
-        raise Declined(f"a request to sample has at most {MAX_SAMPLING_CHARACTERS:,} characters")
-    kept = {key: value for key, value in params.items() if key not in ("_meta", "task")}
-    asked = types.CreateMessageRequestParams.model_validate(kept)
+        raise RequestDeclinedError(f"a request to sample has at most {MAX_SAMPLING_CHARACTERS:,} characters")
+    supported = {key: value for key, value in params.items() if key not in ("_meta", "task")}
+    request = types.CreateMessageRequestParams.model_validate(supported)
     prompt = f"The MCP server {json.dumps(visible(server))} asks for this through a gateway."
-    asked.system_prompt = f"{prompt}\n\n{asked.system_prompt}" if asked.system_prompt else prompt
-    asked.include_context = None  # it would be that of all servers behind the gateway
-    return asked
+    request.system_prompt = f"{prompt}\n\n{request.system_prompt}" if request.system_prompt else prompt
+    request.include_context = None  # it would be that of all servers behind the gateway
+    return request
 
 
 # The question of a server is the result of the request in which it came; the client's next request brings the answer.
 # What runs meanwhile stays in this process, for a server holds a call open while it asks.
 
-STATE = "codemode-held:"
+STATE_PREFIX = "codemode-held:"
 """What a ``request_state`` of ours begins with."""
 
 ANSWER_SECONDS = 600.0
-MAX_HELD = 256
+MAX_PAUSED_REQUESTS = 256
 MAX_ROUNDS = 6
-_GONE = "what this request waited for is no longer here: send the request again without requestState"
+_EXPIRED_MESSAGE = "what this request waited for is no longer here: send the request again without requestState"
 
 ResultT = TypeVar("ResultT")
-_answers_of: dict[type[Any], tuple[type[Any], ...]] = {
+_ANSWER_TYPES: dict[type[Any], tuple[type[Any], ...]] = {
     types.ElicitRequest: (types.ElicitResult,),
     types.CreateMessageRequest: (types.CreateMessageResult, types.CreateMessageResultWithTools),
     types.ListRootsRequest: (types.ListRootsResult,),
 }
 
 
-class Held:
+class PausedRequest:
     """One request that goes on in rounds. ``id`` is that of the round which the client has not answered yet."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
@@ -140,9 +140,9 @@ class Held:
         self._count = 0
 
     async def ask(self, request: types.InputRequest) -> types.InputResponse:
-        """Ask the client in the next round. Raises `Declined` when there is none, or no answer in time."""
+        """Ask the client in the next round. Raises `RequestDeclinedError` when there is none, or no answer in time."""
         if self.rounds >= MAX_ROUNDS:
-            raise Declined("the client has been asked too often in this call")
+            raise RequestDeclinedError("the client has been asked too often in this call")
         self._count += 1
         key = f"question-{self._count}"
         answer: asyncio.Future[types.InputResponse] = asyncio.get_running_loop().create_future()
@@ -155,47 +155,47 @@ class Held:
             if not self._open:
                 self.has_question.clear()
 
-    def questions(self) -> types.InputRequests:
+    def open_questions(self) -> types.InputRequests:
         """Return what is to be answered."""
         return {key: request for key, (request, answer) in self._open.items() if not answer.done()}
 
-    def take(self, responses: types.InputResponses | None) -> None:
+    def on_answers(self, responses: types.InputResponses | None) -> None:
         """Let those go on who asked what is answered here. Unanswered questions are asked again."""
         for key, response in (responses or {}).items():
             request, answer = self._open.get(key, (None, None))
             if answer is None or answer.done():
                 continue
-            if isinstance(response, _answers_of[type(request)]):
+            if isinstance(response, _ANSWER_TYPES[type(request)]):
                 answer.set_result(response)
             else:
-                answer.set_exception(Declined("the client's answer is not valid"))
+                answer.set_exception(RequestDeclinedError("the client's answer is not valid"))
             del self._open[key]
         if not self._open:
             self.has_question.clear()
 
-    def give_up(self) -> None:
+    def decline_all(self) -> None:
         """Decline all that is open: nobody answers any more."""
         self.rounds = MAX_ROUNDS
         for _, answer in self._open.values():
             if not answer.done():
-                answer.set_exception(Declined("the client did not answer in time"))
+                answer.set_exception(RequestDeclinedError("the client did not answer in time"))
 
 
-HELD: dict[CallOrigin, Held] = {}
+PAUSED_REQUESTS: dict[CallOrigin, PausedRequest] = {}
 """The request of each origin that is served in rounds: servers that several users share ask by its origin alone.
 
 Each is taken out when its task ends: the task's context knows its origin, so that neither would ever go by itself.
 """
 
 
-class HeldRequests:
+class PausedRequests:
     """The requests of one principal that go on in rounds."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Held] = {}
+        self._waiting: dict[str, PausedRequest] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
-    async def answered(
+    async def run_in_rounds(
         self, origin: CallOrigin, params: types.InputResponseRequestParams, run: Callable[[], Awaitable[ResultT]]
     ) -> ResultT | types.InputRequiredResult:
         """Return what ``run`` gives, or a question that a server asks in it, as an ``InputRequiredResult``.
@@ -203,19 +203,19 @@ class HeldRequests:
         The client's next request with the answer goes on with the same run. Raises `MCPError` for one that is gone.
         """
         state = params.request_state
-        if state is not None and state.startswith(STATE):
-            held = self._waiting.pop(state[len(STATE) :], None)
-            if held is None:
-                raise MCPError(types.INVALID_PARAMS, _GONE)
-            held.take(params.input_responses)
-        elif not _is_asked_in_rounds(origin.session) or len(self._running) >= MAX_HELD:
+        if state is not None and state.startswith(STATE_PREFIX):
+            paused = self._waiting.pop(state[len(STATE_PREFIX) :], None)
+            if paused is None:
+                raise MCPError(types.INVALID_PARAMS, _EXPIRED_MESSAGE)
+            paused.on_answers(params.input_responses)
+        elif not _supports_rounds(origin.session) or len(self._running) >= MAX_PAUSED_REQUESTS:
             return await run()
         else:
-            held = Held(asyncio.ensure_future(_counted(run)))
-            self._running.add(held.task)
-            held.task.add_done_callback(partial(self._ended, origin))
-            HELD[origin] = held
-        return await self._round(held)
+            paused = PausedRequest(asyncio.ensure_future(_run_reserved(run)))
+            self._running.add(paused.task)
+            paused.task.add_done_callback(partial(self._on_end, origin))
+            PAUSED_REQUESTS[origin] = paused
+        return await self._run_round(paused)
 
     async def aclose(self) -> None:
         """End all that goes on."""
@@ -225,58 +225,58 @@ class HeldRequests:
         if running:
             await asyncio.wait(running)
 
-    async def _round(self, held: Held) -> Any:
-        if held.expiry is not None:
-            held.expiry.cancel()
-        question = asyncio.ensure_future(held.has_question.wait())
+    async def _run_round(self, paused: PausedRequest) -> Any:
+        if paused.expiry is not None:
+            paused.expiry.cancel()
+        question = asyncio.ensure_future(paused.has_question.wait())
         try:
-            await asyncio.wait({held.task, question}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({paused.task, question}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            held.task.cancel()
+            paused.task.cancel()
             raise
         finally:
             question.cancel()
-        if held.task.done():
-            return held.task.result()
-        held.rounds += 1
-        held.id = secrets.token_urlsafe(24)
-        self._waiting[held.id] = held
-        held.expiry = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._expire, held)
-        return types.InputRequiredResult(input_requests=held.questions(), request_state=STATE + held.id)
+        if paused.task.done():
+            return paused.task.result()
+        paused.rounds += 1
+        paused.id = secrets.token_urlsafe(24)
+        self._waiting[paused.id] = paused
+        paused.expiry = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._expire, paused)
+        return types.InputRequiredResult(input_requests=paused.open_questions(), request_state=STATE_PREFIX + paused.id)
 
-    def _expire(self, held: Held) -> None:
-        self._waiting.pop(held.id, None)
-        held.give_up()
+    def _expire(self, paused: PausedRequest) -> None:
+        self._waiting.pop(paused.id, None)
+        paused.decline_all()
 
-    def _ended(self, origin: CallOrigin, task: asyncio.Task[Any]) -> None:
-        HELD.pop(origin, None)
+    def _on_end(self, origin: CallOrigin, task: asyncio.Task[Any]) -> None:
+        PAUSED_REQUESTS.pop(origin, None)
         self._running.discard(task)
-        for held in [one for one in self._waiting.values() if one.task is task]:
-            if held.expiry is not None:
-                held.expiry.cancel()
-            del self._waiting[held.id]
+        for paused in [request for request in self._waiting.values() if request.task is task]:
+            if paused.expiry is not None:
+                paused.expiry.cancel()
+            del self._waiting[paused.id]
         if not task.cancelled():
             task.exception()  # there may be nobody to hear how it ended
 
 
-async def _counted(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
+async def _run_reserved(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
     """Run what goes on behind the answer that asks the client: its request counts until then."""
     with use_current_reservation():
         return await run()
 
 
-def _is_asked_in_rounds(session: Any) -> bool:
-    able = getattr(session, "client_capabilities", None)
-    if able is None or session.can_send_request or session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+def _supports_rounds(session: Any) -> bool:
+    capabilities = getattr(session, "client_capabilities", None)
+    if capabilities is None or session.can_send_request or session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return False
-    return able.elicitation is not None or able.sampling is not None or able.roots is not None
+    return capabilities.elicitation is not None or capabilities.sampling is not None or capabilities.roots is not None
 
 
-MAX_PER_CALL: Mapping[str, int] = {"elicitation/create": 8, "sampling/createMessage": 32, "roots/list": 32}
+MAX_REQUESTS_PER_CALL: Mapping[str, int] = {"elicitation/create": 8, "sampling/createMessage": 32, "roots/list": 32}
 MAX_WAITING = 16
 MAX_OPEN_CHARACTERS = 16_000_000
 """Of all that one principal is asked at a time: eight of the longest questions."""
-MAX_ROOTS_A_MINUTE = 30
+MAX_ROOTS_PER_MINUTE = 30
 _MAX_ELICITATIONS = 1_000
 _MAX_ID_CHARACTERS = 1_000  # of which a completion is passed on: a longer one is not kept
 _MAX_ERROR_CHARACTERS = 1_000
@@ -287,120 +287,126 @@ def connection_of(session: Any) -> Any:
     return getattr(session, "_connection", None)
 
 
-class Questions:
+class ClientQuestions:
     """What the servers of one principal ask."""
 
     def __init__(self, hide: Callable[[str], str] = str) -> None:
         self._hide = hide
         self._counts: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
-        self._turns: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
+        self._semaphores: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
         self._waiting: Counter[int] = Counter()
         self._open_characters = 0
-        self._unasked: list[float] = []
-        self._opened: dict[tuple[str, str], tuple[str, Any]] = {}
+        self._roots_requested_at: list[float] = []
+        self._open_urls: dict[tuple[str, str], tuple[str, Any]] = {}
 
     async def ask(
         self, server: str, method: str, params: Mapping[str, Any], origin: CallOrigin | None
     ) -> types.InputResponse:
-        """Ask the client of a request. Raises `Declined` when it cannot be asked or does not answer."""
-        request = worded(server, method, params)
+        """Ask the client of a request. Raises `RequestDeclinedError` when it cannot be asked or does not answer."""
+        request = to_client_request(server, method, params)
         session = origin.session if origin is not None else None
         if origin is None or session is None:
-            raise Declined(f"{method} came in no call of a client that could be asked")
-        why = refusal(request, session.client_capabilities)
-        if why is not None:
-            raise Declined(f"the client behind this gateway {why}")
+            raise RequestDeclinedError(f"{method} came in no call of a client that could be asked")
+        reason = unsupported_reason(request, session.client_capabilities)
+        if reason is not None:
+            raise RequestDeclinedError(f"the client behind this gateway {reason}")
         self._count(origin, method)
-        self._hide_in(request)
-        with self._room(estimate_json_length(params, MAX_OPEN_CHARACTERS)):
-            held = HELD.get(origin)
-            if held is not None:
-                return await held.ask(self._named(request, server, session))
+        self._hide_secrets(request)
+        with self._reserve_characters(estimate_json_length(params, MAX_OPEN_CHARACTERS)):
+            paused = PAUSED_REQUESTS.get(origin)
+            if paused is not None:
+                return await paused.ask(self._with_own_id(request, server, session))
             if not session.can_send_request:
-                raise Declined("the client behind this gateway cannot be asked within this request")
-            async with self._turn(connection_of(session) or session):
-                return await self._sent(session, self._named(request, server, session))
+                raise RequestDeclinedError("the client behind this gateway cannot be asked within this request")
+            async with self._client_turn(connection_of(session) or session):
+                return await self._send(session, self._with_own_id(request, server, session))
 
-    async def roots(self, connections: list[Any]) -> types.InputResponse:
-        """Ask for roots outside any call: of the one client that is there. Raises `Declined`."""
+    async def ask_for_roots(self, connections: list[Any]) -> types.InputResponse:
+        """Ask for roots outside any call: of the one client that is there. Raises `RequestDeclinedError`."""
         now = asyncio.get_running_loop().time()
-        self._unasked = [one for one in self._unasked if now - one < 60.0]
-        if len(self._unasked) >= MAX_ROOTS_A_MINUTE:
-            raise Declined("roots/list came too often")
-        self._unasked.append(now)
-        able = [one for one in connections if refusal(types.ListRootsRequest(), one.client_capabilities) is None]
-        if len(able) != 1:
-            raise Declined("no one client of this gateway has roots" if not able else "several clients have roots")
+        self._roots_requested_at = [connection for connection in self._roots_requested_at if now - connection < 60.0]
+        if len(self._roots_requested_at) >= MAX_ROOTS_PER_MINUTE:
+            raise RequestDeclinedError("roots/list came too often")
+        self._roots_requested_at.append(now)
+        capable = [
+            connection
+            for connection in connections
+            if unsupported_reason(types.ListRootsRequest(), connection.client_capabilities) is None
+        ]
+        if len(capable) != 1:
+            raise RequestDeclinedError(
+                "no one client of this gateway has roots" if not capable else "several clients have roots"
+            )
         try:
-            return await able[0].send_request(types.ListRootsRequest(), opts={"timeout": ANSWER_SECONDS})
+            return await capable[0].send_request(types.ListRootsRequest(), opts={"timeout": ANSWER_SECONDS})
         except (MCPError, ValidationError) as error:
-            raise Declined(f"the client gave no roots: {self._said(error)}") from None
+            raise RequestDeclinedError(f"the client gave no roots: {self._describe_error(error)}") from None
 
-    def completed(self, server: str, elicitation_id: str) -> tuple[str, Any] | None:
+    def complete_elicitation(self, server: str, elicitation_id: str) -> tuple[str, Any] | None:
         """Return what the client knows an opened URL by, and the client's session; None: it was told of none."""
-        return self._opened.pop((server, elicitation_id), None)
+        return self._open_urls.pop((server, elicitation_id), None)
 
     def _count(self, origin: CallOrigin, method: str) -> None:
         counts = self._counts.setdefault(origin, Counter())
         counts[method] += 1
-        if counts[method] > MAX_PER_CALL[method]:
-            raise Declined(f"{method} came too often in one call")
+        if counts[method] > MAX_REQUESTS_PER_CALL[method]:
+            raise RequestDeclinedError(f"{method} came too often in one call")
 
     @contextmanager
-    def _room(self, characters: int) -> Generator[None]:
+    def _reserve_characters(self, characters: int) -> Generator[None]:
         """Count what is asked for as long as it is open: calls and connections of one user may be many."""
         if self._open_characters + characters > MAX_OPEN_CHARACTERS:
-            raise Declined("the questions that wait for this user are too long already")
+            raise RequestDeclinedError("the questions that wait for this user are too long already")
         self._open_characters += characters
         try:
             yield
         finally:
             self._open_characters -= characters
 
-    def _turn(self, client: Any) -> _Turn:
-        turn = self._turns.get(client)
-        if turn is None:
-            turn = self._turns[client] = asyncio.Semaphore(1)
-        return _Turn(turn, self._waiting, id(client))
+    def _client_turn(self, client: Any) -> _ClientTurn:
+        semaphore = self._semaphores.get(client)
+        if semaphore is None:
+            semaphore = self._semaphores[client] = asyncio.Semaphore(1)
+        return _ClientTurn(semaphore, self._waiting, id(client))
 
-    def _hide_in(self, request: types.InputRequest) -> None:
+    def _hide_secrets(self, request: types.InputRequest) -> None:
         if isinstance(request, types.ElicitRequest):
             request.params.message = self._hide(request.params.message)
 
-    def _named(self, request: types.InputRequest, server: str, session: Any) -> types.InputRequest:
+    def _with_own_id(self, request: types.InputRequest, server: str, session: Any) -> types.InputRequest:
         """Give a URL that is opened an id of its own: two servers may well use the same."""
         params = request.params
         if isinstance(params, types.ElicitRequestURLParams):
-            own = secrets.token_urlsafe(12)
+            own_id = secrets.token_urlsafe(12)
             if params.elicitation_id is not None and len(params.elicitation_id) <= _MAX_ID_CHARACTERS:
-                while len(self._opened) >= _MAX_ELICITATIONS:
-                    del self._opened[next(iter(self._opened))]
-                self._opened[server, params.elicitation_id] = own, session
-            params.elicitation_id = own
+                while len(self._open_urls) >= _MAX_ELICITATIONS:
+                    del self._open_urls[next(iter(self._open_urls))]
+                self._open_urls[server, params.elicitation_id] = own_id, session
+            params.elicitation_id = own_id
         return request
 
-    async def _sent(self, session: Any, request: types.InputRequest) -> types.InputResponse:
-        given: Any = types.ElicitResult
+    async def _send(self, session: Any, request: types.InputRequest) -> types.InputResponse:
+        result_type: Any = types.ElicitResult
         if isinstance(request, types.CreateMessageRequest):
-            given = types.CreateMessageResultWithTools if request.params.tools else types.CreateMessageResult
+            result_type = types.CreateMessageResultWithTools if request.params.tools else types.CreateMessageResult
         elif isinstance(request, types.ListRootsRequest):
-            given = types.ListRootsResult
+            result_type = types.ListRootsResult
         # Any id says that the question belongs to the request in which it came; the SDK knows which.
         metadata = ServerMessageMetadata(related_request_id="")
         try:
             return await session.send_request(
-                request, given, request_read_timeout_seconds=ANSWER_SECONDS, metadata=metadata
+                request, result_type, request_read_timeout_seconds=ANSWER_SECONDS, metadata=metadata
             )
         except (MCPError, ValidationError) as error:
-            raise Declined(f"the client did not answer: {self._said(error)}") from None
+            raise RequestDeclinedError(f"the client did not answer: {self._describe_error(error)}") from None
 
-    def _said(self, error: MCPError | ValidationError) -> str:
+    def _describe_error(self, error: MCPError | ValidationError) -> str:
         text = "its answer is not valid" if isinstance(error, ValidationError) else error.message
         return clip_text(self._hide(text), _MAX_ERROR_CHARACTERS)
 
 
-class _Turn:
-    """Waits until a client is asked nothing else. Raises `Declined` when too many wait already."""
+class _ClientTurn:
+    """Waits until a client is asked nothing else. Raises `RequestDeclinedError` when too many wait already."""
 
     def __init__(self, turn: asyncio.Semaphore, waiting: Counter[int], key: int) -> None:
         self._turn = turn
@@ -409,7 +415,7 @@ class _Turn:
 
     async def __aenter__(self) -> None:
         if self._waiting[self._key] >= MAX_WAITING:
-            raise Declined("too many questions wait for this client already")
+            raise RequestDeclinedError("too many questions wait for this client already")
         self._waiting[self._key] += 1
         try:
             await self._turn.acquire()

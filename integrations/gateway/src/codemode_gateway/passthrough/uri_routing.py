@@ -20,55 +20,55 @@ MAX_PROMPT_NAME_CHARACTERS = 64
 
 _DIGEST_CHARACTERS = 12
 _DIGEST = re.compile(rf"_[0-9a-f]{{{_DIGEST_CHARACTERS}}}\Z")
-_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+_FOREIGN_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 _MARKS = ("#server=", "&server=")
 
 
-def prompt_name(server: str, name: str, servers: Collection[str]) -> str:
+def public_prompt_name(server: str, name: str, servers: Collection[str]) -> str:
     """Return what clients call a prompt of a server, one of these.
 
     What would be too long, or has other characters than letters, digits, ``_`` and ``-``, or might be meant by another
     server's prompt too, ends with a digest of both names.
     """
-    plain = f"{server}_{name}"
+    name_with_server = f"{server}_{name}"
     if (
-        len(plain) <= MAX_PROMPT_NAME_CHARACTERS
-        and not _FOREIGN.search(plain)
-        and not _DIGEST.search(plain)
+        len(name_with_server) <= MAX_PROMPT_NAME_CHARACTERS
+        and not _FOREIGN_CHARACTER.search(name_with_server)
+        and not _DIGEST.search(name_with_server)
         and not any(server.startswith(f"{other}_") for other in servers if other != server)
     ):
-        return plain
+        return name_with_server
     digest = hashlib.sha256(f"{len(server)}:{server}{name}".encode("utf-8", "surrogatepass")).hexdigest()
-    kept = _cleaned(plain)[: MAX_PROMPT_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1]
-    return f"{kept}_{digest[:_DIGEST_CHARACTERS]}"
+    prefix = _replace_foreign_characters(name_with_server)[: MAX_PROMPT_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1]
+    return f"{prefix}_{digest[:_DIGEST_CHARACTERS]}"
 
 
 def may_be_prompt_of(public: str, server: str) -> bool:
     """Tell whether clients may call a prompt of this server so: asking other servers would be for nothing."""
-    start = f"{_cleaned(server)}_"
+    start = f"{_replace_foreign_characters(server)}_"
     return public.startswith(start[: MAX_PROMPT_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1])
 
 
-def marked_uri(uri: str, server: str) -> str:
+def add_server_mark(uri: str, server: str) -> str:
     """Return a URI, or a template of URIs, as that of one server: its scheme and path stay as they are."""
     mark = _MARKS["#" in uri]
     return f"{uri}{mark}{quote(server, safe='')}"
 
 
-def unmarked_uri(uri: str, servers: Collection[str]) -> tuple[str, str | None]:
+def split_server_mark(uri: str, servers: Collection[str]) -> tuple[str, str | None]:
     """Return the URI as its server knows it, and the server, one of these; None where no server is named in it."""
     for mark in _MARKS:
         at = uri.rfind(mark)
         if at >= 0:
-            named = uri[at + len(mark) :]
-            server = next((one for one in servers if quote(one, safe="") == named), None)
+            quoted_name = uri[at + len(mark) :]
+            server = next((name for name in servers if quote(name, safe="") == quoted_name), None)
             if server is not None:
                 return uri[:at], server
     return uri, None
 
 
-def _cleaned(text: str) -> str:
-    return _FOREIGN.sub("_", text)
+def _replace_foreign_characters(text: str) -> str:
+    return _FOREIGN_CHARACTER.sub("_", text)
 
 
 # A cursor names the last item of its page and the position of that item, in case it is gone.
@@ -86,14 +86,14 @@ class CursorError(ValueError):
     """A cursor that no list of this kind has given."""
 
 
-class Paged(Generic[ItemT]):
+class PaginatedList(Generic[ItemT]):
     """A list in its order: each item with its key, which no other has, and the characters that it takes."""
 
     def __init__(self, kind: str, items: Sequence[tuple[str, int, ItemT]]) -> None:
         self._kind = kind
         self._items = items
 
-    def page(self, cursor: str | None) -> tuple[list[ItemT], str | None]:
+    def get_page(self, cursor: str | None) -> tuple[list[ItemT], str | None]:
         """Return the items behind a cursor, and the cursor of the rest. Raises `CursorError`."""
         start = 0 if cursor is None else self._start(cursor)
         page: list[ItemT] = []
@@ -107,10 +107,10 @@ class Paged(Generic[ItemT]):
         if end >= len(self._items):
             return page, None
         key = self._items[end - 1][0]
-        return page, _written(self._kind, end, _digest(key))
+        return page, _encode_cursor(self._kind, end, _digest(key))
 
     def _start(self, cursor: str) -> int:
-        position, digest = _read(self._kind, cursor)
+        position, digest = _decode_cursor(self._kind, cursor)
         if 0 < position <= len(self._items) and _digest(self._items[position - 1][0]) == digest:
             return position
         found = (at for at, (key, _, _) in enumerate(self._items, 1) if _digest(key) == digest)
@@ -121,12 +121,12 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def _written(kind: str, position: int, digest: str) -> str:
+def _encode_cursor(kind: str, position: int, digest: str) -> str:
     body = f"{kind}:{position}:{digest}".encode()
     return base64.urlsafe_b64encode(body + _tag(body)).rstrip(b"=").decode()
 
 
-def _read(kind: str, cursor: str) -> tuple[int, str]:
+def _decode_cursor(kind: str, cursor: str) -> tuple[int, str]:
     try:
         if len(cursor) > _MAX_CURSOR_CHARACTERS:
             raise CursorError
@@ -149,7 +149,7 @@ _MAX_OWNED = 200_000
 _MAX_LINKED = 10_000
 
 
-class Routes:
+class UriRoutes:
     """Who has which URI, by the names of servers. The first that lists one keeps it, however long others run.
 
     So no server takes away what clients know another's resource by, neither by listing it nor while that one is down.
@@ -159,49 +159,49 @@ class Routes:
         self._owners: dict[str, str] = {}
         self._linked: dict[str, str] = {}
 
-    def public(self, uri: str, server: str, servers: Collection[str]) -> str:
+    def add_listed(self, uri: str, server: str, servers: Collection[str]) -> str:
         """Return what clients are told of a URI, or a template, that a server lists."""
         if len(self._owners) > _MAX_OWNED:
             self._owners.clear()
         if self._owners.get(uri) not in servers:
             self._owners[uri] = server
-        return self._told(uri, server, self._owners[uri], servers)
+        return self._to_public(uri, server, self._owners[uri], servers)
 
-    def linked(self, uri: str, server: str, servers: Collection[str]) -> str:
+    def add_linked(self, uri: str, server: str, servers: Collection[str]) -> str:
         """Return what clients are told of a URI that a server has named elsewhere than in a list."""
         owner = self._owners.get(uri)
         if owner is None or owner not in servers:
             while len(self._linked) >= _MAX_LINKED:
                 del self._linked[next(iter(self._linked))]
             owner = self._linked.setdefault(uri, server)
-        return self._told(uri, server, owner, servers)
+        return self._to_public(uri, server, owner, servers)
 
-    def owner(self, uri: str, servers: Collection[str]) -> tuple[str, str] | None:
+    def find_owner(self, uri: str, servers: Collection[str]) -> tuple[str, str] | None:
         """Return the server of a client's URI, and the URI as that one knows it; None: nobody has listed it."""
-        own, named = unmarked_uri(uri, servers)
-        server = named or self._owners.get(uri) or self._linked.get(uri)
-        return (server, own) if server is not None and server in servers else None
+        server_uri, marked_server = split_server_mark(uri, servers)
+        server = marked_server or self._owners.get(uri) or self._linked.get(uri)
+        return (server, server_uri) if server is not None and server in servers else None
 
-    def _told(self, uri: str, server: str, owner: str, servers: Collection[str]) -> str:
-        is_own = owner == server and unmarked_uri(uri, servers)[1] is None
-        return uri if is_own else marked_uri(uri, server)
+    def _to_public(self, uri: str, server: str, owner: str, servers: Collection[str]) -> str:
+        is_own = owner == server and split_server_mark(uri, servers)[1] is None
+        return uri if is_own else add_server_mark(uri, server)
 
 
-def matching(uri: str, templates: Iterable[tuple[str, str]]) -> str | None:
+def find_template_server(uri: str, templates: Iterable[tuple[str, str]]) -> str | None:
     """Return the server, of pairs of server and template, whose template fits; of several the one that says most."""
-    found: tuple[int, str] | None = None
+    best: tuple[int, str] | None = None
     for server, template in templates:
         literals = _literals(template)
-        said = sum(map(len, literals))
-        if (found is None or said > found[0]) and _fits(uri, literals):
-            found = said, server
-    return found[1] if found else None
+        literal_characters = sum(map(len, literals))
+        if (best is None or literal_characters > best[0]) and _matches(uri, literals):
+            best = literal_characters, server
+    return best[1] if best else None
 
 
-def alike(uri: str, listed: Iterable[tuple[str, str]]) -> list[str]:
+def servers_of_same_origin(uri: str, listed: Iterable[tuple[str, str]]) -> list[str]:
     """Return the servers, of pairs of server and URI, that list URIs of the same scheme and authority."""
-    mine = _origin(uri)
-    return list(dict.fromkeys(server for server, one in listed if _origin(one) == mine))
+    origin = _origin(uri)
+    return list(dict.fromkeys(server for server, other_uri in listed if _origin(other_uri) == origin))
 
 
 def _literals(template: str) -> list[str]:
@@ -210,7 +210,7 @@ def _literals(template: str) -> list[str]:
     return [first, *(part.partition("}")[2] for part in rest)]
 
 
-def _fits(uri: str, literals: list[str]) -> bool:
+def _matches(uri: str, literals: list[str]) -> bool:
     first, last = literals[0], literals[-1]
     if len(literals) == 1:
         return uri == first

@@ -17,12 +17,12 @@ from codemode.data.narrowing import is_array, is_object
 MAX_DEPTH = 8
 MAX_NAMES = 40
 MAX_NODES = 400
-MAX_LOOKED_AT = 600
-_MOST_ONCE = 8
+MAX_INSPECTED_PARTS = 600
+_MAX_SEEN_ONCE = 8
 
 # No dots, no spaces, no long digits: those are addresses, texts and ids, which are values.
-_NAME = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
-_VALUE = re.compile(r"[0-9]{3}|^[0-9A-Fa-f-]{8,}\Z")
+_PROPERTY_NAME = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
+_VALUE_LIKE = re.compile(r"[0-9]{3}|^[0-9A-Fa-f-]{8,}\Z")
 _SCALARS = ("boolean", "null", "number", "string")
 
 
@@ -51,116 +51,125 @@ class Member:
     is_missing: bool = False
 
 
-def shape_of(value: Any) -> Shape:
+def infer_shape(value: Any) -> Shape:
     """Return the shape of one value, as far as the first parts of it tell."""
-    return _Look().at(value, 0)
+    return _Inference().infer(value, 0)
 
 
-def join(one: Shape, other: Shape) -> Shape:
+def join(left: Shape, right: Shape) -> Shape:
     """Return the shape of all that either is the shape of."""
-    if one.is_any or other.is_any:
+    if left.is_any or right.is_any:
         return Shape(is_any=True)
     return Shape(
-        scalars=one.scalars | other.scalars,
-        items=_either(one.items, other.items),
-        **_joined_objects(one, other),
+        scalars=left.scalars | right.scalars,
+        items=_join_optional(left.items, right.items),
+        **_join_objects(left, right),
     )
 
 
-def bounded(shape: Shape) -> Shape:
+def limit_size(shape: Shape) -> Shape:
     """Return the shape with no more parts than anybody reads: what is deepest is anything first."""
     depth = MAX_DEPTH
-    while depth and _count(shape) > MAX_NODES:
+    while depth and _count_nodes(shape) > MAX_NODES:
         depth -= 1
-        shape = _cut(shape, depth)
+        shape = _truncate(shape, depth)
     return shape
 
 
-def settled(shape: Shape, *, forgets: bool = False) -> Shape:
+def drop_rare_names(shape: Shape, *, drops_unnamed_objects: bool = False) -> Shape:
     """Return the shape without names that were seen in one object only: what may be told, or written down.
 
     What was below them is that of a record. ``forgets`` leaves out objects of which no name is known yet, as if they
     had not been seen: whoever reads it again would else take them for records.
     """
-    names = {name: Member(settled(one.shape, forgets=forgets), 2, one.is_missing) for name, one in shape.names.items()}
-    once = [names.pop(name).shape for name, one in shape.names.items() if one.seen < 2]
-    record = None if shape.record is None else settled(shape.record, forgets=forgets)
-    is_forgotten = forgets and not names and not shape.is_record
+    names = {
+        name: Member(drop_rare_names(member.shape, drops_unnamed_objects=drops_unnamed_objects), 2, member.is_missing)
+        for name, member in shape.names.items()
+    }
+    seen_once = [names.pop(name).shape for name, member in shape.names.items() if member.seen < 2]
+    record = (
+        None if shape.record is None else drop_rare_names(shape.record, drops_unnamed_objects=drops_unnamed_objects)
+    )
+    is_dropped = drops_unnamed_objects and not names and not shape.is_record
     return Shape(
         scalars=set(shape.scalars),
         names=names,
-        record=None if is_forgotten else _all([*([] if record is None else [record]), *once]),
+        record=None if is_dropped else _join_all([*([] if record is None else [record]), *seen_once]),
         is_record=shape.is_record,
-        objects=0 if is_forgotten else shape.objects,
-        items=None if shape.items is None else settled(shape.items, forgets=forgets),
+        objects=0 if is_dropped else shape.objects,
+        items=None
+        if shape.items is None
+        else drop_rare_names(shape.items, drops_unnamed_objects=drops_unnamed_objects),
         is_any=shape.is_any,
     )
 
 
-def schema_of(shape: Shape) -> dict[str, Any]:
+def to_schema(shape: Shape) -> dict[str, Any]:
     """Return a JSON Schema of what was seen, without names that were seen in one object only."""
-    return _schema(settled(shape))
+    return _shape_to_schema(drop_rare_names(shape))
 
 
 def to_json(shape: Shape) -> Any:
     """Return a settled shape as JSON."""
     if shape.is_any:
         return True
-    said: dict[str, Any] = {}
+    value: dict[str, Any] = {}
     if shape.scalars:
-        said["types"] = sorted(shape.scalars)
+        value["types"] = sorted(shape.scalars)
     if shape.objects:
-        said["objects"] = shape.objects
-        said["names"] = {name: [to_json(one.shape), one.is_missing] for name, one in sorted(shape.names.items())}
+        value["objects"] = shape.objects
+        value["names"] = {
+            name: [to_json(member.shape), member.is_missing] for name, member in sorted(shape.names.items())
+        }
     if shape.record is not None:
-        said["record"] = to_json(shape.record)
+        value["record"] = to_json(shape.record)
     if shape.is_record:
-        said["isRecord"] = True
+        value["isRecord"] = True
     if shape.items is not None:
-        said["items"] = to_json(shape.items)
-    return said
+        value["items"] = to_json(shape.items)
+    return value
 
 
-def from_json(said: Any, depth: int = 0) -> Shape:
+def from_json(value: Any, depth: int = 0) -> Shape:
     """Return the shape that was written so. Raises `ValueError` for what none of ours is."""
-    if said is True:
+    if value is True:
         return Shape(is_any=True)
-    if not is_object(said) or depth > MAX_DEPTH + 1:
+    if not is_object(value) or depth > MAX_DEPTH + 1:
         raise ValueError("no shape")
-    types, names, objects = said.get("types", []), said.get("names", {}), said.get("objects", 0)
+    types, names, objects = value.get("types", []), value.get("names", {}), value.get("objects", 0)
     if not is_array(types) or not set(map(str, types)) <= set(_SCALARS) or not is_object(names):
         raise ValueError("no shape")
-    if objects not in (0, 1, 2) or len(names) > MAX_NAMES or not all(map(is_name, names)):
+    if objects not in (0, 1, 2) or len(names) > MAX_NAMES or not all(map(is_property_name, names)):
         raise ValueError("no shape")
     return Shape(
         scalars=set(map(str, types)),
-        names={name: _member(one, depth) for name, one in names.items()},
-        record=from_json(said["record"], depth + 1) if "record" in said else None,
-        is_record=said.get("isRecord") is True,
+        names={name: _parse_member(member, depth) for name, member in names.items()},
+        record=from_json(value["record"], depth + 1) if "record" in value else None,
+        is_record=value.get("isRecord") is True,
         objects=int(objects),
-        items=from_json(said["items"], depth + 1) if "items" in said else None,
+        items=from_json(value["items"], depth + 1) if "items" in value else None,
     )
 
 
-def is_name(key: str) -> bool:
+def is_property_name(key: str) -> bool:
     """Tell whether a key looks like the name of a property, and not like a value."""
-    return _NAME.match(key) is not None and not _VALUE.search(key)
+    return _PROPERTY_NAME.match(key) is not None and not _VALUE_LIKE.search(key)
 
 
-def _member(said: Any, depth: int) -> Member:
-    if not is_array(said) or len(said) != 2:
+def _parse_member(value: Any, depth: int) -> Member:
+    if not is_array(value) or len(value) != 2:
         raise ValueError("no member of a shape")
-    return Member(from_json(said[0], depth + 1), 2, said[1] is True)
+    return Member(from_json(value[0], depth + 1), 2, value[1] is True)
 
 
-class _Look:
+class _Inference:
     """One look at one value, which ends after so many parts."""
 
     def __init__(self) -> None:
-        self._left = MAX_LOOKED_AT
+        self._remaining_parts = MAX_INSPECTED_PARTS
 
-    def at(self, value: Any, depth: int) -> Shape:
-        self._left -= 1
+    def infer(self, value: Any, depth: int) -> Shape:
+        self._remaining_parts -= 1
         if value is None:
             return Shape(scalars={"null"})
         if isinstance(value, bool):
@@ -171,102 +180,110 @@ class _Look:
             return Shape(scalars={"string"})
         if depth >= MAX_DEPTH or not (is_array(value) or is_object(value)):
             return Shape(is_any=True)
-        if self._left < 0:
+        if self._remaining_parts < 0:
             return Shape()  # not looked into: it widens nothing that was seen elsewhere
         if is_array(value):
-            return Shape(items=_all(self.at(one, depth + 1) for one in value if self._left > 0) or Shape())
-        return self._object(cast("Mapping[Any, Any]", value), depth)
+            return Shape(
+                items=_join_all(self.infer(element, depth + 1) for element in value if self._remaining_parts > 0)
+                or Shape()
+            )
+        return self._infer_object(cast("Mapping[Any, Any]", value), depth)
 
-    def _object(self, value: Mapping[Any, Any], depth: int) -> Shape:
-        if len(value) > MAX_NAMES or not all(isinstance(key, str) and is_name(key) for key in value):
-            parts = islice(value.values(), max(self._left, 0))
-            return Shape(record=_all(self.at(one, depth + 1) for one in parts), is_record=True, objects=1)
-        names = {key: Member(self.at(one, depth + 1)) for key, one in value.items()}
+    def _infer_object(self, value: Mapping[Any, Any], depth: int) -> Shape:
+        if len(value) > MAX_NAMES or not all(isinstance(key, str) and is_property_name(key) for key in value):
+            parts = islice(value.values(), max(self._remaining_parts, 0))
+            return Shape(
+                record=_join_all(self.infer(element, depth + 1) for element in parts), is_record=True, objects=1
+            )
+        names = {key: Member(self.infer(element, depth + 1)) for key, element in value.items()}
         return Shape(names=names, objects=1)
 
 
-def _either(one: Shape | None, other: Shape | None) -> Shape | None:
-    return _all([part for part in (one, other) if part is not None])
+def _join_optional(left: Shape | None, right: Shape | None) -> Shape | None:
+    return _join_all([part for part in (left, right) if part is not None])
 
 
-def _all(shapes: Iterable[Shape]) -> Shape | None:
+def _join_all(shapes: Iterable[Shape]) -> Shape | None:
     found: Shape | None = None
     for shape in shapes:
         found = shape if found is None else join(found, shape)
     return found
 
 
-def _joined_objects(one: Shape, other: Shape) -> dict[str, Any]:
-    if not one.objects or not other.objects:
-        had = one if one.objects else other
-        kept = ("names", "record", "is_record", "objects")
-        return {name: getattr(had, name) for name in kept}
-    record = _either(one.record, other.record)
-    names = {name: _joined(one.names.get(name), other.names.get(name)) for name in [*one.names, *other.names]}
-    once = sum(member.seen < 2 for member in names.values())
-    often = len(names) - once
+def _join_objects(left: Shape, right: Shape) -> dict[str, Any]:
+    if not left.objects or not right.objects:
+        seen = left if left.objects else right
+        copied = ("names", "record", "is_record", "objects")
+        return {name: getattr(seen, name) for name in copied}
+    record = _join_optional(left.record, right.record)
+    names = {name: _join_members(left.names.get(name), right.names.get(name)) for name in [*left.names, *right.names]}
+    seen_once = sum(member.seen < 2 for member in names.values())
+    seen_often = len(names) - seen_once
     # Optional members that are all of one kind are those of a record more often than not, and a key of one is a value.
-    is_uniform = len(names) > 1 and len({_kind(one.shape) for one in names.values()}) == 1
-    is_missing = is_uniform and any(one.is_missing for one in names.values())
-    varies = is_missing or once > max(_MOST_ONCE, often) or (once and not often)
-    if varies or one.is_record or other.is_record or len(names) > MAX_NAMES:
+    is_uniform = len(names) > 1 and len({_type_signature(left.shape) for left in names.values()}) == 1
+    is_missing = is_uniform and any(left.is_missing for left in names.values())
+    varies = is_missing or seen_once > max(_MAX_SEEN_ONCE, seen_often) or (seen_once and not seen_often)
+    if varies or left.is_record or right.is_record or len(names) > MAX_NAMES:
         parts = [member.shape for member in names.values()]
-        record = _all([*([] if record is None else [record]), *parts])
+        record = _join_all([*([] if record is None else [record]), *parts])
         return {"names": {}, "record": record, "is_record": True, "objects": 2}
     return {"names": names, "record": record, "is_record": False, "objects": 2}
 
 
-def _kind(shape: Shape) -> tuple[Any, ...]:
+def _type_signature(shape: Shape) -> tuple[Any, ...]:
     return (frozenset(shape.scalars - {"null"}), bool(shape.objects), shape.items is not None, shape.is_any)
 
 
-def _joined(one: Member | None, other: Member | None) -> Member:
-    if one is None or other is None:
-        had = one or other or Member(Shape())
-        return Member(had.shape, had.seen, is_missing=True)
-    is_missing = one.is_missing or other.is_missing
-    return Member(join(one.shape, other.shape), min(2, one.seen + other.seen), is_missing)
+def _join_members(left: Member | None, right: Member | None) -> Member:
+    if left is None or right is None:
+        present = left or right or Member(Shape())
+        return Member(present.shape, present.seen, is_missing=True)
+    is_missing = left.is_missing or right.is_missing
+    return Member(join(left.shape, right.shape), min(2, left.seen + right.seen), is_missing)
 
 
-def _parts(shape: Shape) -> list[Shape]:
-    inside = [one for one in (shape.record, shape.items) if one is not None]
-    return [*inside, *(one.shape for one in shape.names.values())]
+def _subshapes(shape: Shape) -> list[Shape]:
+    parts = [part for part in (shape.record, shape.items) if part is not None]
+    return [*parts, *(part.shape for part in shape.names.values())]
 
 
-def _count(shape: Shape) -> int:
-    return 1 + sum(map(_count, _parts(shape)))
+def _count_nodes(shape: Shape) -> int:
+    return 1 + sum(map(_count_nodes, _subshapes(shape)))
 
 
-def _cut(shape: Shape, depth: int) -> Shape:
-    if depth == 0 and _parts(shape):
+def _truncate(shape: Shape, depth: int) -> Shape:
+    if depth == 0 and _subshapes(shape):
         return Shape(is_any=True)
     return Shape(
         scalars=shape.scalars,
-        names={name: Member(_cut(one.shape, depth - 1), one.seen, one.is_missing) for name, one in shape.names.items()},
-        record=None if shape.record is None else _cut(shape.record, depth - 1),
+        names={
+            name: Member(_truncate(member.shape, depth - 1), member.seen, member.is_missing)
+            for name, member in shape.names.items()
+        },
+        record=None if shape.record is None else _truncate(shape.record, depth - 1),
         is_record=shape.is_record,
         objects=shape.objects,
-        items=None if shape.items is None else _cut(shape.items, depth - 1),
+        items=None if shape.items is None else _truncate(shape.items, depth - 1),
         is_any=shape.is_any,
     )
 
 
-def _schema(shape: Shape) -> dict[str, Any]:
+def _shape_to_schema(shape: Shape) -> dict[str, Any]:
     if shape.is_any:
         return {}
-    found: list[dict[str, Any]] = [{"type": one} for one in sorted(shape.scalars)]
+    alternatives: list[dict[str, Any]] = [{"type": scalar} for scalar in sorted(shape.scalars)]
     if shape.objects:
-        found.append(_object_schema(shape))
+        alternatives.append(_object_schema(shape))
     if shape.items is not None:
-        found.append({"type": "array", "items": _schema(shape.items)})
-    return found[0] if len(found) == 1 else {"anyOf": found} if found else {}
+        alternatives.append({"type": "array", "items": _shape_to_schema(shape.items)})
+    return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives} if alternatives else {}
 
 
 def _object_schema(shape: Shape) -> dict[str, Any]:
-    said: dict[str, Any] = {"type": "object"}
+    schema: dict[str, Any] = {"type": "object"}
     if shape.names:
-        said["properties"] = {name: _schema(one.shape) for name, one in shape.names.items()}
-        said["required"] = [name for name, one in shape.names.items() if not one.is_missing]
+        schema["properties"] = {name: _shape_to_schema(member.shape) for name, member in shape.names.items()}
+        schema["required"] = [name for name, member in shape.names.items() if not member.is_missing]
     if shape.record is not None:
-        said["additionalProperties"] = _schema(shape.record)
-    return said
+        schema["additionalProperties"] = _shape_to_schema(shape.record)
+    return schema

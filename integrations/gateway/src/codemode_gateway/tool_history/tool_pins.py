@@ -48,22 +48,22 @@ class Difference:
     def lines(self) -> list[str]:
         """Return the lines that are new with a ``+`` before them, those that are gone with a ``-``."""
         before, after = (list(_lines(text))[:_MAX_LINES] for text in (self.before or "", self.after))
-        shown = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
-        if not shown:
-            shown = ["(it differs where it is too long to be shown)"]
-        return [visible(line) for line in shown]
+        diff = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
+        if not diff:
+            diff = ["(it differs where it is too long to be shown)"]
+        return [visible(line) for line in diff]
 
 
 def _lines(text: str) -> Iterator[str]:
     try:
-        said: Any = json.loads(text) if text else {}
+        definition: Any = json.loads(text) if text else {}
     except ValueError:
-        said = text  # it was cut
-    if not is_object(said):
-        yield from wrap(str(said), _WIDTH)
+        definition = text  # it was cut
+    if not is_object(definition):
+        yield from wrap(str(definition), _WIDTH)
         return
-    for name in sorted(said):
-        value = said[name]
+    for name in sorted(definition):
+        value = definition[name]
         if isinstance(value, str):
             yield from (f"{name}: {line}" for part in value.split("\n") for line in wrap(part, _WIDTH) or [""])
         else:
@@ -74,10 +74,10 @@ def _lines(text: str) -> Iterator[str]:
 # changes back has none. What is kept is in one file of the state folder, for each principal by itself, until that one
 # has not been there for 90 days.
 
-FILE = "pins.sqlite"
+FILE_NAME = "pins.sqlite"
 MAX_TEXT_CHARACTERS = 20_000
-MAX_ALL_CHARACTERS = 8_000_000
-_MAX_NAMED = 5
+MAX_TOTAL_CHARACTERS = 8_000_000
+_MAX_NAMES_IN_NOTE = 5
 _MAX_NAME_CHARACTERS = 64
 _TABLES = (
     (
@@ -96,11 +96,11 @@ _DELETE = "DELETE FROM tools WHERE principal = ? AND server = ? AND state = ?"
 _UPDATE = "UPDATE servers SET whole = ? WHERE principal = ? AND server = ?"
 _log = logging.getLogger("codemode.mcp")
 
-digest_of = compute_definition_digest
+tool_digest = compute_definition_digest
 """The digest of what a server says of a tool: it is another one when anything of that has changed."""
 
 
-class ChangedAgain(Exception):  # noqa: N818 - an answer
+class ToolsChangedError(Exception):
     """What is to be approved is not what was shown."""
 
 
@@ -115,7 +115,7 @@ class ServerPins:
     @property
     def token(self) -> str:
         """Another one whenever there are other differences."""
-        return canonical_json([[one.tool, one.digest] for one in self.differences])
+        return canonical_json([[difference.tool, difference.digest] for difference in self.differences])
 
 
 _Rows = dict[str, tuple[str, str]]  # of each tool its digest, and what is shown of it
@@ -128,18 +128,18 @@ class Pins:
     """
 
     def __init__(self, folder: Path | None, principal: str = "local") -> None:
-        self._tables = PrivateTables(None if folder is None else folder / FILE, *_TABLES)
+        self._tables = PrivateTables(None if folder is None else folder / FILE_NAME, *_TABLES)
         self._principal = principal
         self._notes: dict[str, tuple[str, ...]] = {}
         self._stamps: dict[str, object] = {}
         self._changes: dict[str, int] = {}
-        self._wholes: dict[str, str | None] = {}
-        self._wholes_stamp: object = ()
-        self._noted_day: int | None = None
+        self._list_digests: dict[str, str | None] = {}
+        self._list_digests_stamp: object = ()
+        self._use_recorded_on: int | None = None
 
     # --- hooks ---
 
-    async def listed(self, config: ServerConfig, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
+    async def filter_tools(self, config: ServerConfig, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
         """Return the tools that programs see; remember those of a server that is used first.
 
         Raises `OSError` where tools are to be blocked and what is remembered cannot be read.
@@ -147,27 +147,27 @@ class Pins:
         if config.pin == "off":
             self._notes.pop(config.name, None)
             return tools
-        whole = await run_check(LARGE_CHARACTERS, lambda: _whole(tools))
+        list_digest = await run_check(LARGE_CHARACTERS, lambda: _compute_list_digest(tools))
         try:
             different: Mapping[str, bool] = {}
-            if not await self._is_as_it_was(config.name, whole):
-                said = await run_check(LARGE_CHARACTERS, lambda: _said(tools))
-                different = await run_off_loop(lambda: self._compared(config.name, said, whole))
+            if not await self._matches_last_list(config.name, list_digest):
+                rows = await run_check(LARGE_CHARACTERS, lambda: _to_rows(tools))
+                different = await run_off_loop(lambda: self._compare(config.name, rows, list_digest))
         except OSError as error:
             if config.pin == "block":
                 raise
             _log.warning("the tools of server %r are not compared with those first used: %s", config.name, error)
             return tools
-        await self._note_use()
+        await self._record_use()
         self._stamps[config.name] = self._tables.stamp
-        self._note(config, different)
+        self._update_notes(config, different)
         return tools if config.pin == "warn" else [tool for tool in tools if tool.name not in different]
 
-    def notes(self, config: ServerConfig) -> Sequence[str]:
+    def get_notes(self, config: ServerConfig) -> Sequence[str]:
         """Return what programs that import this server are told of its tools."""
         return self._notes.get(config.name, ())
 
-    def changes(self, config: ServerConfig) -> int:
+    def get_revision(self, config: ServerConfig) -> int:
         """Return a number that grows when `listed` would give other tools: somebody has approved some meanwhile."""
         count = self._changes.get(config.name, 0)
         if config.name in self._notes and self._stamps.get(config.name) != self._tables.stamp:
@@ -177,67 +177,72 @@ class Pins:
 
     # --- for people ---
 
-    def listing(self) -> tuple[ServerPins, ...]:
+    def list_servers(self) -> tuple[ServerPins, ...]:
         """Return what is remembered and how it differs, server by server. Raises `OSError`."""
         with self._tables.open() as file:
-            names = [row[0] for row in file.execute("SELECT server FROM servers WHERE principal = ?", self._mine)]
-            return tuple(self._of_server(file, name) for name in sorted(names))
+            names = [
+                row[0]
+                for row in file.execute("SELECT server FROM servers WHERE principal = ?", self._principal_parameter)
+            ]
+            return tuple(self._read_server(file, name) for name in sorted(names))
 
     def approve(self, server: str, token: str | None = None) -> int:
         """Remember the tools of a server as they are now; return how many differed.
 
         With the ``token`` of what a person was shown nothing else is approved. Raises `KeyError` for a server of which
-        nothing is remembered, `ChangedAgain`, and `OSError`.
+        nothing is remembered, `ToolsChangedError`, and `OSError`.
         """
         with self._tables.open(writes=True) as file:
             file.execute("BEGIN IMMEDIATE")
             if not self._is_known(file, server):
                 raise KeyError(server)
-            found = self._of_server(file, server)
+            found = self._read_server(file, server)
             if token is not None and token != found.token:
-                raise ChangedAgain(f"the tools of {server!r} have changed since they were shown: look again")
-            rows = self._rows(file, _WAITING, server)
-            file.execute(_DELETE, (*self._mine, server, _WAITING))
-            self._insert(file, _PINNED, server, rows)
-            file.execute(_UPDATE, (None, *self._mine, server))
+                raise ToolsChangedError(f"the tools of {server!r} have changed since they were shown: look again")
+            rows = self._read_rows(file, _WAITING, server)
+            file.execute(_DELETE, (*self._principal_parameter, server, _WAITING))
+            self._insert_rows(file, _PINNED, server, rows)
+            file.execute(_UPDATE, (None, *self._principal_parameter, server))
             return len(rows)
 
     # --- parts ---
 
     @property
-    def _mine(self) -> tuple[str]:
+    def _principal_parameter(self) -> tuple[str]:
         return (self._principal,)
 
-    def _of_server(self, file: Any, server: str) -> ServerPins:
-        pinned, waiting = (self._rows(file, state, server) for state in (_PINNED, _WAITING))
+    def _read_server(self, file: Any, server: str) -> ServerPins:
+        pinned, waiting = (self._read_rows(file, state, server) for state in (_PINNED, _WAITING))
         different = (
             Difference(tool, pinned[tool][1] if tool in pinned else None, said, digest)
             for tool, (digest, said) in sorted(waiting.items())
         )
         return ServerPins(server, len(pinned), tuple(different))
 
-    def _rows(self, file: Any, state: str, server: str) -> _Rows:
+    def _read_rows(self, file: Any, state: str, server: str) -> _Rows:
         statement = "SELECT tool, digest, said FROM tools WHERE principal = ? AND server = ? AND state = ?"
-        found = file.execute(statement, (*self._mine, server, state))
+        found = file.execute(statement, (*self._principal_parameter, server, state))
         return {tool: (digest, said) for tool, digest, said in found}
 
-    def _insert(self, file: Any, state: str, server: str, said: _Rows) -> None:
-        rows = [(*self._mine, server, state, tool, digest, text) for tool, (digest, text) in said.items()]
-        file.executemany("INSERT OR REPLACE INTO tools VALUES (?, ?, ?, ?, ?, ?)", rows)
+    def _insert_rows(self, file: Any, state: str, server: str, rows: _Rows) -> None:
+        values = [
+            (*self._principal_parameter, server, state, tool, digest, text) for tool, (digest, text) in rows.items()
+        ]
+        file.executemany("INSERT OR REPLACE INTO tools VALUES (?, ?, ?, ?, ?, ?)", values)
 
-    async def _is_as_it_was(self, server: str, whole: str) -> bool:
+    async def _matches_last_list(self, server: str, whole: str) -> bool:
         """Tell whether a server lists just what it did when nothing differed, without looking at each tool."""
         stamp = self._tables.stamp
-        if stamp != self._wholes_stamp:
-            self._wholes = await run_off_loop(self._read_wholes)
-            self._wholes_stamp = stamp
-        return stamp is not None and self._wholes.get(server) == whole
+        if stamp != self._list_digests_stamp:
+            self._list_digests = await run_off_loop(self._read_list_digests)
+            self._list_digests_stamp = stamp
+        return stamp is not None and self._list_digests.get(server) == whole
 
-    async def _note_use(self) -> None:
+    async def _record_use(self) -> None:
         """Keep once a day that this principal is there: pins of those who are gone would fill the file."""
-        if self._noted_day == (today := state_files.today()):
+        if self._use_recorded_on == (today := state_files.today()):
             return
-        self._noted_day = today
+        self._use_recorded_on = today
         try:
             await run_off_loop(self._write_use)
         except OSError as error:
@@ -248,40 +253,48 @@ class Pins:
             file.execute("BEGIN IMMEDIATE")
             state_files.note_table_use(file, self._principal, "servers", "tools")
 
-    def _read_wholes(self) -> dict[str, str | None]:
+    def _read_list_digests(self) -> dict[str, str | None]:
         with self._tables.open() as file:
-            return dict(file.execute("SELECT server, whole FROM servers WHERE principal = ?", self._mine))
+            return dict(
+                file.execute("SELECT server, whole FROM servers WHERE principal = ?", self._principal_parameter)
+            )
 
-    def _compared(self, server: str, said: _Rows, whole: str) -> Mapping[str, bool]:
+    def _compare(self, server: str, rows: _Rows, list_digest: str) -> Mapping[str, bool]:
         """Return the tools that are not as they were, and of each whether it was there at all."""
-        if said and self._is_first(server):
+        if rows and self._is_first_use(server):
             with self._tables.open(writes=True) as file:
                 file.execute("BEGIN IMMEDIATE")
-                made = file.execute("INSERT OR IGNORE INTO servers VALUES (?, ?, NULL)", (*self._mine, server))
-                if made.rowcount:  # else another gateway has been faster
-                    self._insert(file, _PINNED, server, said)
+                inserted = file.execute(
+                    "INSERT OR IGNORE INTO servers VALUES (?, ?, NULL)", (*self._principal_parameter, server)
+                )
+                if inserted.rowcount:  # else another gateway has been faster
+                    self._insert_rows(file, _PINNED, server, rows)
         with self._tables.open() as file:
-            pinned, waiting = (self._rows(file, state, server) for state in (_PINNED, _WAITING))
-        different = {tool: row for tool, row in said.items() if pinned.get(tool, ("",))[0] != row[0]}
-        is_told = {tool: row[0] for tool, row in waiting.items()} == {tool: row[0] for tool, row in different.items()}
-        if said and (not is_told or not different):
+            pinned, waiting = (self._read_rows(file, state, server) for state in (_PINNED, _WAITING))
+        different = {tool: row for tool, row in rows.items() if pinned.get(tool, ("",))[0] != row[0]}
+        is_recorded = {tool: row[0] for tool, row in waiting.items()} == {
+            tool: row[0] for tool, row in different.items()
+        }
+        if rows and (not is_recorded or not different):
             with self._tables.open(writes=True) as file:
                 file.execute("BEGIN IMMEDIATE")
-                file.execute(_DELETE, (*self._mine, server, _WAITING))
-                self._insert(file, _WAITING, server, different)
-                file.execute(_UPDATE, (None if different else whole, *self._mine, server))
+                file.execute(_DELETE, (*self._principal_parameter, server, _WAITING))
+                self._insert_rows(file, _WAITING, server, different)
+                file.execute(_UPDATE, (None if different else list_digest, *self._principal_parameter, server))
         return {tool: tool in pinned for tool in different}
 
-    def _is_first(self, server: str) -> bool:
+    def _is_first_use(self, server: str) -> bool:
         with self._tables.open() as file:
             return not self._is_known(file, server)
 
     def _is_known(self, file: Any, server: str) -> bool:
-        found = file.execute("SELECT 1 FROM servers WHERE principal = ? AND server = ?", (*self._mine, server))
+        found = file.execute(
+            "SELECT 1 FROM servers WHERE principal = ? AND server = ?", (*self._principal_parameter, server)
+        )
         return found.fetchone() is not None
 
-    def _note(self, config: ServerConfig, different: Mapping[str, bool]) -> None:
-        notes = tuple(_notes(config, different))
+    def _update_notes(self, config: ServerConfig, different: Mapping[str, bool]) -> None:
+        notes = tuple(_create_notes(config, different))
         if notes and notes != self._notes.get(config.name):
             _log.warning("server %r: %s", config.name, " ".join(notes))
         if notes:
@@ -290,19 +303,21 @@ class Pins:
             self._notes.pop(config.name, None)
 
 
-def _notes(config: ServerConfig, different: Mapping[str, bool]) -> list[str]:
+def _create_notes(config: ServerConfig, different: Mapping[str, bool]) -> list[str]:
     notes: list[str] = []
-    is_away = " and cannot be used until the user has seen how" if config.pin == "block" else ""
-    for was_there, words in ((True, "have changed"), (False, "are new")):
+    consequence = " and cannot be used until the user has seen how" if config.pin == "block" else ""
+    for was_there, verb in ((True, "have changed"), (False, "are new")):
         names = [tool for tool, is_old in different.items() if is_old is was_there]
         if names:
-            shown = ", ".join(f'"{visible(clip_text(one, _MAX_NAME_CHARACTERS))}"' for one in names[:_MAX_NAMED])
-            more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-            notes.append(f"{shown}{more} {words} since they were first used{is_away}")
+            shown = ", ".join(
+                f'"{visible(clip_text(name, _MAX_NAME_CHARACTERS))}"' for name in names[:_MAX_NAMES_IN_NOTE]
+            )
+            rest = f" and {len(names) - _MAX_NAMES_IN_NOTE} more" if len(names) > _MAX_NAMES_IN_NOTE else ""
+            notes.append(f"{shown}{rest} {verb} since they were first used{consequence}")
     return notes
 
 
-def _whole(tools: Sequence[types.Tool]) -> str:
+def _compute_list_digest(tools: Sequence[types.Tool]) -> str:
     """Return a digest of all that a server says of its tools, much cheaper than those of each."""
     found = hashlib.sha256()
     for tool in tools:
@@ -311,17 +326,17 @@ def _whole(tools: Sequence[types.Tool]) -> str:
     return found.hexdigest()
 
 
-def _said(tools: Sequence[types.Tool]) -> _Rows:
+def _to_rows(tools: Sequence[types.Tool]) -> _Rows:
     """Return of each tool its digest, and as much of what is said of it as a person is shown."""
     rows: _Rows = {}
-    room = MAX_ALL_CHARACTERS
+    remaining_characters = MAX_TOTAL_CHARACTERS
     for tool in tools:
-        said = tool.model_dump_json(
+        definition = tool.model_dump_json(
             by_alias=True,
             exclude_none=True,
             include={"title", "description", "input_schema", "output_schema", "annotations"},
         )
-        text = clip_text(said, max(0, min(MAX_TEXT_CHARACTERS, room)) + 1)
-        room -= len(text)
-        rows[tool.name] = digest_of(tool), text.encode("utf-8", "replace").decode()
+        text = clip_text(definition, max(0, min(MAX_TEXT_CHARACTERS, remaining_characters)) + 1)
+        remaining_characters -= len(text)
+        rows[tool.name] = tool_digest(tool), text.encode("utf-8", "replace").decode()
     return rows

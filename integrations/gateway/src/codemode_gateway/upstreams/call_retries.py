@@ -40,19 +40,19 @@ from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
 from ..gateway.principals import LOCAL, CallOrigin, origin_of
 from ..page_urls import is_page_url
-from .connection import Connection, LostRequestError, Requests
-from .connection_errors import Lost, UpstreamFailure
+from .connection import Connection, LostRequestError, RequestDispatcher
+from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
 from .hooks import UpstreamHooks
-from .reconnecting import Link
-from .session_streams import SENDING, Sending
+from .reconnecting import ReconnectingConnection
+from .session_streams import SENDING, RequestProgress
 
 
-class Clock:
+class PausableTimeout:
     """Gives a call so many seconds, over all the rounds that it takes."""
 
     def __init__(self, seconds: float) -> None:
-        self._left = seconds
-        self._stops = 0
+        self._remaining = seconds
+        self._pauses = 0
         self._deadline: asyncio.Timeout | None = None
 
     @property
@@ -61,30 +61,30 @@ class Clock:
         return self._deadline is not None and self._deadline.expired()
 
     @property
-    def is_stopped(self) -> bool:
+    def is_paused(self) -> bool:
         """True while the time stands still."""
         return self._deadline is not None and self._deadline.when() is None
 
-    def started(self) -> asyncio.Timeout:
+    def start(self) -> asyncio.Timeout:
         """Return a context that raises `TimeoutError` when the time is over."""
-        self._deadline = asyncio.timeout(self._left)
+        self._deadline = asyncio.timeout(self._remaining)
         return self._deadline
 
-    def stop(self) -> None:
+    def pause(self) -> None:
         """Let it stand still."""
-        self._stops += 1
+        self._pauses += 1
         when = None if self._deadline is None else self._deadline.when()
-        if self._stops == 1 and when is not None:
-            self._left = max(when - asyncio.get_running_loop().time(), 0)
-            self._set(None)
+        if self._pauses == 1 and when is not None:
+            self._remaining = max(when - asyncio.get_running_loop().time(), 0)
+            self._reschedule(None)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let it go on where it stood, once nobody has it stand still."""
-        self._stops -= 1
-        if not self._stops:
-            self._set(asyncio.get_running_loop().time() + self._left)
+        self._pauses -= 1
+        if not self._pauses:
+            self._reschedule(asyncio.get_running_loop().time() + self._remaining)
 
-    def _set(self, when: float | None) -> None:
+    def _reschedule(self, when: float | None) -> None:
         with suppress(RuntimeError):  # it has passed, or its call has ended
             if self._deadline is not None:
                 self._deadline.reschedule(when)
@@ -92,10 +92,10 @@ class Clock:
 
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 TIMEOUT = "TIMEOUT"
-_MAX_SAID = 20_000
+_MAX_REFUSAL_CHARACTERS = 20_000
 
 
-def stamped(
+def add_protocol_metadata(
     connection: Connection, method: str, params: dict[str, Any], capabilities: Mapping[str, Any]
 ) -> CallOptions:
     """Write into params, and return as headers, what the revision of a connection asks of every request."""
@@ -116,10 +116,10 @@ def stamped(
 
 def mirrors_arguments(connection: Connection) -> bool:
     """Tell whether tools may want arguments in headers too: over HTTP from the revision 2026-07-28 on."""
-    return connection.era == "modern" and not connection.tells_sending
+    return connection.era == "modern" and not connection.tracks_sending
 
 
-def mirrored(connection: Connection, tool: types.Tool | None, arguments: Mapping[str, Any]) -> dict[str, str]:
+def mirrored_headers(connection: Connection, tool: types.Tool | None, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return the arguments that a tool wants in headers too."""
     if tool is None or not mirrors_arguments(connection):
         return {}
@@ -134,29 +134,31 @@ def client_info() -> types.Implementation:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        own = version("codemode-toolkit")
+        own_version = version("codemode-toolkit")
     except PackageNotFoundError:
-        own = "0"
-    return types.Implementation(name="codemode", version=own)
+        own_version = "0"
+    return types.Implementation(name="codemode", version=own_version)
 
 
-def refused(config: ServerConfig, tool: str, error: MCPError) -> CodeModeToolError:
+def refused_call_error(config: ServerConfig, tool: str, error: MCPError) -> CodeModeToolError:
     """Return the error for a call that a server does not take, in its own words."""
-    said = error.error.message[:_MAX_SAID].strip() or f"server {config.name!r} refuses the call of {tool!r}"
-    return CodeModeToolError(said, details={"tool_name": tool, "rpc_code": error.error.code})
+    message = (
+        error.error.message[:_MAX_REFUSAL_CHARACTERS].strip() or f"server {config.name!r} refuses the call of {tool!r}"
+    )
+    return CodeModeToolError(message, details={"tool_name": tool, "rpc_code": error.error.code})
 
 
-def page_to_open(error: MCPError) -> str | None:
+def find_page_to_open(error: MCPError) -> str | None:
     """Return the page that a server wants its user to open before it takes a call; None where it wants none."""
     if error.error.code != types.URL_ELICITATION_REQUIRED or not is_mapping(error.error.data):
         return None
-    asked = error.error.data.get("elicitations")
-    first = asked[0] if is_array(asked) and asked else None
+    elicitations = error.error.data.get("elicitations")
+    first = elicitations[0] if is_array(elicitations) and elicitations else None
     url = first.get("url") if is_mapping(first) else None
     return url if isinstance(url, str) and url.isascii() and is_page_url(url) else None
 
 
-def unknown_outcome(config: ServerConfig, tool: str, lost: Lost) -> CodeModeToolError:
+def unknown_outcome_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
     """Return the error for a call of which nobody knows whether it has happened."""
     reason = f"it did not answer within {config.timeout_ms} ms" if lost.is_late else lost.reason
     text = (
@@ -166,7 +168,7 @@ def unknown_outcome(config: ServerConfig, tool: str, lost: Lost) -> CodeModeTool
     return CodeModeToolError(text, code=OUTCOME_UNKNOWN, details={"tool_name": tool})
 
 
-def failed_call(config: ServerConfig, tool: str, lost: Lost) -> CodeModeToolError:
+def failed_call_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
     """Return the error for a call without an answer that can be made again without harm."""
     if lost.is_late:
         text = f"{tool!r} of server {config.name!r} did not answer within {config.timeout_ms} ms"
@@ -176,7 +178,7 @@ def failed_call(config: ServerConfig, tool: str, lost: Lost) -> CodeModeToolErro
     )
 
 
-Caller = tuple[str, str]
+CallerKey = tuple[str, str]
 """A user and the program that calls for them."""
 
 
@@ -190,23 +192,23 @@ class FairSlots:
     def __init__(self, limit: int, share: int) -> None:
         self._free = limit
         self._share = share
-        self._held = Counter[str | Caller]()
+        self._held = Counter[str | CallerKey]()
         self._waiting: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
 
     @asynccontextmanager
-    async def slot(self, caller: Caller) -> AsyncGenerator[None]:
+    async def slot(self, caller: CallerKey) -> AsyncGenerator[None]:
         """Hold a slot while the block runs, once there is one."""
         # Whoever waits while a slot is free is at the limit of their share, and has no claim to it.
-        if self._free and self._may_have(caller):
-            self._hold(caller)
+        if self._free and self._is_allowed(caller):
+            self._take(caller)
         else:
             await self._wait(caller)
         try:
             yield
         finally:
-            self._give_back(caller)
+            self._release(caller)
 
-    async def _wait(self, caller: Caller) -> None:
+    async def _wait(self, caller: CallerKey) -> None:
         user, program = caller
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(user, {}).setdefault(program, deque()).append(turn)
@@ -214,21 +216,21 @@ class FairSlots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._give_back(caller)
+                self._release(caller)
             else:
-                self._leave(caller, turn)
+                self._remove_waiter(caller, turn)
             raise
 
-    def _may_have(self, caller: Caller) -> bool:
+    def _is_allowed(self, caller: CallerKey) -> bool:
         user = caller[0]
         return self._held[caller] < self._share and (user == LOCAL.id or self._held[user] < self._share)
 
-    def _hold(self, caller: Caller) -> None:
+    def _take(self, caller: CallerKey) -> None:
         self._free -= 1
         self._held[caller] += 1
         self._held[caller[0]] += 1
 
-    def _give_back(self, caller: Caller) -> None:
+    def _release(self, caller: CallerKey) -> None:
         self._free += 1
         for holder in (caller, caller[0]):
             self._held[holder] -= 1
@@ -241,7 +243,7 @@ class FairSlots:
         """Give a slot to the next one that may have it; False where nobody may."""
         for user, programs in self._waiting.items():
             for program, turns in programs.items():
-                if not self._may_have((user, program)):
+                if not self._is_allowed((user, program)):
                     continue
                 turn = turns.popleft()
                 del programs[program], self._waiting[user]  # to the end of both lines
@@ -250,12 +252,12 @@ class FairSlots:
                 if programs:
                     self._waiting[user] = programs
                 if not turn.done():
-                    self._hold((user, program))
+                    self._take((user, program))
                     turn.set_result(None)
                 return True
         return False
 
-    def _leave(self, caller: Caller, turn: asyncio.Future[None]) -> None:
+    def _remove_waiter(self, caller: CallerKey, turn: asyncio.Future[None]) -> None:
         user, program = caller
         programs = self._waiting.get(user, {})
         if turn in (turns := programs.get(program, deque())):
@@ -266,47 +268,47 @@ class FairSlots:
             del self._waiting[user]
 
 
-MAX_ASKED_AT_ONCE = 16
+MAX_CONCURRENT_REQUESTS = 16
 
-ASKED_IN: ContextVar[Any] = ContextVar("codemode_mcp_asked_in", default=None)
+REQUESTING_CALL: ContextVar[Any] = ContextVar("codemode_mcp_asked_in", default=None)
 """The `ToolCallContext` of the call that is being answered for, where that is known."""
 
 
-class Asking:
+class ClientRequestCallbacks:
     """The callbacks of a session. While somebody is asked, the time of the calls in flight stands still."""
 
     def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: SecretRedactor) -> None:
         self._config = config
         self._hooks = hooks
         self._secrets = secrets
-        self._under_way = 0
-        self._calls: dict[Clock, Any] = {}
+        self._open_count = 0
+        self._calls: dict[PausableTimeout, Any] = {}
         self.capabilities: dict[str, Any] = {}
         """What a server is told that can be asked, as JSON."""
-        if hooks.asked is not None:
+        if hooks.on_request is not None:
             self.capabilities = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 
     @property
-    def clocks(self) -> list[Clock]:
+    def clocks(self) -> list[PausableTimeout]:
         """The clocks of the calls in flight."""
         return [*self._calls]
 
-    def session(self, requests: Requests, heard: Any) -> ClientSession:
+    def create_session(self, requests: RequestDispatcher, on_message: Any) -> ClientSession:
         """Return a session whose questions come here, and whose notifications go to ``heard``."""
-        asks = self._hooks.asked is not None
+        can_ask = self._hooks.on_request is not None
         return ClientSession(
             dispatcher=requests,
             client_info=client_info(),
-            message_handler=heard,
-            elicitation_callback=self._elicit if asks else None,
-            sampling_callback=self._sample if asks else None,
-            list_roots_callback=self._roots if asks else None,
+            message_handler=on_message,
+            elicitation_callback=self._elicit if can_ask else None,
+            sampling_callback=self._sample if can_ask else None,
+            list_roots_callback=self._roots if can_ask else None,
         )
 
     @contextmanager
-    def during(self, context: Any, seconds: float) -> Generator[Clock]:
+    def track_call(self, context: Any, seconds: float) -> Generator[PausableTimeout]:
         """Know that a call is in flight; give its clock."""
-        clock = Clock(seconds)
+        clock = PausableTimeout(seconds)
         self._calls[clock] = context
         try:
             yield clock
@@ -318,51 +320,51 @@ class Asking:
         context: ClientRequestContext,  # noqa: ARG002 - the name is the SDK's
         params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
-        return await self._ask("elicitation/create", params, types.ElicitResult)
+        return await self._forward("elicitation/create", params, types.ElicitResult)
 
     async def _sample(
         self,
         context: ClientRequestContext,  # noqa: ARG002 - likewise
         params: types.CreateMessageRequestParams,
     ) -> Any:
-        return await self._ask("sampling/createMessage", params, types.CreateMessageResult)
+        return await self._forward("sampling/createMessage", params, types.CreateMessageResult)
 
     async def _roots(
         self,
         context: ClientRequestContext,  # noqa: ARG002 - likewise
     ) -> types.ListRootsResult | types.ErrorData:
-        return await self._ask("roots/list", None, types.ListRootsResult)
+        return await self._forward("roots/list", None, types.ListRootsResult)
 
-    async def _ask(self, method: str, params: Any, kind: Any) -> Any:
-        if self._hooks.asked is None or self._under_way >= MAX_ASKED_AT_ONCE:
+    async def _forward(self, method: str, params: Any, result_type: Any) -> Any:
+        if self._hooks.on_request is None or self._open_count >= MAX_CONCURRENT_REQUESTS:
             return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} cannot be answered now")
-        plain: Mapping[str, Any] = (
+        json_params: Mapping[str, Any] = (
             {} if params is None else params.model_dump(mode="json", by_alias=True, exclude_none=True)
         )
-        context = self._context()
-        self._under_way += 1
-        stopped = self.clocks
-        for clock in stopped:
-            clock.stop()
+        context = self._find_context()
+        self._open_count += 1
+        paused = self.clocks
+        for clock in paused:
+            clock.pause()
         try:
             # What is asked reaches the client's person, and what is sampled its model.
-            plain = await self._secrets.redact_off_loop(plain)
-            answer = await self._hooks.asked(self._config, method, plain, context)
+            json_params = await self._secrets.redact_off_loop(json_params)
+            answer = await self._hooks.on_request(self._config, method, json_params, context)
         finally:
-            self._under_way -= 1
-            for clock in stopped:
-                clock.go_on()
+            self._open_count -= 1
+            for clock in paused:
+                clock.resume()
         if isinstance(answer, Mapping):
-            return kind.model_validate(answer, by_name=False)
+            return result_type.model_validate(answer, by_name=False)
         return answer
 
-    def _context(self) -> Any:
+    def _find_context(self) -> Any:
         """Return the context of the call in which a question came, where there is but one it can be of."""
-        known = ASKED_IN.get()
-        if known is not None:
-            return known
+        current = REQUESTING_CALL.get()
+        if current is not None:
+            return current
         contexts = [*self._calls.values()]
-        outer = {getattr(one, "outer_tool_call_id", None) for one in contexts}
+        outer = {getattr(context, "outer_tool_call_id", None) for context in contexts}
         return contexts[0] if len(outer) == 1 else None
 
 
@@ -370,7 +372,7 @@ MAX_ROUNDS = 10
 _MAX_ATTEMPTS = 3
 _MAX_SESSIONS = 2
 """Of one call over HTTP: a server that loses the second one too loses every one."""
-_STILL_TIMEOUTS = 2
+_SILENT_TIMEOUTS = 2
 _PING_SECONDS = 5.0
 _MAX_PROGRESS_CHARACTERS = 500
 _MAX_READ_CHARACTERS = 20_000
@@ -379,29 +381,29 @@ _log = logging.getLogger("codemode.mcp")
 _InputRequest: TypeAdapter[types.InputRequest] = TypeAdapter(types.InputRequest)
 
 
-class Progress:
+class ProgressForwarder:
     """Tells the client of a call how far its server is; of a flood the beginning of each second."""
 
     def __init__(self, origin: CallOrigin, secrets: SecretRedactor) -> None:
         self._origin = origin
         self._secrets = secrets
         self._window = 0.0
-        self._told = 0
+        self._sent_count = 0
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._window > 1:
-            self._window, self._told = now, 0
-        self._told += 1
-        if self._told <= _MAX_PROGRESS_A_SECOND:
-            said = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+            self._window, self._sent_count = now, 0
+        self._sent_count += 1
+        if self._sent_count <= _MAX_PROGRESS_A_SECOND:
+            text = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
             await self._origin.progress(
-                self._secrets.redact_text(said[:_MAX_READ_CHARACTERS])[:_MAX_PROGRESS_CHARACTERS]
+                self._secrets.redact_text(text[:_MAX_READ_CHARACTERS])[:_MAX_PROGRESS_CHARACTERS]
             )
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """One call of a tool. ``context`` is its `ToolCallContext`, ``origin`` the client request that it serves."""
 
     name: str
@@ -412,14 +414,14 @@ class Call:
     may_repeat: bool = False
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> CallerKey:
         """Who makes it."""
         if self.origin is None:
             return LOCAL.id, str(getattr(self.context, "outer_tool_call_id", None) or "")
         return self.origin.principal.id, self.origin.outer_id or ""
 
 
-class Calls:
+class CallSender:
     """Performs calls on whatever connection its server has.
 
     ``confirm`` is awaited with the connection and the tool before a call is sent on it, and raises to refuse the call.
@@ -430,8 +432,8 @@ class Calls:
         config: ServerConfig,
         hooks: UpstreamHooks,
         secrets: SecretRedactor,
-        link: Link,
-        asking: Asking,
+        link: ReconnectingConnection,
+        asking: ClientRequestCallbacks,
         *,
         confirm: Callable[[Connection, str], Awaitable[None]] | None = None,
     ) -> None:
@@ -439,10 +441,10 @@ class Calls:
         self._config = config
         self._secrets = secrets
         self._link = link
-        self._asking = asking
-        self._returned = None if hooks.returned is UpstreamHooks().returned else hooks.returned
-        self._signed_out = hooks.signed_out
-        self._last_logged: str | None = None
+        self._client_requests = asking
+        self._on_result = None if hooks.on_result is UpstreamHooks().on_result else hooks.on_result
+        self._on_signed_out = hooks.on_signed_out
+        self._last_logged_message: str | None = None
         self._slots = FairSlots(config.max_concurrency, config.calls_per_program)
 
     async def call(
@@ -452,78 +454,82 @@ class Calls:
         self._link.require_loop()
         if arguments is not None and not is_mapping(arguments):
             raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
-        call = Call(name, tool, dict(arguments or {}), context, origin_of(context), may_repeat)
+        call = ToolCall(name, tool, dict(arguments or {}), context, origin_of(context), may_repeat)
         async with self._slots.slot(call.caller):
             with measure_inner_call(self._config.name):
                 try:
-                    raw = await self._answer(call)
+                    raw = await self._call_with_retries(call)
                 except CodeModeAuthenticationError:
                     # The server has refused the call before it looked at it: it is safe to send again.
-                    if not await self._signed_out(self._config, context):
+                    if not await self._on_signed_out(self._config, context):
                         raise
                     self._link.retry()
-                    raw = await self._answer(call)
-        self._link.answered()
-        self._last_logged = None
+                    raw = await self._call_with_retries(call)
+        self._link.on_answer()
+        self._last_logged_message = None
         schema = None if tool is None else tool.output_schema
         size = estimate_json_length(raw, LARGE_CHARACTERS)
         return await run_check(size, lambda: parse_server_result(self._secrets.redact(raw), schema))
 
-    async def given(self, name: str, result: ToolResult) -> Any:
+    async def unwrap_result(self, name: str, result: ToolResult) -> Any:
         """Return what a program gets, once whoever wants to has seen it."""
-        if self._returned is None or result.is_error:
+        if self._on_result is None or result.is_error:
             return result
         value = result.structured_content
         if not result.has_structured_content:
             value = await run_bounded(result.content, partial(unwrap_result, result))
-        self._returned(self._config, name, value)
+        self._on_result(self._config, name, value)
         return value
 
-    async def _answer(self, call: Call) -> dict[str, Any]:
+    async def _call_with_retries(self, call: ToolCall) -> dict[str, Any]:
         for attempt in range(_MAX_ATTEMPTS):
             connection = await self._link.connection()
             try:
                 if self._confirm is not None:
                     await self._confirm(connection, call.name)
-                with self._asking.during(call.context, self._config.timeout_ms / 1000) as clock:
-                    return await self._rounds(connection, call, clock)
-            except Lost as lost:
-                most = _MAX_SESSIONS if lost.is_over and lost.cut_at is None else _MAX_ATTEMPTS
-                if lost.is_over or (lost.is_late and await self._stands_still(connection)):
-                    await self._link.give_up(connection, lost)
+                with self._client_requests.track_call(call.context, self._config.timeout_ms / 1000) as clock:
+                    return await self._send_rounds(connection, call, clock)
+            except UnansweredRequestError as lost:
+                max_attempts = _MAX_SESSIONS if lost.is_over and lost.sent_bytes is None else _MAX_ATTEMPTS
+                if lost.is_over or (lost.is_late and await self._is_unresponsive(connection)):
+                    await self._link.discard(connection, lost)
                 if lost.needs_sign_in:
-                    raise self._link.error(lost.reason, UpstreamFailure.of(lost)) from None
+                    raise self._link.error(lost.reason, UpstreamUnavailableError.from_lost(lost)) from None
                 is_harmless = lost.never_arrived or call.may_repeat
-                if is_harmless and not (lost.is_late or lost.is_final) and attempt < most - 1:
+                if is_harmless and not (lost.is_late or lost.is_final) and attempt < max_attempts - 1:
                     continue
-                error = self._hidden((failed_call if is_harmless else unknown_outcome)(self._config, call.name, lost))
+                error = self._without_secrets(
+                    (failed_call_error if is_harmless else unknown_outcome_error)(self._config, call.name, lost)
+                )
                 self._log_once(error.message)
                 raise error from None
             except MCPError as error:
-                self._ask_to_open(page_to_open(error), call.context)
-                raise self._hidden(refused(self._config, call.name, error)) from None
+                self._pause_for_page(find_page_to_open(error), call.context)
+                raise self._without_secrets(refused_call_error(self._config, call.name, error)) from None
         raise AssertionError
 
-    async def _stands_still(self, connection: Connection) -> bool:
+    async def _is_unresponsive(self, connection: Connection) -> bool:
         """Tell whether a server's process has said nothing for two calls' time, and no longer answers anything at all.
 
         A server over HTTP is somebody else's, and another connection is no help to it.
         """
-        silence, least = connection.requests.silence, _STILL_TIMEOUTS * self._config.timeout_ms / 1000
-        if not connection.tells_sending or silence.seconds < least:
+        silence, min_silence_seconds = connection.requests.silence, _SILENT_TIMEOUTS * self._config.timeout_ms / 1000
+        if not connection.tracks_sending or silence.seconds < min_silence_seconds:
             return False
         params: dict[str, Any] = {}
-        opts = stamped(connection, "ping", params, self._asking.capabilities)
+        opts = add_protocol_metadata(connection, "ping", params, self._client_requests.capabilities)
         with suppress(TimeoutError, MCPError, OSError, RuntimeError):  # a refusal is an answer too
             async with asyncio.timeout(_PING_SECONDS):
                 await connection.requests.send_raw_request("ping", params, opts)
-        if silence.seconds < least:
+        if silence.seconds < min_silence_seconds:
             return False
-        said = "server %r was asked and has said nothing for %.0f seconds: it is ended, and started when it is needed"
-        _log.warning(said, self._config.name, silence.seconds)
+        message = (
+            "server %r was asked and has said nothing for %.0f seconds: it is ended, and started when it is needed"
+        )
+        _log.warning(message, self._config.name, silence.seconds)
         return True
 
-    def _ask_to_open(self, url: str | None, context: Any) -> None:
+    def _pause_for_page(self, url: str | None, context: Any) -> None:
         """Pause the program until its user has opened a page, where the server wants that and nobody was asked yet.
 
         The server has refused the call, which is sent again then.
@@ -533,80 +539,92 @@ class Calls:
         # What pauses programs is imported when one runs.
         from codemode.interrupts.interrupt import request_interrupt
 
-        from ..oauth.login_manager import KIND
+        from ..oauth.login_manager import PAUSE_KIND
 
         message = f"{self._config.name!r} wants a page to be opened."
-        payload = {"kind": KIND, "server": self._config.name, "url": url, "message": message, "askedByServer": True}
+        payload = {
+            "kind": PAUSE_KIND,
+            "server": self._config.name,
+            "url": url,
+            "message": message,
+            "askedByServer": True,
+        }
         request_interrupt(payload)
 
-    async def _rounds(self, connection: Connection, call: Call, clock: Clock) -> dict[str, Any]:
+    async def _send_rounds(self, connection: Connection, call: ToolCall, clock: PausableTimeout) -> dict[str, Any]:
         """Send a call, and again with what the server asks for in the manner of 2026-07-28.
 
-        Raises `Lost`, and `MCPError` for what the server refuses. When its time is over, or the task is cancelled, the
-        server is told.
+        Raises `UnansweredRequestError`, and `MCPError` when the server refuses the call. On timeout or cancellation the
+        server gets a cancellation notification.
         """
-        headers = mirrored(connection, call.tool, call.arguments)
+        headers = mirrored_headers(connection, call.tool, call.arguments)
         answers: dict[str, Any] = {}
         for _ in range(MAX_ROUNDS):
             params: dict[str, Any] = {"name": call.name, "arguments": call.arguments, **answers}
             trace = propagation_headers() or ({} if call.origin is None else dict(call.origin.trace))
             if trace:
                 params["_meta"] = dict(trace)
-            opts = stamped(connection, "tools/call", params, self._asking.capabilities)
+            opts = add_protocol_metadata(connection, "tools/call", params, self._client_requests.capabilities)
             opts["headers"] = {**opts.get("headers", {}), **headers, **trace}
             if call.origin is not None:
-                opts["on_progress"] = Progress(call.origin, self._secrets)
-            sending = Sending()
-            sending.has_left = not connection.tells_sending
+                opts["on_progress"] = ProgressForwarder(call.origin, self._secrets)
+            sending = RequestProgress()
+            sending.has_left = not connection.tracks_sending
             token = SENDING.set(sending)
             try:
-                async with clock.started():
+                async with clock.start():
                     raw = await connection.requests.send_raw_request("tools/call", params, opts)
             except TimeoutError:
                 if not clock.has_passed:
-                    raise Lost("its connection is stuck", never_arrived=not sending.has_left) from None
-                raise Lost("it did not answer in time", never_arrived=not sending.has_left, is_late=True) from None
+                    raise UnansweredRequestError(
+                        "its connection is stuck", never_arrived=not sending.has_left
+                    ) from None
+                raise UnansweredRequestError(
+                    "it did not answer in time", never_arrived=not sending.has_left, is_late=True
+                ) from None
             except LostRequestError as error:
                 raise error.lost from None
             except (OSError, RuntimeError):
                 if connection.is_open:
                     raise
-                raise Lost("its connection was lost", never_arrived=not sending.has_left) from None
+                raise UnansweredRequestError("its connection was lost", never_arrived=not sending.has_left) from None
             finally:
                 SENDING.reset(token)
             if raw.get("resultType") != "input_required":
                 return raw
-            answers = await self._answers(connection, raw, call.context)
+            answers = await self._answer_input_requests(connection, raw, call.context)
         raise CodeModeToolError(f"{call.name!r} asks again and again for more", details={"tool_name": call.name})
 
-    async def _answers(self, connection: Connection, raw: Mapping[str, Any], context: Any) -> dict[str, Any]:
+    async def _answer_input_requests(
+        self, connection: Connection, raw: Mapping[str, Any], context: Any
+    ) -> dict[str, Any]:
         requests = raw.get("inputRequests")
-        given: dict[str, Any] = {}
-        token = ASKED_IN.set(context)
+        responses: dict[str, Any] = {}
+        token = REQUESTING_CALL.set(context)
         try:
-            for key, asked in islice(requests.items() if is_mapping(requests) else (), MAX_ASKED_AT_ONCE):
-                request = _InputRequest.validate_python(asked, by_name=False)
-                about = ClientRequestContext(session=connection.session, request_id=key)
-                answer = await connection.session.dispatch_input_request(about, request)
+            for key, raw_request in islice(requests.items() if is_mapping(requests) else (), MAX_CONCURRENT_REQUESTS):
+                request = _InputRequest.validate_python(raw_request, by_name=False)
+                request_context = ClientRequestContext(session=connection.session, request_id=key)
+                answer = await connection.session.dispatch_input_request(request_context, request)
                 if isinstance(answer, types.ErrorData):
                     raise CodeModeToolError(self._secrets.redact_text(answer.message))
-                given[key] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+                responses[key] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         except ValueError:
             raise CodeModeToolError("the server asks for what nobody can read") from None
         finally:
-            ASKED_IN.reset(token)
-        answers: dict[str, Any] = {"inputResponses": given} if given else {}
+            REQUESTING_CALL.reset(token)
+        answers: dict[str, Any] = {"inputResponses": responses} if responses else {}
         if isinstance(raw.get("requestState"), str):
             answers["requestState"] = raw["requestState"]
         return answers
 
     def _log_once(self, message: str) -> None:
         """Log why a call has no answer, unless the last one that had none said the same."""
-        if message != self._last_logged:
-            self._last_logged = message
+        if message != self._last_logged_message:
+            self._last_logged_message = message
             _log.warning("%s", visible(message))
 
-    def _hidden(self, error: CodeModeToolError) -> CodeModeToolError:
+    def _without_secrets(self, error: CodeModeToolError) -> CodeModeToolError:
         error.message = self._secrets.redact_text(error.message)
         error.args = (error.message,)
         return error

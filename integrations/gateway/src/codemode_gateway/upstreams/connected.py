@@ -19,17 +19,17 @@ from codemode.trace.visible_text import visible
 from ..config.model import GatewayConfig
 from ..config.patterns import needs_approval
 from ..config.redaction import SecretRedactor
-from ..oauth.login_manager import SignIns
+from ..oauth.login_manager import SignInManager
 from .hooks import UpstreamHooks
 from .tool_listing import ListCache
 from .upstream import Upstream
 
 _LOGGERS = ("client", "mcp.client.streamable_http", "mcp.client.sse", "mcp.shared.jsonrpc_dispatcher")
-_MOST, _SECONDS = 20, 10.0
-_MOST_CHARACTERS = 500
+_MAX_WARNINGS, _WINDOW_SECONDS = 20, 10.0
+_MAX_WARNING_CHARACTERS = 500
 
 
-class FewAndShort(logging.Filter):
+class WarningLimiter(logging.Filter):
     """Lets so many warnings of one logger pass in some seconds, each without its stack."""
 
     def __init__(self) -> None:
@@ -42,35 +42,35 @@ class FewAndShort(logging.Filter):
         if record.levelno < logging.WARNING:
             return True
         now = time.monotonic()
-        if now - self._since > _SECONDS:
+        if now - self._since > _WINDOW_SECONDS:
             self._since, self._count = now, 0
         self._count += 1
-        if self._count > _MOST:
+        if self._count > _MAX_WARNINGS:
             return False
         error = None if record.exc_info is None else record.exc_info[0]
-        said = record.getMessage() if error is None else f"{record.getMessage()} ({error.__name__})"
-        record.msg = visible(said[:_MOST_CHARACTERS])
+        text = record.getMessage() if error is None else f"{record.getMessage()} ({error.__name__})"
+        record.msg = visible(text[:_MAX_WARNING_CHARACTERS])
         record.args = record.exc_info = record.exc_text = None
         return True
 
 
-def shorten_logs() -> None:
+def limit_sdk_warnings() -> None:
     """Let the loggers of the SDK that servers can make speak say no more than that."""
     for name in _LOGGERS:
         logger = logging.getLogger(name)
-        if not any(isinstance(one, FewAndShort) for one in logger.filters):
-            logger.addFilter(FewAndShort())
+        if not any(isinstance(log_filter, WarningLimiter) for log_filter in logger.filters):
+            logger.addFilter(WarningLimiter())
 
 
 _log = logging.getLogger("codemode.mcp")
 
 
-class Connected(Sequence[ModuleServer]):
+class ConnectedUpstreams(Sequence[ModuleServer]):
     """Servers of a configuration as those of a run tool. None is started before it is needed."""
 
     def __init__(self, upstreams: Sequence[Upstream]) -> None:
         self.upstreams = tuple(upstreams)
-        self._servers = tuple(ModuleServer(one.server_id, one) for one in self.upstreams)
+        self._servers = tuple(ModuleServer(upstream.server_id, upstream) for upstream in self.upstreams)
 
     @overload
     def __getitem__(self, index: int) -> ModuleServer: ...
@@ -87,25 +87,25 @@ class Connected(Sequence[ModuleServer]):
 
     def upstream(self, name: str) -> Upstream:
         """Return the server of that name in the configuration. Raises `KeyError`."""
-        for one in self.upstreams:
-            if one.server_id == name:
-                return one
+        for upstream in self.upstreams:
+            if upstream.server_id == name:
+                return upstream
         raise KeyError(name)
 
     async def tools(self) -> dict[str, Tool]:
         """Return the tools of all servers for `codeMode`, as ``server_tool``; what cannot be reached is left out."""
-        lists = await asyncio.gather(*(one.tools() for one in self.upstreams), return_exceptions=True)
-        found: dict[str, Tool] = {}
-        for upstream, listed in zip(self.upstreams, lists, strict=True):
-            if isinstance(listed, CodeModeToolError):
-                _log.warning("server %r is left out: %s", upstream.server_id, upstream.problem or listed.message)
+        results = await asyncio.gather(*(upstream.tools() for upstream in self.upstreams), return_exceptions=True)
+        tools: dict[str, Tool] = {}
+        for upstream, result in zip(self.upstreams, results, strict=True):
+            if isinstance(result, CodeModeToolError):
+                _log.warning("server %r is left out: %s", upstream.server_id, upstream.problem or result.message)
                 continue
-            if isinstance(listed, BaseException):
-                raise listed
-            for tool in listed:
-                name = _free(f"{_word(upstream.server_id)}_{_word(tool.name)}", found)
-                found[name] = tool.renamed(name)
-        return found
+            if isinstance(result, BaseException):
+                raise result
+            for tool in result:
+                name = _unique_name(f"{_to_identifier(upstream.server_id)}_{_to_identifier(tool.name)}", tools)
+                tools[name] = tool.renamed(name)
+        return tools
 
 
 @asynccontextmanager
@@ -116,7 +116,7 @@ async def connect(
     cache_folder: Path | None = None,
     principal: str = "local",
     secrets: SecretRedactor | None = None,
-) -> AsyncGenerator[Connected]:
+) -> AsyncGenerator[ConnectedUpstreams]:
     """Connect the servers of a configuration, each when it is first needed, and end them with the block.
 
     In ``cache_folder`` what servers list is kept for ``principal``: with that, `Upstream.listed` and `tools` answer
@@ -124,40 +124,42 @@ async def connect(
     ``hooks`` the policy of the configuration says which tools need an approval, and tokens are used, and renewed, that
     ``codemode mcp login`` has kept for ``principal``.
     """
-    shorten_logs()
-    hidden = secrets or SecretRedactor(config.secrets)
+    limit_sdk_warnings()
+    all_secrets = secrets or SecretRedactor(config.secrets)
     cache = ListCache(cache_folder, principal)
-    async with SignIns(config, secrets=hidden) as sign_ins:
-        hooks = hooks or UpstreamHooks(approval=needs_approval, sign_in=sign_ins.hook(principal))
-        upstreams = [Upstream(one, hooks, hidden, cache) for one in config.servers]
-        await asyncio.gather(*(one.load() for one in upstreams))
+    async with SignInManager(config, secrets=all_secrets) as sign_ins:
+        hooks = hooks or UpstreamHooks(
+            get_approval_rule=needs_approval, create_auth=sign_ins.create_auth_hook(principal)
+        )
+        upstreams = [Upstream(upstream, hooks, all_secrets, cache) for upstream in config.servers]
+        await asyncio.gather(*(upstream.load() for upstream in upstreams))
         try:
-            yield Connected(upstreams)
+            yield ConnectedUpstreams(upstreams)
         finally:
-            await _to_the_end([asyncio.ensure_future(one.aclose()) for one in upstreams])
+            await _wait_uncancelled([asyncio.ensure_future(upstream.aclose()) for upstream in upstreams])
 
 
-async def _to_the_end(closing: list[asyncio.Future[None]]) -> None:
+async def _wait_uncancelled(closing: list[asyncio.Future[None]]) -> None:
     """Wait until all has ended, though this task be cancelled meanwhile."""
     is_cancelled = False
-    while any(not one.done() for one in closing):
+    while any(not future.done() for future in closing):
         try:
             await asyncio.wait(closing)
         except asyncio.CancelledError:
             is_cancelled = True
-    for one in closing:
-        if not one.cancelled() and (error := one.exception()) is not None:
+    for future in closing:
+        if not future.cancelled() and (error := future.exception()) is not None:
             _log.error("a server could not be ended: %r", error)
     if is_cancelled:
         raise asyncio.CancelledError
 
 
-def _word(name: str) -> str:
+def _to_identifier(name: str) -> str:
     word = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return f"_{word}" if word[:1].isdigit() else word or "_"
 
 
-def _free(name: str, taken: dict[str, Tool]) -> str:
+def _unique_name(name: str, taken: dict[str, Tool]) -> str:
     name = name[:120]
     if name not in taken:
         return name

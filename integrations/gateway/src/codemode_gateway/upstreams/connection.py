@@ -25,27 +25,27 @@ from codemode.errors import CodeModeAuthenticationError
 from codemode.trace.failures import group_members
 from codemode.trace.visible_text import one_line
 
-from .connection_errors import Lost, NotStartedError, UpstreamFailure
-from .jsonrpc_lines import NO_OBJECT, UNREADABLE, shorten
-from .session_streams import SENDING, Refusal, Sending, Silence, Told, Watched
+from .connection_errors import NotStartedError, UnansweredRequestError, UpstreamUnavailableError
+from .jsonrpc_lines import NON_OBJECT_FIELD, UNREADABLE_MESSAGE, shorten
+from .session_streams import SENDING, BoundedSender, MonitoredReceiver, Refusal, RequestProgress, SilenceTimer
 
-LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
+LOG_LEVELS_BY_VERBOSITY: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
 """From that of which there is most to that of which there is least."""
 
-ASK_SECONDS = 10.0
+SET_LEVEL_TIMEOUT_SECONDS = 10.0
 _log = logging.getLogger("codemode.mcp")
 
 
-def lowest(levels: Iterable[types.LoggingLevel | None]) -> types.LoggingLevel | None:
+def most_verbose(levels: Iterable[types.LoggingLevel | None]) -> types.LoggingLevel | None:
     """Return the level of which there is most; None: there is none among them."""
-    wanted = {*levels}
-    return next((one for one in LEVELS if one in wanted), None)
+    requested = {*levels}
+    return next((level for level in LOG_LEVELS_BY_VERBOSITY if level in requested), None)
 
 
-def with_level(params: Mapping[str, Any] | None, wanted: Callable[[], str | None]) -> Mapping[str, Any] | None:
+def add_log_level(params: Mapping[str, Any] | None, get_level: Callable[[], str | None]) -> Mapping[str, Any] | None:
     """Return the params of a request with the level that is ``wanted``, where its revision has a place for it."""
     meta = (params or {}).get("_meta")
-    if not meta or types.PROTOCOL_VERSION_META_KEY not in meta or (level := wanted()) is None:
+    if not meta or types.PROTOCOL_VERSION_META_KEY not in meta or (level := get_level()) is None:
         return params
     return {**(params or {}), "_meta": {**meta, types.LOG_LEVEL_META_KEY: level}}
 
@@ -54,23 +54,25 @@ class LogLevel:
     """The level of one server. ``wanted`` gives that from which on somebody hears now, None where nobody does."""
 
     def __init__(self, wanted: Callable[[], types.LoggingLevel | None]) -> None:
-        self.wanted = wanted
-        self._told: tuple[ClientSession, str] | None = None
+        self.get_level = wanted
+        self._last_sent: tuple[ClientSession, str] | None = None
 
-    async def tell(self, session: ClientSession) -> None:
+    async def send(self, session: ClientSession) -> None:
         """Ask a server of the handshake revisions that has a log for this level, once. Whatever it answers, it goes on.
 
         No revision has a level at which a server says nothing: what nobody hears any more is dropped here.
         """
-        level, said = self.wanted(), session.server_capabilities
-        if level is None or said is None or said.logging is None or self._told == (session, level):
+        level, capabilities = self.get_level(), session.server_capabilities
+        if level is None or capabilities is None or capabilities.logging is None or self._last_sent == (session, level):
             return
         if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return
-        self._told = session, level
+        self._last_sent = session, level
         request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
         try:
-            await session.send_request(request, types.EmptyResult, request_read_timeout_seconds=ASK_SECONDS)
+            await session.send_request(
+                request, types.EmptyResult, request_read_timeout_seconds=SET_LEVEL_TIMEOUT_SECONDS
+            )
         except Exception as error:  # noqa: BLE001 - without its log it is as good as with it
             _log.debug("a server was not told from which level on to log: %s", type(error).__name__)
 
@@ -79,57 +81,61 @@ HANDSHAKES = ("initialize", "server/discover")
 _NO_NAME = "unnamed"
 
 
-def read_handshake(method: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def read_handshake(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the answer to a handshake as the SDK accepts it, and notes on the fields that were wrong.
 
-    A capability of a wrong type counts as one without fields. Raises `Lost` for an answer that names no revision of the
-    protocol.
+    A capability of a wrong type counts as one without fields. Raises `UnansweredRequestError` for an answer
+    without a protocol revision.
     """
     notes: list[str] = []
-    result = dict(given)
-    if method == "initialize" and not isinstance(given.get("protocolVersion"), str):
-        raise unreadable_handshake(method, "protocolVersion", given, "protocolVersion" in given)
-    if method == "server/discover" and not is_array(given.get("supportedVersions")):
-        raise unreadable_handshake(method, "supportedVersions", given, "supportedVersions" in given)
-    result["capabilities"] = _capabilities(given.get("capabilities"), notes)
+    result = dict(answer)
+    if method == "initialize" and not isinstance(answer.get("protocolVersion"), str):
+        raise unreadable_handshake_error(method, "protocolVersion", answer, "protocolVersion" in answer)
+    if method == "server/discover" and not is_array(answer.get("supportedVersions")):
+        raise unreadable_handshake_error(method, "supportedVersions", answer, "supportedVersions" in answer)
+    result["capabilities"] = _read_capabilities(answer.get("capabilities"), notes)
     if method == "initialize":
-        result["serverInfo"] = _server_info(given.get("serverInfo"), notes)
-    if not isinstance(given.get("instructions", ""), str):
-        if given["instructions"] is not None:
-            notes.append(f"instructions is {shorten(given['instructions'])}")
+        result["serverInfo"] = _read_server_info(answer.get("serverInfo"), notes)
+    if not isinstance(answer.get("instructions", ""), str):
+        if answer["instructions"] is not None:
+            notes.append(f"instructions is {shorten(answer['instructions'])}")
         del result["instructions"]
-    if not is_mapping(given.get("_meta", {})):
+    if not is_mapping(answer.get("_meta", {})):
         del result["_meta"]
     return result, notes
 
 
-def unreadable_handshake(method: str, field: str, given: Mapping[str, Any], is_there: bool) -> Lost:
+def unreadable_handshake_error(
+    method: str, field: str, answer: Mapping[str, Any], is_present: bool
+) -> UnansweredRequestError:
     """Return the reason to raise for a field without which a server cannot be connected to."""
-    if is_there:
-        what = f"{field} is {shorten(given[field])}"
-    elif list(given) == [NO_OBJECT]:
-        what = f"it is {shorten(given[NO_OBJECT])}"
+    if is_present:
+        problem = f"{field} is {shorten(answer[field])}"
+    elif list(answer) == [NON_OBJECT_FIELD]:
+        problem = f"it is {shorten(answer[NON_OBJECT_FIELD])}"
     else:
-        what = f"{field} is missing in {shorten(given)}"
-    return Lost(f"its answer to {method} cannot be read: {what}", never_arrived=True, is_final=True)
+        problem = f"{field} is missing in {shorten(answer)}"
+    return UnansweredRequestError(
+        f"its answer to {method} cannot be read: {problem}", never_arrived=True, is_final=True
+    )
 
 
-def why_invalid(error: ValidationError) -> str:
+def describe_validation_error(error: ValidationError) -> str:
     """Return the first wrong field of a value, with what it holds."""
     first = error.errors(include_url=False, include_context=False)[0]
-    where = ".".join(map(str, first["loc"])) or "it"
+    field = ".".join(map(str, first["loc"])) or "it"
     if first["type"] == "missing":
-        return f"{where} is missing"
-    return f"{where} is {shorten(first['input'])}"
+        return f"{field} is missing"
+    return f"{field} is {shorten(first['input'])}"
 
 
-def _capabilities(given: Any, notes: list[str]) -> dict[str, Any]:
-    if not is_mapping(given):
-        if given is not None:
-            notes.append(f"capabilities is {shorten(given)}")
+def _read_capabilities(capabilities: Any, notes: list[str]) -> dict[str, Any]:
+    if not is_mapping(capabilities):
+        if capabilities is not None:
+            notes.append(f"capabilities is {shorten(capabilities)}")
         return {}
     result: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in capabilities.items():
         if value is None or value is False:
             continue
         try:
@@ -142,14 +148,14 @@ def _capabilities(given: Any, notes: list[str]) -> dict[str, Any]:
     return result
 
 
-def _server_info(given: Any, notes: list[str]) -> dict[str, Any]:
+def _read_server_info(value: Any, notes: list[str]) -> dict[str, Any]:
     try:
-        types.Implementation.model_validate(given, by_name=False)
+        types.Implementation.model_validate(value, by_name=False)
     except ValidationError:
-        notes.append("serverInfo is missing" if given is None else f"serverInfo is {shorten(given)}")
+        notes.append("serverInfo is missing" if value is None else f"serverInfo is {shorten(value)}")
     else:
-        return dict(given)
-    info: Mapping[str, Any] = given if is_mapping(given) else {}
+        return dict(value)
+    info: Mapping[str, Any] = value if is_mapping(value) else {}
     name, version = info.get("name"), info.get("version")
     return {
         "name": name if isinstance(name, str) else _NO_NAME,
@@ -164,13 +170,13 @@ MAX_ANSWER_VALUES = 50_000
 _CLOSE_SECONDS = 15.0
 _MAX_NOTES_CHARACTERS = 500
 # How the SDK's transport over HTTP words that there is no answer, as if the server had said so.
-_OF_THE_SDK = ("SSE stream ", "Failed to parse ")
+_SDK_LOSS_PREFIXES = ("SSE stream ", "Failed to parse ")
 
 
 class LostRequestError(MCPError):
     """A request has no answer. An error that the server itself answers is any other `MCPError`."""
 
-    def __init__(self, lost: Lost) -> None:
+    def __init__(self, lost: UnansweredRequestError) -> None:
         super().__init__(types.INTERNAL_ERROR, lost.reason)
         self.lost = lost
 
@@ -185,115 +191,121 @@ class Transport:
     """
 
     streams: AbstractAsyncContextManager[tuple[Any, Any]]
-    ending: Callable[[], UpstreamFailure | None]
-    tells_sending: bool
+    get_failure: Callable[[], UpstreamUnavailableError | None]
+    tracks_sending: bool
     last_words: Callable[[], str] = str
-    is_unread: Callable[[int], bool] = lambda _cut_at: False
+    was_not_read: Callable[[int], bool] = lambda _cut_at: False
 
 
-class Requests(JSONRPCDispatcher):
+class RequestDispatcher(JSONRPCDispatcher):
     """Requests to a server and its own, counted: what is in flight keeps a server from being idle."""
 
     def __init__(self, read: Any, write: Any, transport: Transport, name: str) -> None:
         self._transport = transport
         self._name = name
         self.in_flight = 0
-        self._unused = asyncio.Event()
+        self._idle = asyncio.Event()
         self.last_used = 0.0
-        self.silence = Silence()
+        self.silence = SilenceTimer()
         self.ended = asyncio.Event()
         self.hide: Callable[[Any], Awaitable[Any]] | None = None
         """Takes secrets out of what the server gives; out of lists and results of tools others do, who know more."""
         self.log_level: Callable[[], str | None] = lambda: None
-        watched: Any = Watched(read, self.ended, self.silence)
-        told: Any = Told(write, self.ended)
-        super().__init__(watched, told)
+        monitored: Any = MonitoredReceiver(read, self.ended, self.silence)
+        bounded: Any = BoundedSender(write, self.ended)
+        super().__init__(monitored, bounded)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **extra: Any
     ) -> dict[str, Any]:
         """Send a request and return what the server answers, as it is. Who listens keeps no server from being idle."""
         if method == "subscriptions/listen":
-            return await self._send(method, params, opts, **more)
+            return await self._send(method, params, opts, **extra)
         self.in_flight += 1
-        self.silence.asked()
-        known = SENDING.get()
-        sending = Sending() if known is None or known.is_begun else known
+        self.silence.on_request()
+        current = SENDING.get()
+        sending = RequestProgress() if current is None or current.is_begun else current
         sending.is_begun = True
         token = SENDING.set(sending)
         try:
-            given = await self._send(method, with_level(params, self.log_level), opts, **more)
+            result = await self._send(method, add_log_level(params, self.log_level), opts, **extra)
             if method.startswith("tools/"):
-                return given
-            if has_more_values_than(given, MAX_ANSWER_VALUES):
-                raise LostRequestError(Lost(f"its answer to {method} holds more than {MAX_ANSWER_VALUES} values"))
-            given = given if self.hide is None else await self.hide(given)
-            return self._read_handshake(method, given) if method in HANDSHAKES else given
+                return result
+            if has_more_values_than(result, MAX_ANSWER_VALUES):
+                raise LostRequestError(
+                    UnansweredRequestError(f"its answer to {method} holds more than {MAX_ANSWER_VALUES} values")
+                )
+            result = result if self.hide is None else await self.hide(result)
+            return self._read_handshake(method, result) if method in HANDSHAKES else result
         finally:
             sending.end()
             SENDING.reset(token)
             self.in_flight -= 1
             self.last_used = asyncio.get_running_loop().time()
             if not self.in_flight:
-                self._unused.set()
+                self._idle.set()
 
     async def wait_until_unused(self, seconds: float) -> None:
         """Wait until no request is in flight, at most so long."""
         if self.in_flight:
-            self._unused.clear()
+            self._idle.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._unused.wait(), seconds)
+                await asyncio.wait_for(self._idle.wait(), seconds)
 
-    def _read_handshake(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
+    def _read_handshake(self, method: str, answer: dict[str, Any]) -> dict[str, Any]:
         try:
-            result, notes = read_handshake(method, given)
-        except Lost as lost:
+            result, notes = read_handshake(method, answer)
+        except UnansweredRequestError as lost:
             raise LostRequestError(lost) from None
         if notes:
-            said = "server %r answers %s with what the protocol does not have, and is used without it: %s"
-            _log.warning(said, self._name, method, one_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
+            message = "server %r answers %s with what the protocol does not have, and is used without it: %s"
+            _log.warning(message, self._name, method, one_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
         return result
 
     async def _send(self, method: str, params: Any, opts: CallOptions | None, **more: Any) -> dict[str, Any]:
         """Send a request, and raise a refusal as the server has worded it, or `LostRequestError`."""
-        own: CallOptions = {**(opts or {})}
+        options: CallOptions = {**(opts or {})}
         if method in HANDSHAKES:  # whoever connects knows how long to wait
-            own.pop("timeout", None)
+            options.pop("timeout", None)
         try:
-            return await super().send_raw_request(method, params, own, **more)
+            return await super().send_raw_request(method, params, options, **more)
         except MCPError as error:
             lost = self._find_loss(error)
             if lost is not None:
                 raise LostRequestError(lost) from None
-            said: Refusal = error.error.data
-            raise MCPError(said.error.code, said.error.message, said.error.data) from None
+            refusal: Refusal = error.error.data
+            raise MCPError(refusal.error.code, refusal.error.message, refusal.error.data) from None
 
-    def _find_loss(self, error: MCPError) -> Lost | None:
+    def _find_loss(self, error: MCPError) -> UnansweredRequestError | None:
         """Return why a request has no answer; None where the error is the server's own answer."""
-        sending, refusal = SENDING.get() or Sending(), error.error.data
+        sending, refusal = SENDING.get() or RequestProgress(), error.error.data
         if sending.lost is not None:
             return sending.lost
         if isinstance(refusal, Refusal):
-            said = refusal.error.message
-            if is_mapping(refusal.error.data) and UNREADABLE in refusal.error.data:
-                return Lost("its answer cannot be read, or holds too much")
-            if not self._transport.tells_sending and said.startswith(_OF_THE_SDK):
-                return Lost("its answer broke off, or cannot be read")
+            message = refusal.error.message
+            if is_mapping(refusal.error.data) and UNREADABLE_MESSAGE in refusal.error.data:
+                return UnansweredRequestError("its answer cannot be read, or holds too much")
+            if not self._transport.tracks_sending and message.startswith(_SDK_LOSS_PREFIXES):
+                return UnansweredRequestError("its answer broke off, or cannot be read")
             return None
-        never_arrived = self._transport.tells_sending and not sending.has_left
+        never_arrived = self._transport.tracks_sending and not sending.has_left
         if error.error.code == types.REQUEST_TIMEOUT:
-            return Lost("it did not answer in time", never_arrived=never_arrived, is_late=True)
+            return UnansweredRequestError("it did not answer in time", never_arrived=never_arrived, is_late=True)
         self.ended.set()
-        return Lost("its connection was lost", never_arrived=never_arrived, is_over=True, cut_at=sending.begins_at)
+        return UnansweredRequestError(
+            "its connection was lost", never_arrived=never_arrived, is_over=True, sent_bytes=sending.begins_at
+        )
 
 
 class Connection:
     """A session with a server. ``open`` once, ``aclose`` once; both from any task of its loop."""
 
     session: ClientSession
-    requests: Requests
+    requests: RequestDispatcher
 
-    def __init__(self, transport: Transport, make_session: Callable[[Requests], ClientSession], name: str) -> None:
+    def __init__(
+        self, transport: Transport, make_session: Callable[[RequestDispatcher], ClientSession], name: str
+    ) -> None:
         self._transport = transport
         self._name = name
         self._make_session = make_session
@@ -302,7 +314,7 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self.era: Era = "handshake"
-        self.tells_sending = transport.tells_sending
+        self.tracks_sending = transport.tracks_sending
 
     @property
     def is_open(self) -> bool:
@@ -318,7 +330,7 @@ class Connection:
         )
 
     async def open(self, era: Era | None, seconds: float) -> None:
-        """Connect. Raises `UpstreamFailure`; in time, whatever the server does."""
+        """Connect. Raises `UpstreamUnavailableError`; in time, whatever the server does."""
         loop = asyncio.get_running_loop()
         ready = self._ready = loop.create_future()
         # What it goes on with belongs to no call: neither its variables nor its threads.
@@ -327,7 +339,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(ready)
         except TimeoutError:
-            reason = self._refusal(self._too_slow(seconds))
+            reason = self._find_failure(self._timeout_message(seconds))
             await self.aclose()
             raise reason from None
         except BaseException:
@@ -347,25 +359,25 @@ class Connection:
                 self._task.cancel()
                 await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
 
-    async def ended(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until all of it has ended."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def is_unread(self, cut_at: int) -> bool:
+    def was_not_read(self, cut_at: int) -> bool:
         """Tell whether its process has ended without reading what was written behind so many bytes."""
-        return self._transport.is_unread(cut_at)
+        return self._transport.was_not_read(cut_at)
 
-    def why(self, otherwise: str) -> UpstreamFailure:
+    def failure_reason(self, default: str) -> UpstreamUnavailableError:
         """Return why it has ended."""
-        return self._refusal(otherwise)
+        return self._find_failure(default)
 
     async def _serve(self, era: Era | None, ready: asyncio.Future[None]) -> None:
         try:
             async with self._transport.streams as (read, write):
-                self.requests = Requests(read, write, self._transport, self._name)
+                self.requests = RequestDispatcher(read, write, self._transport, self._name)
                 async with self._make_session(self.requests) as self.session:
-                    self.era = await _agreed(self.session, era)
+                    self.era = await _negotiate(self.session, era)
                     self.requests.last_used = asyncio.get_running_loop().time()
                     if not ready.done():
                         ready.set_result(None)
@@ -378,7 +390,7 @@ class Connection:
                         ended.cancel()
         except asyncio.CancelledError:
             if not self._closing.is_set() and not ready.done():
-                ready.set_exception(self._refusal("connecting was given up"))
+                ready.set_exception(self._find_failure("connecting was given up"))
             return
         except BaseException as error:  # noqa: BLE001 - whatever a transport raises, it has ended by it
             self._failure = error
@@ -386,89 +398,91 @@ class Connection:
             if hasattr(self, "requests"):
                 self.requests.ended.set()
         if not ready.done():
-            ready.set_exception(self._refusal("it ended before it answered"))
+            ready.set_exception(self._find_failure("it ended before it answered"))
             ready.exception()  # somebody may have stopped waiting
 
-    def _too_slow(self, seconds: float) -> str:
-        said = f"it did not answer within {seconds:g} seconds (connectTimeoutMs; a larger one gives it more time)"
-        words = self._transport.last_words()
-        return f"{said}: {words}" if words else said
+    def _timeout_message(self, seconds: float) -> str:
+        message = f"it did not answer within {seconds:g} seconds (connectTimeoutMs; a larger one gives it more time)"
+        last_words = self._transport.last_words()
+        return f"{message}: {last_words}" if last_words else message
 
-    def _refusal(self, otherwise: str) -> UpstreamFailure:
+    def _find_failure(self, default: str) -> UpstreamUnavailableError:
         """Return why it cannot be used. How a process ended counts only where it ended by itself."""
-        ending = self._transport.ending()
+        ending = self._transport.get_failure()
         if ending is not None and ending.needs_sign_in:
             return ending  # whatever else it has refused: of what comes before a sign-in nothing else is known
-        leaves = _leaves(self._failure)
-        found = next((one for error in leaves if (one := _reason_of(error)) is not None), None)
-        if found is not None:
-            return found
+        leaves = _leaf_errors(self._failure)
+        reason = next((failure for error in leaves if (failure := _failure_of(error)) is not None), None)
+        if reason is not None:
+            return reason
         if ending is not None:
             return ending
         for error in leaves:
             if isinstance(error, CodeModeAuthenticationError):
-                return UpstreamFailure(error.message, needs_sign_in=True, details=error.details)
+                return UpstreamUnavailableError(error.message, needs_sign_in=True, details=error.details)
             if isinstance(error, NotStartedError):
-                return UpstreamFailure(str(error), told=error.told)
+                return UpstreamUnavailableError(str(error), program_message=error.program_message)
             if isinstance(error, ConnectionError):
-                return UpstreamFailure(str(error)[:500] or otherwise)
+                return UpstreamUnavailableError(str(error)[:500] or default)
         if self._failure is None or isinstance(leaves[0], LostRequestError):
-            return UpstreamFailure(otherwise)
-        said, kind = leaves[0], type(leaves[0]).__name__
-        return UpstreamFailure(f"{otherwise} ({kind}: {str(said)[:300]})", told=f"{otherwise} ({kind})")
+            return UpstreamUnavailableError(default)
+        first, error_type = leaves[0], type(leaves[0]).__name__
+        return UpstreamUnavailableError(
+            f"{default} ({error_type}: {str(first)[:300]})", program_message=f"{default} ({error_type})"
+        )
 
 
-def _reason_of(error: BaseException) -> UpstreamFailure | None:
+def _failure_of(error: BaseException) -> UpstreamUnavailableError | None:
     """Return the reason that an error of connecting gives; None where it only says that the connection has ended."""
     if isinstance(error, LostRequestError):
-        return None if error.lost.is_over or error.lost.is_late else UpstreamFailure.of(error.lost)
+        return None if error.lost.is_over or error.lost.is_late else UpstreamUnavailableError.from_lost(error.lost)
     if isinstance(error, MCPError):
-        return UpstreamFailure(f"it refused to connect: {error.error.message[:500]}")
+        return UpstreamUnavailableError(f"it refused to connect: {error.error.message[:500]}")
     if isinstance(error, ValidationError):
-        return UpstreamFailure(f"what it answers cannot be read: {why_invalid(error)}")
+        return UpstreamUnavailableError(f"what it answers cannot be read: {describe_validation_error(error)}")
     if isinstance(error, RuntimeError) and str(error):
-        return UpstreamFailure(str(error)[:500])
+        return UpstreamUnavailableError(str(error)[:500])
     return None
 
 
-async def _agreed(session: ClientSession, era: Era | None) -> Era:
+async def _negotiate(session: ClientSession, era: Era | None) -> Era:
     """Agree on a revision of the protocol.
 
     The handshake goes first: every server of today answers it, while some wait for ever, or end, when they are asked
     for what they do not know. Who knows the newer way alone says so, and is asked in that from the start next time.
     """
-    first = session.discover if era == "modern" else session.initialize
-    then = session.initialize if era == "modern" else session.discover
+    preferred = session.discover if era == "modern" else session.initialize
+    fallback = session.initialize if era == "modern" else session.discover
     try:
-        await first()
+        await preferred()
     except (MCPError, RuntimeError) as error:
         if isinstance(error, LostRequestError):
             raise
         try:
-            await then()
+            await fallback()
         except (MCPError, RuntimeError):
             raise error from None
     return "modern" if session.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
 
 
-def _leaves(error: BaseException | None) -> list[BaseException]:
+def _leaf_errors(error: BaseException | None) -> list[BaseException]:
     if error is None:
         return []
     members = group_members(error)
-    return [leaf for one in members for leaf in _leaves(one)] if members else [error]
+    return [leaf for member in members for leaf in _leaf_errors(member)] if members else [error]
 
 
 _ANSWER_SECONDS = 30.0
-_AGAIN_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
 
 
-class Listening:
+class ToolChangeListener:
     """What one connection is told of. ``is_open``: nobody has to ask the server whether its tools have changed."""
 
     def __init__(self) -> None:
         self.is_open = False
 
-    async def keep(self, connection: Connection, began: Callable[[], Awaitable[None]]) -> None:
+    async def keep(self, connection: Connection, on_listening: Callable[[], Awaitable[None]]) -> None:
         """Listen until the connection ends, or the server has none of it. Its events come as notifications do.
 
         ``began`` is awaited whenever it listens: what has changed before that was told to nobody.
@@ -476,7 +490,7 @@ class Listening:
         has_listened = False
         while connection.is_open:
             try:
-                await self._listen(connection, began)
+                await self._listen(connection, on_listening)
                 has_listened = True
             except (MCPError, OSError, RuntimeError, TimeoutError):  # the SDK's own are of these
                 has_listened = has_listened or self.is_open
@@ -485,15 +499,15 @@ class Listening:
             if not has_listened:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(connection.requests.ended.wait(), _AGAIN_SECONDS)
+                await asyncio.wait_for(connection.requests.ended.wait(), _RETRY_SECONDS)
 
-    async def _listen(self, connection: Connection, began: Callable[[], Awaitable[None]]) -> None:
+    async def _listen(self, connection: Connection, on_listening: Callable[[], Awaitable[None]]) -> None:
         async with asyncio.timeout(_ANSWER_SECONDS) as limit:
             async with listen(connection.session, tools_list_changed=True) as stream:
                 limit.reschedule(None)
                 if not stream.honored.tools_list_changed:
                     raise TimeoutError
                 self.is_open = True
-                await began()
+                await on_listening()
                 async for _ in stream:
                     pass

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Lost(Exception):  # noqa: N818 - what is raised of it has a name of its own
+class UnansweredRequestError(Exception):
     """A request has no answer. ``reason`` says why, and may still hold secrets.
 
     ``never_arrived``: the server has certainly done nothing for it. ``is_late``: it had its time. ``is_over``: the
@@ -24,11 +24,11 @@ class Lost(Exception):  # noqa: N818 - what is raised of it has a name of its ow
         is_final: bool = False,
         needs_sign_in: bool = False,
         details: Mapping[str, Any] | None = None,
-        cut_at: int | None = None,
+        sent_bytes: int | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.cut_at = cut_at
+        self.sent_bytes = sent_bytes
         self.never_arrived = never_arrived
         self.is_late = is_late
         self.is_over = is_over
@@ -40,12 +40,12 @@ class Lost(Exception):  # noqa: N818 - what is raised of it has a name of its ow
 class NotStartedError(ConnectionError):
     """The process of a server cannot be started. The message is for the operator, ``told`` for programs."""
 
-    def __init__(self, message: str, told: str) -> None:
+    def __init__(self, message: str, program_message: str) -> None:
         super().__init__(message)
-        self.told = told
+        self.program_message = program_message
 
 
-class UpstreamFailure(Exception):  # noqa: N818 - what is raised of it has a name of its own
+class UpstreamUnavailableError(Exception):
     """A server cannot be reached. The message tells the operator why, ``told`` programs: no path of this machine.
 
     Both may still hold secrets.
@@ -55,16 +55,16 @@ class UpstreamFailure(Exception):  # noqa: N818 - what is raised of it has a nam
         self,
         message: str,
         *,
-        told: str | None = None,
+        program_message: str | None = None,
         needs_sign_in: bool = False,
         details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
-        self.told = message if told is None else told
+        self.program_message = message if program_message is None else program_message
         self.needs_sign_in = needs_sign_in
         self.details = dict(details or {})
 
     @classmethod
-    def of(cls, lost: Lost) -> UpstreamFailure:
+    def from_lost(cls, lost: UnansweredRequestError) -> UpstreamUnavailableError:
         """Return what a request without an answer says of the server."""
         return cls(lost.reason, needs_sign_in=lost.needs_sign_in, details=lost.details)

@@ -13,33 +13,33 @@ from ..config.model import ServerConfig
 NeedsApproval = bool | Callable[[Any, Any], Any]
 
 
-def _never(_server: ServerConfig, _tool: types.Tool) -> NeedsApproval:
+def _needs_no_approval(_server: ServerConfig, _tool: types.Tool) -> NeedsApproval:
     return False
 
 
-async def _as_listed(_server: ServerConfig, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
+async def _keep_all_tools(_server: ServerConfig, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
     return tools
 
 
-def _unlearned(_server: ServerConfig, _tool: str, _value: Any) -> None: ...
+def _ignore_result(_server: ServerConfig, _tool: str, _value: Any) -> None: ...
 
 
-async def _unheard(_server: ServerConfig, _notification: types.ServerNotification) -> None: ...
+async def _ignore_notification(_server: ServerConfig, _notification: types.ServerNotification) -> None: ...
 
 
-def _nothing_said(_server: ServerConfig) -> Sequence[str]:
+def _no_notes(_server: ServerConfig) -> Sequence[str]:
     return ()
 
 
-def _unchanged(_server: ServerConfig) -> int:
+def _constant_revision(_server: ServerConfig) -> int:
     return 0
 
 
-def _unobserved(_server: ServerConfig, _tool: types.Tool) -> Mapping[str, Any] | None:
+def _no_observed_output(_server: ServerConfig, _tool: types.Tool) -> Mapping[str, Any] | None:
     return None
 
 
-def _unlogged(_server: ServerConfig) -> types.LoggingLevel | None:
+def _no_log_level(_server: ServerConfig) -> types.LoggingLevel | None:
     return None
 
 
@@ -47,7 +47,7 @@ def _no_sign_in(_server: ServerConfig) -> Any:
     return None
 
 
-async def _fails(_server: ServerConfig, _context: Any) -> bool:
+async def _do_not_retry(_server: ServerConfig, _context: Any) -> bool:
     return False
 
 
@@ -69,15 +69,15 @@ class UpstreamHooks:
     whether to send the call once more.
     """
 
-    approval: Callable[[ServerConfig, types.Tool], NeedsApproval] = _never
-    listed: Callable[[ServerConfig, Sequence[types.Tool]], Awaitable[Sequence[types.Tool]]] = _as_listed
-    returned: Callable[[ServerConfig, str, Any], None] = _unlearned
-    observed: Callable[[ServerConfig, types.Tool], Mapping[str, Any] | None] = _unobserved
-    learned: Callable[[ServerConfig], int] = _unchanged
-    notes: Callable[[ServerConfig], Sequence[str]] = _nothing_said
-    changes: Callable[[ServerConfig], int] = _unchanged
-    asked: Callable[[ServerConfig, str, Mapping[str, Any], Any], Awaitable[Any]] | None = None
-    notified: Callable[[ServerConfig, types.ServerNotification], Awaitable[None]] = _unheard
-    log_level: Callable[[ServerConfig], types.LoggingLevel | None] = _unlogged
-    sign_in: Callable[[ServerConfig], Any] = _no_sign_in
-    signed_out: Callable[[ServerConfig, Any], Awaitable[bool]] = _fails
+    get_approval_rule: Callable[[ServerConfig, types.Tool], NeedsApproval] = _needs_no_approval
+    filter_tools: Callable[[ServerConfig, Sequence[types.Tool]], Awaitable[Sequence[types.Tool]]] = _keep_all_tools
+    on_result: Callable[[ServerConfig, str, Any], None] = _ignore_result
+    get_observed_output: Callable[[ServerConfig, types.Tool], Mapping[str, Any] | None] = _no_observed_output
+    get_learned_revision: Callable[[ServerConfig], int] = _constant_revision
+    get_notes: Callable[[ServerConfig], Sequence[str]] = _no_notes
+    get_filter_revision: Callable[[ServerConfig], int] = _constant_revision
+    on_request: Callable[[ServerConfig, str, Mapping[str, Any], Any], Awaitable[Any]] | None = None
+    on_notification: Callable[[ServerConfig, types.ServerNotification], Awaitable[None]] = _ignore_notification
+    get_log_level: Callable[[ServerConfig], types.LoggingLevel | None] = _no_log_level
+    create_auth: Callable[[ServerConfig], Any] = _no_sign_in
+    on_signed_out: Callable[[ServerConfig, Any], Awaitable[bool]] = _do_not_retry

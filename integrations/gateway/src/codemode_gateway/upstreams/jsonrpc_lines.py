@@ -16,25 +16,25 @@ MAX_VALUES = 300_000
 """Of one answer. While so many are made of its text, and whenever they are looked through for circles, all stands."""
 MAX_VALUES_ON_THE_LOOP = 100_000
 """Of an answer that the SDK reads on the event loop, which takes it several times as long."""
-MAX_ASKED_VALUES = 10_000
+MAX_REQUEST_VALUES = 10_000
 """Of what a server asks or tells, which the SDK reads on the event loop."""
 
-REPAIRED = "server %r writes messages that are not quite JSON-RPC: what they plainly mean is taken"
+REPAIRED_MESSAGE = "server %r writes messages that are not quite JSON-RPC: what they plainly mean is taken"
 """What is logged of it, once for a connection."""
 
-NO_OBJECT = "toolResult"
+NON_OBJECT_FIELD = "toolResult"
 """The field in which a result is that is no object; results of tools had it in the first revision of the protocol."""
 
-_LONG = 1 << 16
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,15}|"[^"\\]{1,64}")')
-_LOOKED_AT = 2048
+_LONG_LINE_BYTES = 1 << 16
+_ID_PATTERN = re.compile(rb'"id"\s*:\s*(\d{1,15}|"[^"\\]{1,64}")')
+_INSPECTED_BYTES = 2048
 BOM = b"\xef\xbb\xbf"
 _ANSWER_FIELDS = frozenset({"jsonrpc", "id", "result", "error"})
 _MAX_SHOWN_CHARACTERS = 200
 _MAX_ERROR_CHARACTERS = 20_000  # a cut may show the beginning of a secret: the text is cut shorter once it has none
 
 
-class Reading(NamedTuple):
+class ParsedMessage(NamedTuple):
     """A message, or None for other text. ``is_repaired``: the text was not quite JSON-RPC."""
 
     message: Any | None
@@ -46,67 +46,67 @@ class Reading(NamedTuple):
         return b"" if self.message is None else self.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def without_bom(text: bytes) -> bytes:
+def strip_bom(text: bytes) -> bytes:
     """Return a text without space around it and a byte order mark."""
     return text.strip().removeprefix(BOM).lstrip()
 
 
-def read_line(line: bytes) -> Reading:
+def read_line(line: bytes) -> ParsedMessage:
     """Read a line as a message."""
     if line[:1] not in (b"{", b"["):
-        return Reading(None)
+        return ParsedMessage(None)
     try:
-        if len(line) > _LONG:
-            most = MAX_ASKED_VALUES if _is_asked(line[:_LOOKED_AT]) else MAX_VALUES
+        if len(line) > _LONG_LINE_BYTES:
+            max_values = MAX_REQUEST_VALUES if _is_request(line[:_INSPECTED_BYTES]) else MAX_VALUES
             text = line.decode("utf-8", "replace")
-            require_max_values(text, most, "a message")
+            require_max_values(text, max_values, "a message")
             return _read(text)  # in a fifth of the time in which nothing else can run
         try:
-            return Reading(jsonrpc_message_adapter.validate_json(line, by_name=False))
+            return ParsedMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError:
             # Half a pair of surrogates, or bytes that are no UTF-8, cost an answer no more than that character.
             return _read(line.decode("utf-8", "replace"))
     except Exception:  # noqa: BLE001 - a text of a stranger: whatever is wrong with it, it is no message
-        return Reading(None)
+        return ParsedMessage(None)
 
 
-def read_body(text: bytes, request_id: int | str) -> Reading:
+def read_body(text: bytes, request_id: int | str) -> ParsedMessage:
     """Read the body of a response as the answer to this request, whatever id it has.
 
     Raises `ValueError` or `CodeModeError` for what is no answer.
     """
-    message, is_repaired = _read_on_the_loop(text, is_answer=True)
+    message, is_repaired = _read_bounded(text, is_answer=True)
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
         raise ValueError("neither a result nor an error")  # noqa: TRY004 - of the text, not of a type
     if message.id == request_id:
-        return Reading(message, is_repaired)
-    return Reading(message.model_copy(update={"id": request_id}), is_repaired=True)
+        return ParsedMessage(message, is_repaired)
+    return ParsedMessage(message.model_copy(update={"id": request_id}), is_repaired=True)
 
 
-def read_event(data: bytes) -> Reading:
+def read_event(data: bytes) -> ParsedMessage:
     """Read the data of an event as a message; an answer that cannot be read is an error. Raises `CodeModeError`."""
     try:
-        return _read_on_the_loop(data)
+        return _read_bounded(data)
     except ValueError:
-        return Reading(unreadable_answer(data), is_repaired=True)
+        return ParsedMessage(unreadable_answer_error(data), is_repaired=True)
 
 
-def _read_on_the_loop(text: bytes, *, is_answer: bool = False) -> Reading:
+def _read_bounded(text: bytes, *, is_answer: bool = False) -> ParsedMessage:
     decoded = text.decode("utf-8", "replace")
     require_max_values(decoded, MAX_VALUES_ON_THE_LOOP, "an answer")
     try:
-        return Reading(jsonrpc_message_adapter.validate_json(text, by_name=False))
+        return ParsedMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValueError:
-        return Reading(_read(decoded, is_answer=is_answer).message, is_repaired=True)
+        return ParsedMessage(_read(decoded, is_answer=is_answer).message, is_repaired=True)
 
 
-def _read(text: str, *, is_answer: bool = False) -> Reading:
+def _read(text: str, *, is_answer: bool = False) -> ParsedMessage:
     value = decode_json(text)
     try:
-        return Reading(jsonrpc_message_adapter.validate_python(value, by_name=False))
+        return ParsedMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except ValueError:
         repaired = _repair(value, is_answer=is_answer)
-        return Reading(jsonrpc_message_adapter.validate_python(repaired, by_name=False), is_repaired=True)
+        return ParsedMessage(jsonrpc_message_adapter.validate_python(repaired, by_name=False), is_repaired=True)
 
 
 def _repair(value: Any, *, is_answer: bool) -> Any:
@@ -134,7 +134,7 @@ def _repair(value: Any, *, is_answer: bool) -> Any:
     if "result" not in value:
         return None
     result: Any = {} if value["result"] is None else value["result"]
-    return {**message, "result": result if is_mapping(result) else {NO_OBJECT: result}}
+    return {**message, "result": result if is_mapping(result) else {NON_OBJECT_FIELD: result}}
 
 
 def _repair_error(error: Any) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _repair_error(error: Any) -> dict[str, Any]:
         return {"code": INTERNAL_ERROR, "message": shorten(error, _MAX_ERROR_CHARACTERS)}
     code, message = error.get("code"), error.get("message")
     if message is None:
-        message = {name: one for name, one in error.items() if name != "code"}
+        message = {name: value for name, value in error.items() if name != "code"}
     text = shorten(message, _MAX_ERROR_CHARACTERS)
     if isinstance(code, str) and re.fullmatch(r"-?\d{1,9}", code):
         code = int(code)
@@ -162,26 +162,28 @@ def shorten(value: Any, max_characters: int = _MAX_SHOWN_CHARACTERS) -> str:
     return clip_text(text, max_characters)
 
 
-def _is_asked(head: bytes) -> bool:
+def _is_request(head: bytes) -> bool:
     """Tell whether a line is a request or notification, as far as its beginning says so."""
     method, result = head.find(b'"method"'), head.find(b'"result"')
     return method >= 0 and not 0 <= result < method
 
 
-def unreadable_answer(line: bytes) -> JSONRPCError | None:
+def unreadable_answer_error(line: bytes) -> JSONRPCError | None:
     """Return, for what was meant as an answer and cannot be read, that: whoever waits need not wait for longer."""
-    if not line.startswith(b"{") or b'"jsonrpc"' not in line[:_LOOKED_AT] + line[-_LOOKED_AT:]:
+    if not line.startswith(b"{") or b'"jsonrpc"' not in line[:_INSPECTED_BYTES] + line[-_INSPECTED_BYTES:]:
         return None
-    if b'"method"' in line[:_LOOKED_AT]:
+    if b'"method"' in line[:_INSPECTED_BYTES]:
         return None
-    found = _ID.search(line[:_LOOKED_AT]) or _ID.search(line[-_LOOKED_AT:])
+    found = _ID_PATTERN.search(line[:_INSPECTED_BYTES]) or _ID_PATTERN.search(line[-_INSPECTED_BYTES:])
     if found is None:
         return None
     text = found[1].decode("utf-8", "replace")
-    one: int | str = int(text) if text.isdigit() else text[1:-1]
+    request_id: int | str = int(text) if text.isdigit() else text[1:-1]
     return JSONRPCError(
-        jsonrpc="2.0", id=one, error=ErrorData(code=INTERNAL_ERROR, message=UNREADABLE, data={UNREADABLE: True})
+        jsonrpc="2.0",
+        id=request_id,
+        error=ErrorData(code=INTERNAL_ERROR, message=UNREADABLE_MESSAGE, data={UNREADABLE_MESSAGE: True}),
     )
 
 
-UNREADABLE = f"the server's answer cannot be read, or holds more than {MAX_VALUES} values"
+UNREADABLE_MESSAGE = f"the server's answer cannot be read, or holds more than {MAX_VALUES} values"

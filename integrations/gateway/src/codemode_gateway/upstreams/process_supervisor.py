@@ -46,7 +46,7 @@ class Child:
     exited: asyncio.Future[int]
 
 
-class Guard:
+class ProcessSupervisor:
     """One guarding process. `held` gives that of the running loop; whoever has it calls `release` once."""
 
     def __init__(self) -> None:
@@ -54,14 +54,14 @@ class Guard:
         self._next_id = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._starting: asyncio.Lock = asyncio.Lock()
-        self._writing: asyncio.Lock = asyncio.Lock()
-        self._begun: dict[int, asyncio.Future[Child]] = {}
+        self._start_lock: asyncio.Lock = asyncio.Lock()
+        self._write_lock: asyncio.Lock = asyncio.Lock()
+        self._starting_children: dict[int, asyncio.Future[Child]] = {}
         self._running: dict[int, Child] = {}
         self._unread = b""
 
     @classmethod
-    def held(cls) -> Guard:
+    def acquire(cls) -> ProcessSupervisor:
         """Return the guard of the running loop, for one user more."""
         loop = asyncio.get_running_loop()
         guard = _guards.get(loop)
@@ -86,29 +86,31 @@ class Guard:
         """Start a server, in a session of its own, on these three descriptors. Raises `SpawnError`."""
         await self._start()
         self._next_id += 1
-        one = self._next_id
-        begun: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
-        self._begun[one] = begun
+        child_id = self._next_id
+        started: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+        self._starting_children[child_id] = started
         try:
-            asked = {"do": "spawn", "id": one, "args": list(args), "env": dict(env), "cwd": cwd}
-            await self._ask(asked, descriptors)
-            return await begun
+            request = {"do": "spawn", "id": child_id, "args": list(args), "env": dict(env), "cwd": cwd}
+            await self._send_request(request, descriptors)
+            return await started
         except BaseException:
-            if not begun.cancelled() and begun.done() and begun.exception() is None:
-                self.send_signal(one, signal.SIGKILL)
+            if not started.cancelled() and started.done() and started.exception() is None:
+                self.send_signal(child_id, signal.SIGKILL)
             raise
         finally:
-            self._begun.pop(one, None)
+            self._starting_children.pop(child_id, None)
 
-    def send_signal(self, one: int, number: int) -> None:
+    def send_signal(self, child_id: int, number: int) -> None:
         """Send a signal to the group of a server, if it still runs. SIGKILL reaches what has left the group too."""
         if self._control is not None:
-            task = asyncio.get_running_loop().create_task(self._ask({"do": "signal", "id": one, "signal": number}))
+            task = asyncio.get_running_loop().create_task(
+                self._send_request({"do": "signal", "id": child_id, "signal": number})
+            )
             _tasks.add(task)
-            task.add_done_callback(_forget)
+            task.add_done_callback(_on_signal_sent)
 
     async def _start(self) -> None:
-        async with self._starting:
+        async with self._start_lock:
             if self._control is not None:
                 return
             if self._process is not None:  # somebody has ended it
@@ -146,9 +148,9 @@ class Guard:
             self._control = ours
             asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
 
-    async def _ask(self, asked: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
-        text = json.dumps(asked).encode()
-        async with self._writing:
+    async def _send_request(self, request: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        text = json.dumps(request).encode()
+        async with self._write_lock:
             control = self._control
             if control is None:
                 raise SpawnError(0, "fork")
@@ -163,36 +165,38 @@ class Guard:
         if self._control is None:
             return
         try:
-            got = self._control.recv(1 << 16)
+            data = self._control.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:
-            got = b""
-        if not got:
-            self._lost()
+            data = b""
+        if not data:
+            self._on_lost()
             return
-        *lines, self._unread = (self._unread + got).split(b"\n")
+        *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            self._hear(json.loads(line))
+            self._on_message(json.loads(line))
 
-    def _hear(self, said: Mapping[str, Any]) -> None:
-        one = said["id"]
-        if "exit" in said:
-            child = self._running.pop(one, None)
+    def _on_message(self, message: Mapping[str, Any]) -> None:
+        child_id = message["id"]
+        if "exit" in message:
+            child = self._running.pop(child_id, None)
             if child is not None and not child.exited.done():
-                child.exited.set_result(said["exit"])
+                child.exited.set_result(message["exit"])
             return
-        begun = self._begun.get(one)
-        if "pid" in said:
-            child = self._running[one] = Child(one, said["pid"], asyncio.get_running_loop().create_future())
-            if begun is None or begun.done():
-                self.send_signal(one, signal.SIGKILL)
+        started = self._starting_children.get(child_id)
+        if "pid" in message:
+            child = self._running[child_id] = Child(
+                child_id, message["pid"], asyncio.get_running_loop().create_future()
+            )
+            if started is None or started.done():
+                self.send_signal(child_id, signal.SIGKILL)
             else:
-                begun.set_result(child)  # which may have ended before whoever waits is awake
-        elif begun is not None and not begun.done():
-            begun.set_exception(SpawnError(said["errno"], said["at"]))
+                started.set_result(child)  # which may have ended before whoever waits is awake
+        elif started is not None and not started.done():
+            started.set_exception(SpawnError(message["errno"], message["at"]))
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         """Go on without the process: somebody has ended it. Its servers end with it, where the system can do that."""
         self._close()
         for child in self._running.values():
@@ -201,9 +205,9 @@ class Guard:
             if not child.exited.done():
                 child.exited.set_result(-signal.SIGKILL)
         self._running.clear()
-        for begun in self._begun.values():
-            if not begun.done():
-                begun.set_exception(SpawnError(0, "fork"))
+        for started in self._starting_children.values():
+            if not started.done():
+                started.set_exception(SpawnError(0, "fork"))
 
     def _close(self) -> None:
         if self._control is not None:
@@ -227,11 +231,11 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _forget(task: asyncio.Task[None]) -> None:
+def _on_signal_sent(task: asyncio.Task[None]) -> None:
     _tasks.discard(task)
     if not task.cancelled():
         task.exception()  # a process that is gone needs no signal
 
 
 _tasks: set[asyncio.Task[None]] = set()
-_guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Guard] = weakref.WeakKeyDictionary()
+_guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessSupervisor] = weakref.WeakKeyDictionary()

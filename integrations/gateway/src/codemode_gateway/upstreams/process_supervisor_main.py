@@ -26,13 +26,13 @@ _LENGTH = struct.Struct("=I")
 _RIGHTS = struct.Struct("=iii")
 _TERM_SECONDS = 1.0
 _KILL_ROUNDS = 200
-_ROUND_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 _ORPHAN_ROUNDS = 20
-_MARK = "CODEMODE_MCP_SERVER"
+_MARK_VARIABLE = "CODEMODE_MCP_SERVER"
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
-class Guard:
+class Supervisor:
     """Serves one control socket for as long as its gateway lives."""
 
     def __init__(self, control_fd: int, host_pid: int) -> None:
@@ -53,13 +53,13 @@ class Guard:
                 self._prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # no server reads or traces its own guard
             except (ImportError, OSError, AttributeError):
                 self._prctl = None
-        waker, woken = os.pipe()
-        os.set_blocking(woken, False)
-        os.set_blocking(waker, False)
-        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _noted)
-        self._waker = waker
-        for descriptor in (self._control.fileno(), waker, *_pidfd(self._host_pid)):
+        wakeup_reader, wakeup_writer = os.pipe()
+        os.set_blocking(wakeup_writer, False)
+        os.set_blocking(wakeup_reader, False)
+        signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _on_sigchld)
+        self._wakeup_reader = wakeup_reader
+        for descriptor in (self._control.fileno(), wakeup_reader, *_pidfd(self._host_pid)):
             self._poller.register(descriptor, select.POLLIN)
 
     def serve(self) -> None:
@@ -67,10 +67,10 @@ class Guard:
         while os.getppid() == self._host_pid:
             for descriptor, _event in self._poller.poll(1000):
                 if descriptor == self._control.fileno():
-                    if not self._take():
+                    if not self._handle_request():
                         return
-                elif descriptor == self._waker:
-                    os.read(self._waker, 4096)
+                elif descriptor == self._wakeup_reader:
+                    os.read(self._wakeup_reader, 4096)
                     self._reap()
                 else:
                     return
@@ -80,9 +80,9 @@ class Guard:
         self._control.close()
         for pid in self._ids:
             _signal_group(pid, signal.SIGTERM)
-        until = time.monotonic() + _TERM_SECONDS
-        while self._reap() and time.monotonic() < until:
-            time.sleep(_ROUND_SECONDS)
+        deadline = time.monotonic() + _TERM_SECONDS
+        while self._reap() and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
         for _ in range(_KILL_ROUNDS):
             for pid in self._ids:
                 _signal_group(pid, signal.SIGKILL)
@@ -90,9 +90,9 @@ class Guard:
                 _signal(pid, signal.SIGKILL)
             if not self._reap():
                 return
-            time.sleep(_ROUND_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
-    def _take(self) -> bool:
+    def _handle_request(self) -> bool:
         header, ancillary, _flags, _address = self._control.recvmsg(_LENGTH.size, CMSG_SPACE(_RIGHTS.size))
         if len(header) < _LENGTH.size:
             return False
@@ -100,70 +100,70 @@ class Guard:
         text = self._control.recv(length, MSG_WAITALL)
         if len(text) < length:
             return False
-        asked = json.loads(text)
-        if asked["do"] == "spawn":
+        request = json.loads(text)
+        if request["do"] == "spawn":
             descriptors = _RIGHTS.unpack(ancillary[0][2][: _RIGHTS.size])
             try:
-                self._spawn(asked, descriptors)
+                self._spawn(request, descriptors)
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
         else:
-            self._end(asked)
+            self._signal_child(request)
         return True
 
-    def _spawn(self, asked: dict[str, Any], descriptors: tuple[int, ...]) -> None:
-        told, telling = os.pipe()
-        mark = _mark(asked["id"])
+    def _spawn(self, request: dict[str, Any], descriptors: tuple[int, ...]) -> None:
+        failure_reader, failure_writer = os.pipe()
+        mark = _child_mark(request["id"])
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(told)
-            os.close(telling)
-            self._tell({"id": asked["id"], "errno": error.errno, "at": "fork"})
+            os.close(failure_reader)
+            os.close(failure_writer)
+            self._send({"id": request["id"], "errno": error.errno, "at": "fork"})
             return
         if pid == 0:
-            _become(asked, descriptors, telling, self._prctl, mark)
-        os.close(telling)
-        with os.fdopen(told, "rb") as failure:
-            said = failure.read()
-        if said:
+            _exec_server(request, descriptors, failure_writer, self._prctl, mark)
+        os.close(failure_writer)
+        with os.fdopen(failure_reader, "rb") as failure:
+            failure_text = failure.read()
+        if failure_text:
             os.waitpid(pid, 0)
-            at, _, number = said.decode().partition(" ")
-            self._tell({"id": asked["id"], "errno": int(number), "at": at})
+            at, _, number = failure_text.decode().partition(" ")
+            self._send({"id": request["id"], "errno": int(number), "at": at})
             return
-        self._ids[pid] = asked["id"]
-        self._tell({"id": asked["id"], "pid": pid})
+        self._ids[pid] = request["id"]
+        self._send({"id": request["id"], "pid": pid})
 
-    def _end(self, asked: dict[str, Any]) -> None:
-        for pid, one in self._ids.items():
-            if one == asked["id"]:
-                if asked["signal"] == signal.SIGKILL:
+    def _signal_child(self, request: dict[str, Any]) -> None:
+        for pid, child_id in self._ids.items():
+            if child_id == request["id"]:
+                if request["signal"] == signal.SIGKILL:
                     for descendant in _descendants(pid):
                         _signal(descendant, signal.SIGKILL)
-                _signal_group(pid, asked["signal"])
+                _signal_group(pid, request["signal"])
 
     def _reap(self) -> bool:
         """Take leave of the dead. Return False once there is no child left."""
         while True:
             try:
-                pid, status = _next_dead()
+                pid, status = _next_exited()
             except ChildProcessError:
                 return False
             if not pid:
                 return True
-            one = self._ids.pop(pid, None)
-            if one is not None:
+            child_id = self._ids.pop(pid, None)
+            if child_id is not None:
                 _signal_group(pid, signal.SIGKILL)
-                self._end_orphans(one)
+                self._end_orphans(child_id)
             if status is None:
                 _, status = os.waitpid(pid, 0)
-            if one is not None:
-                self._tell({"id": one, "exit": os.waitstatus_to_exitcode(status)})
+            if child_id is not None:
+                self._send({"id": child_id, "exit": os.waitstatus_to_exitcode(status)})
 
-    def _end_orphans(self, one: int) -> None:
+    def _end_orphans(self, child_id: int) -> None:
         """End what a server that has ended had put into other sessions, as far as its environment tells whose it is."""
-        mark = f"{_MARK}={_mark(one)}".encode()
+        mark = f"{_MARK_VARIABLE}={_child_mark(child_id)}".encode()
         for _ in range(_ORPHAN_ROUNDS):  # those may have others begun meanwhile
             orphans = [pid for pid in _children(os.getpid()) if pid not in self._ids and mark in _environ(pid)]
             for orphan in orphans:
@@ -172,14 +172,16 @@ class Guard:
             if not orphans:
                 return
 
-    def _tell(self, said: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         with suppress(OSError):  # the gateway is gone, which the next look says
-            self._control.sendall(json.dumps(said).encode() + b"\n")
+            self._control.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _become(asked: dict[str, Any], descriptors: tuple[int, ...], telling: int, prctl: Any, mark: str) -> None:
+def _exec_server(
+    request: dict[str, Any], descriptors: tuple[int, ...], failure_writer: int, prctl: Any, mark: str
+) -> None:
     """Turn this fork into the server, or tell why that cannot be."""
-    at = "descriptors"
+    stage = "descriptors"
     try:
         os.setsid()
         if prctl is not None:
@@ -188,33 +190,33 @@ def _become(asked: dict[str, Any], descriptors: tuple[int, ...], telling: int, p
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.SIG_DFL)
         # Out of the way of 0 to 3, then there.
-        high = [os.dup(one) for one in (*descriptors, telling)]
-        moved = [_above(one) for one in high]
-        for target, one in enumerate(moved):
-            os.dup2(one, target, inheritable=target < len(descriptors))
+        duplicates = [os.dup(descriptor) for descriptor in (*descriptors, failure_writer)]
+        moved = [_dup_above_stdio(descriptor) for descriptor in duplicates]
+        for target, descriptor in enumerate(moved):
+            os.dup2(descriptor, target, inheritable=target < len(descriptors))
         os.closerange(len(moved), 1 << 16)
-        telling = len(moved) - 1
-        at = "cwd"
-        if asked["cwd"] is not None:
-            os.chdir(asked["cwd"])
-        at = "command"
-        env = {**asked["env"], _MARK: mark}
-        os.execvpe(asked["args"][0], asked["args"], env)  # noqa: S606 - a server is what its user has configured
+        failure_writer = len(moved) - 1
+        stage = "cwd"
+        if request["cwd"] is not None:
+            os.chdir(request["cwd"])
+        stage = "command"
+        env = {**request["env"], _MARK_VARIABLE: mark}
+        os.execvpe(request["args"][0], request["args"], env)  # noqa: S606 - a server is what its user has configured
     except OSError as error:
-        os.write(telling, f"{at} {error.errno or 0}".encode())
+        os.write(failure_writer, f"{stage} {error.errno or 0}".encode())
     except BaseException:  # noqa: BLE001 - nothing of this process may go on in the fork
-        os.write(telling, f"{at} {errno.EINVAL}".encode())
+        os.write(failure_writer, f"{stage} {errno.EINVAL}".encode())
     finally:
         os._exit(127)
 
 
-def _above(descriptor: int) -> int:
+def _dup_above_stdio(descriptor: int) -> int:
     while descriptor <= 3:
         descriptor = os.dup(descriptor)
     return descriptor
 
 
-def _next_dead() -> tuple[int, int | None]:
+def _next_exited() -> tuple[int, int | None]:
     """Return the pid of a dead child, 0 where all live, and its status once it was waited for.
 
     While it is not, its pid means no other group; not every system can look without waiting.
@@ -225,7 +227,7 @@ def _next_dead() -> tuple[int, int | None]:
     return (0 if found is None else found.si_pid), None
 
 
-def _noted(_number: int, _frame: object) -> None:
+def _on_sigchld(_number: int, _frame: object) -> None:
     """Do nothing: a signal with a handler wakes the poll."""
 
 
@@ -263,8 +265,8 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def _mark(one: int) -> str:
-    return f"{os.getpid()}-{one}"
+def _child_mark(child_id: int) -> str:
+    return f"{os.getpid()}-{child_id}"
 
 
 def _signal(pid: int, number: int) -> None:
@@ -278,7 +280,7 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def _main() -> None:
-    guard = Guard(int(sys.argv[1]), int(sys.argv[2]))
+    guard = Supervisor(int(sys.argv[1]), int(sys.argv[2]))
     guard.prepare()
     try:
         guard.serve()

@@ -17,21 +17,21 @@ from codemode.trace.visible_text import visible
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
-from .connection import Connection, Era, LostRequestError, Requests, Transport
-from .connection_errors import Lost, UpstreamFailure
+from .connection import Connection, Era, LostRequestError, RequestDispatcher, Transport
+from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
 from .stdio import StdioServer
 
 
-def transport_of(config: ServerConfig, secrets: SecretRedactor, auth: Any) -> Transport:
+def create_transport(config: ServerConfig, secrets: SecretRedactor, auth: Any) -> Transport:
     """Return how the server of this configuration is reached; ``auth`` is the `httpx.Auth` of one over HTTP."""
     if config.transport == "stdio":
         server = StdioServer(config, secrets)
 
-        def ending() -> UpstreamFailure | None:
-            reason = server.ending()
-            return None if reason is None else UpstreamFailure(reason)
+        def get_failure() -> UpstreamUnavailableError | None:
+            reason = server.exit_reason()
+            return None if reason is None else UpstreamUnavailableError(reason)
 
-        return Transport(server.streams(), ending, True, server.last_words, server.is_unread)
+        return Transport(server.streams(), get_failure, True, server.last_words, server.was_not_read)
     if config.transport == "openapi":
         from .openapi import openapi_transport
 
@@ -45,13 +45,13 @@ ResultT = TypeVar("ResultT")
 State = Literal["stopped", "starting", "ready", "failed"]
 # By how often it has failed since it last answered: once may be chance.
 _BACKOFF_SECONDS = (0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-_WAITED_SECONDS = 2.0
-_LEAST_LOOK_SECONDS = 0.02
-_LOST = "its connection was lost"
+_MAX_BACKOFF_WAIT_SECONDS = 2.0
+_MIN_IDLE_CHECK_SECONDS = 0.02
+_LOST_MESSAGE = "its connection was lost"
 _log = logging.getLogger("codemode.mcp")
 
 
-class Link:
+class ReconnectingConnection:
     """The connections of one server, one after the other. ``ready`` is called with each that is new.
 
     ``failure`` is why it cannot be used, as programs are told; ``problem`` is the same for the operator, with paths.
@@ -62,22 +62,22 @@ class Link:
         config: ServerConfig,
         secrets: SecretRedactor,
         sign_in: Callable[[ServerConfig], Any],
-        make_session: Callable[[Requests], ClientSession],
-        ready: Callable[[Connection], None],
+        make_session: Callable[[RequestDispatcher], ClientSession],
+        on_ready: Callable[[Connection], None],
     ) -> None:
         self.state: State = "stopped"
         self.failure: str | None = None
         self.problem: str | None = None
         self.era: Era | None = None
-        self._needed: UpstreamFailure | None = None
+        self._sign_in_failure: UpstreamUnavailableError | None = None
         self._config = config
         self._secrets = secrets
         self._sign_in = sign_in
         self._make_session = make_session
-        self._ready = ready
+        self._on_ready = on_ready
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._unused: set[Connection] = set()
+        self._discarded: set[Connection] = set()
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: asyncio.TimerHandle | None = None
@@ -90,11 +90,11 @@ class Link:
     @property
     def needs_sign_in(self) -> bool:
         """True when somebody must sign in before it can be used."""
-        return self._needed is not None
+        return self._sign_in_failure is not None
 
     def retry(self) -> None:
         """Let the next need try again at once: what stood in the way is said to be gone."""
-        self._needed, self._not_before, self._failures = None, 0.0, 0
+        self._sign_in_failure, self._not_before, self._failures = None, 0.0, 0
 
     @property
     def open_connection(self) -> Connection | None:
@@ -123,25 +123,25 @@ class Link:
                 " connect() was entered, or connect on this one"
             )
 
-    def error(self, reason: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
+    def error(self, reason: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
         """Return the error for whoever needs a server that is not to be had."""
-        text = self.hidden(f"server {self._config.name!r} cannot be used now: {reason}")
+        text = self.hide_secrets(f"server {self._config.name!r} cannot be used now: {reason}")
         if failure is not None and failure.needs_sign_in:
-            self._needed = failure
-        if self._needed is not None:
-            return CodeModeAuthenticationError(text, details=self._needed.details)
+            self._sign_in_failure = failure
+        if self._sign_in_failure is not None:
+            return CodeModeAuthenticationError(text, details=self._sign_in_failure.details)
         return CodeModeToolError(text, code="SERVER_UNAVAILABLE")
 
-    def hidden(self, text: str) -> str:
+    def hide_secrets(self, text: str) -> str:
         """Return a text for programs and terminals: without secrets, and all of it visible."""
         return visible(self._secrets.redact_text(text))
 
-    def answered(self) -> None:
+    def on_answer(self) -> None:
         """Know that the server does what it is there for."""
-        self._failures, self._needed = 0, None
+        self._failures, self._sign_in_failure = 0, None
 
     @contextmanager
-    def held(self) -> Generator[None]:
+    def keep_open(self) -> Generator[None]:
         """Keep the connection for as long as this lasts, idle or not."""
         self._holds += 1
         try:
@@ -149,22 +149,22 @@ class Link:
         finally:
             self._holds -= 1
 
-    async def give_up(self, connection: Connection, lost: Lost) -> None:
+    async def discard(self, connection: Connection, lost: UnansweredRequestError) -> None:
         """Give a connection up that is of no use any more: the next need opens another.
 
         Of one that has ended by itself ``lost`` then says why, and whether its request was read. Over one that has lost
         its session others still hear that of their requests.
         """
-        if lost.cut_at is not None:
-            await connection.ended()
+        if lost.sent_bytes is not None:
+            await connection.wait_closed()
             self._note_end(connection)
-            lost.reason = connection.why(lost.reason).told
-            lost.never_arrived = lost.never_arrived or connection.is_unread(lost.cut_at)
+            lost.reason = connection.failure_reason(lost.reason).program_message
+            lost.never_arrived = lost.never_arrived or connection.was_not_read(lost.sent_bytes)
         elif self._connection is connection:
             self._connection = None
             self.state = "stopped"
-            self._unused.add(connection)
-            self._spawn(self._close_unused(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
+            self._discarded.add(connection)
+            self._spawn(self._close_discarded(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
 
     async def use(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
         """Do some work on a connection that can be done again without harm: once more on another, where it was lost.
@@ -178,16 +178,16 @@ class Link:
             except LostRequestError as error:
                 lost = error.lost
                 if lost.is_over:
-                    await self.give_up(connection, lost)
+                    await self.discard(connection, lost)
                 if is_last or not lost.is_over:
                     raise LostRequestError(lost) from None  # which may say more by now
         raise AssertionError
 
-    async def _close_unused(self, connection: Connection, seconds: float) -> None:
+    async def _close_discarded(self, connection: Connection, seconds: float) -> None:
         """Close a connection once all its requests are answered, or so many seconds have passed."""
         await connection.requests.wait_until_unused(seconds)
         await connection.aclose()
-        self._unused.discard(connection)
+        self._discarded.discard(connection)
 
     async def aclose(self) -> None:
         """End the server, and never start it again."""
@@ -205,20 +205,20 @@ class Link:
             self._starting.cancel()
             await asyncio.wait([self._starting])
         connection, self._connection = self._connection, None
-        for one in [*self._unused, *([] if connection is None else [connection])]:
-            await one.aclose()
+        for open_connection in [*self._discarded, *([] if connection is None else [connection])]:
+            await open_connection.aclose()
         if self.state != "failed":
             self.state = "stopped"
 
     async def _start(self) -> None:
         try:
             wait = self._not_before - self._loop.time()
-            if wait > _WAITED_SECONDS:
+            if wait > _MAX_BACKOFF_WAIT_SECONDS:
                 self.state = "failed"  # the failure that is known stands, also of one that had begun and was lost
                 return
             self.state = "starting"
             await asyncio.sleep(max(wait, 0))
-            transport = transport_of(self._config, self._secrets, self._sign_in(self._config))
+            transport = create_transport(self._config, self._secrets, self._sign_in(self._config))
             connection = Connection(transport, self._make_session, self._config.name)
             await connection.open(self.era, self._config.connect_timeout_ms / 1000)
         except asyncio.CancelledError:
@@ -228,70 +228,72 @@ class Link:
             self._fail(error)
         else:
             self._connection, self.era = connection, connection.era
-            self.state, self.failure, self.problem, self._needed = "ready", None, None, None
-            self._tell_start(is_ready=True)
+            self.state, self.failure, self.problem, self._sign_in_failure = "ready", None, None, None
+            self._record_start(is_ready=True)
             self._spawn(self._watch(connection))
-            self._look_whether_idle()
-            self._ready(connection)
+            self._close_if_idle()
+            self._on_ready(connection)
         finally:
             if self.state == "starting":
                 self.state = "failed"
             self._starting = None
 
     def _fail(self, error: Exception) -> None:
-        self._needed = None
-        if isinstance(error, UpstreamFailure) and error.needs_sign_in:
-            self._needed = error
+        self._sign_in_failure = None
+        if isinstance(error, UpstreamUnavailableError) and error.needs_sign_in:
+            self._sign_in_failure = error
         elif isinstance(error, CodeModeAuthenticationError):
-            self._needed = UpstreamFailure(error.message, needs_sign_in=True, details=error.details)
+            self._sign_in_failure = UpstreamUnavailableError(error.message, needs_sign_in=True, details=error.details)
         if isinstance(error, CodeModeToolError):
-            error = UpstreamFailure(str(error))
-        elif not isinstance(error, UpstreamFailure):
+            error = UpstreamUnavailableError(str(error))
+        elif not isinstance(error, UpstreamUnavailableError):
             kind = type(error).__name__
-            error = UpstreamFailure(f"{kind}: {str(error)[:300]}", told=f"it cannot be started ({kind})")
+            error = UpstreamUnavailableError(
+                f"{kind}: {str(error)[:300]}", program_message=f"it cannot be started ({kind})"
+            )
         self._count_failure(error)
         self.state = "failed"
-        self._tell_start(is_ready=False)
+        self._record_start(is_ready=False)
         _log.warning("server %r cannot be used: %s", self._config.name, self.problem)
 
-    def _tell_start(self, *, is_ready: bool) -> None:
+    def _record_start(self, *, is_ready: bool) -> None:
         record_server_start(self._config.name, is_ready=is_ready, is_restart=self._has_started)
         self._has_started = True
 
-    def _count_failure(self, failure: UpstreamFailure) -> None:
+    def _count_failure(self, failure: UpstreamUnavailableError) -> None:
         # Both are written on terminals.
-        self.failure = self.hidden(failure.told)
-        self.problem = self.hidden(str(failure))
+        self.failure = self.hide_secrets(failure.program_message)
+        self.problem = self.hide_secrets(str(failure))
         self._failures += 1
-        if self._needed is None:
+        if self._sign_in_failure is None:
             delay = _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS) - 1)]
             self._not_before = self._loop.time() + delay
 
     async def _watch(self, connection: Connection) -> None:
         """See a connection to its end, and know why it was not the gateway that ended it."""
-        await connection.ended()
+        await connection.wait_closed()
         self._note_end(connection)
 
     def _note_end(self, connection: Connection) -> None:
         if self._connection is connection:
             self._connection = None
             self.state = "stopped"
-            self._count_failure(connection.why(_LOST))
+            self._count_failure(connection.failure_reason(_LOST_MESSAGE))
             _log.warning("server %r has gone: %s", self._config.name, self.problem)
 
-    def _look_whether_idle(self) -> None:
+    def _close_if_idle(self) -> None:
         connection = self.open_connection
         if connection is None:
             return
         seconds = self._config.idle_ms / 1000
         busy = connection.requests.in_flight or self._holds
-        left = seconds if busy else connection.requests.last_used + seconds - self._loop.time()
-        if left <= 0:
+        remaining = seconds if busy else connection.requests.last_used + seconds - self._loop.time()
+        if remaining <= 0:
             self._connection = None
             self.state = "stopped"
             self._spawn(connection.aclose())
             return
-        self._idle = self._loop.call_later(max(left, _LEAST_LOOK_SECONDS), self._look_whether_idle)
+        self._idle = self._loop.call_later(max(remaining, _MIN_IDLE_CHECK_SECONDS), self._close_if_idle)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._loop.create_task(work, context=contextvars.Context())

@@ -20,20 +20,20 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 
 from codemode.data.json_shape import has_more_values_than
 
-from .jsonrpc_lines import MAX_ASKED_VALUES
+from .jsonrpc_lines import MAX_REQUEST_VALUES
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
-    from .connection_errors import Lost
+    from .connection_errors import UnansweredRequestError
 
 
-_MOST_IN_A_ROW = 64
-_FULL = 256
-_MOST_WAITING = 1_000
+_MAX_CONSECUTIVE_READS = 64
+_MAX_QUEUED_MESSAGES = 256
+_MAX_WAITING_MESSAGES = 1_000
 
 
-class Sending:
+class RequestProgress:
     """What is known of one request on its way. ``has_left``: False as long as no byte of it can have left.
 
     ``is_over``: nobody waits for its answer any more, and whatever is still open for it ends. ``lost``: why it has no
@@ -45,12 +45,12 @@ class Sending:
     def __init__(self) -> None:
         self.has_left = self.is_begun = self.is_over = False
         self.body: bytes | None = None
-        self.lost: Lost | None = None
+        self.lost: UnansweredRequestError | None = None
         self.begins_at = 0
         self._limits: set[asyncio.Timeout] = set()
 
     @asynccontextmanager
-    async def wanted(self) -> AsyncGenerator[None]:
+    async def while_wanted(self) -> AsyncGenerator[None]:
         """Run the block for as long as somebody waits for the answer. Raises `TimeoutError` once nobody does."""
         if self.is_over:
             raise TimeoutError
@@ -85,19 +85,19 @@ def unread_bytes(pipe: int) -> int | None:
     return count[0]
 
 
-SENDING: ContextVar[Sending | None] = ContextVar("codemode_mcp_sending", default=None)
+SENDING: ContextVar[RequestProgress | None] = ContextVar("codemode_mcp_sending", default=None)
 """Of the request that this task sends."""
 
 
-class Inbox:
+class MessageInbox:
     """What a server has said, in its order. ``paused`` is called with whether it should say no more for now."""
 
-    def __init__(self, paused: Callable[[bool], None]) -> None:
+    def __init__(self, set_paused: Callable[[bool], None]) -> None:
         self._items: deque[SessionMessage | Exception] = deque()
-        self._wanted: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._in_a_row = 0
         self._is_over = False
-        self._paused = paused
+        self._set_paused = set_paused
         self._is_paused = False
 
     def put(self, item: SessionMessage | Exception) -> None:
@@ -105,9 +105,9 @@ class Inbox:
         if self._is_over:
             return
         self._items.append(item)
-        if not self._is_paused and len(self._items) > _FULL:
+        if not self._is_paused and len(self._items) > _MAX_QUEUED_MESSAGES:
             self._is_paused = True
-            self._paused(True)
+            self._set_paused(True)
         self._wake()
 
     def end(self) -> None:
@@ -118,22 +118,22 @@ class Inbox:
     async def receive(self) -> SessionMessage | Exception:
         """Return the next. Raises `anyio.EndOfStream` behind the last."""
         self._in_a_row += 1
-        if self._in_a_row >= _MOST_IN_A_ROW:
+        if self._in_a_row >= _MAX_CONSECUTIVE_READS:
             self._in_a_row = 0
             await asyncio.sleep(0)  # a flood leaves others their turn
         while not self._items:
             if self._is_over:
                 raise anyio.EndOfStream
             self._in_a_row = 0
-            self._wanted = asyncio.get_running_loop().create_future()
+            self._waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._wanted
+                await self._waiter
             finally:
-                self._wanted = None
+                self._waiter = None
         item = self._items.popleft()
         if self._is_paused and not self._items:
             self._is_paused = False
-            self._paused(False)
+            self._set_paused(False)
         return item
 
     async def aclose(self) -> None:
@@ -142,10 +142,10 @@ class Inbox:
         self.end()
 
     def _wake(self) -> None:
-        if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_result(None)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
-    def __aiter__(self) -> Inbox:
+    def __aiter__(self) -> MessageInbox:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -161,16 +161,16 @@ class Inbox:
         await self.aclose()
 
 
-class Outbox(asyncio.BaseProtocol):
+class MessageOutbox(asyncio.BaseProtocol):
     """What is said to a server, a line a message; the protocol of the pipe to it."""
 
     def __init__(self) -> None:
         self._transport: asyncio.WriteTransport | None = None
         self._drained: asyncio.Future[None] | None = None
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._waiting = 0
         self._written = 0
-        self._most_read: int | None = None
+        self._max_read_bytes: int | None = None
         self.is_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -179,7 +179,7 @@ class Outbox(asyncio.BaseProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Write nothing more."""
-        self.note_what_is_read()
+        self.record_read_bytes()
         self.is_closed = True
         self._transport = None
         self.resume_writing()
@@ -200,12 +200,12 @@ class Outbox(asyncio.BaseProtocol):
 
         A server that asks and does not read gets no more answers while so many of them wait.
         """
-        if self._waiting >= _MOST_WAITING and isinstance(item.message, JSONRPCResponse | JSONRPCError):
+        if self._waiting >= _MAX_WAITING_MESSAGES and isinstance(item.message, JSONRPCResponse | JSONRPCError):
             return
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         self._waiting += 1
         try:
-            async with self._turn:  # else all would wake whenever one can write
+            async with self._write_lock:  # else all would wake whenever one can write
                 while self._drained is not None:
                     await asyncio.shield(self._drained)
                 transport = self._transport
@@ -222,18 +222,18 @@ class Outbox(asyncio.BaseProtocol):
             sending.has_left, sending.begins_at = True, self._written
         self._written += len(data)
 
-    def is_unread(self, cut_at: int) -> bool:
+    def was_not_read(self, cut_at: int) -> bool:
         """Tell whether what was written behind so many bytes was certainly read by nobody, not even in part."""
-        return self._most_read is not None and self._most_read <= cut_at
+        return self._max_read_bytes is not None and self._max_read_bytes <= cut_at
 
-    def note_what_is_read(self) -> None:
+    def record_read_bytes(self) -> None:
         """Note how much of what was written can have been read, if nobody can read on."""
         pipe = None if self._transport is None else self._transport.get_extra_info("pipe")
-        if self._most_read is not None or pipe is None or pipe.closed:
+        if self._max_read_bytes is not None or pipe is None or pipe.closed:
             return
         unread = unread_bytes(pipe.fileno())
         if unread is not None:
-            self._most_read = self._written - unread
+            self._max_read_bytes = self._written - unread
 
     async def aclose(self) -> None:
         """Write nothing more. The pipe stays open: what lies in it tells what its reader has read."""
@@ -262,18 +262,18 @@ class Outbox(asyncio.BaseProtocol):
         await self.aclose()
 
 
-class Silence:
+class SilenceTimer:
     """The silence of one connection. Whatever a server says ends it, be it the answer or not."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
-    def asked(self) -> None:
+    def on_request(self) -> None:
         """Take note that the server is asked something."""
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
 
-    def heard(self) -> None:
+    def on_message(self) -> None:
         """Take note that the server has said something."""
         self._since = None
 
@@ -294,7 +294,7 @@ class Refusal:
     error: types.ErrorData
 
 
-def in_bounds(item: Any) -> Any:
+def bound_message(item: Any) -> Any:
     """Return what a server has said; what it asks or tells with too many values goes on without them, to be refused.
 
     The SDK reads such a message on the event loop. The words of a refusal, which may quote inputs and secrets, are
@@ -307,12 +307,12 @@ def in_bounds(item: Any) -> Any:
         return replace(item, message=message.model_copy(update={"error": refusal}))
     if not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
         return item
-    if not has_more_values_than(message.params, MAX_ASKED_VALUES):
+    if not has_more_values_than(message.params, MAX_REQUEST_VALUES):
         return item
     return replace(item, message=message.model_copy(update={"params": {}}))
 
 
-class Told:
+class BoundedSender:
     """A stream to a server that reads: one who asks without end and reads no answer is given up."""
 
     def __init__(self, stream: Any, ended: asyncio.Event) -> None:
@@ -341,10 +341,10 @@ class Told:
         await self.aclose()
 
 
-class Watched:
+class MonitoredReceiver:
     """A stream whose end is known before anybody hears of it who waits for an answer."""
 
-    def __init__(self, stream: Any, ended: asyncio.Event, silence: Silence) -> None:
+    def __init__(self, stream: Any, ended: asyncio.Event, silence: SilenceTimer) -> None:
         self._stream = stream
         self._ended = ended
         self._silence = silence
@@ -352,8 +352,8 @@ class Watched:
     async def receive(self) -> Any:
         try:
             item = await self._stream.receive()
-            self._silence.heard()
-            return in_bounds(item)
+            self._silence.on_message()
+            return bound_message(item)
         except BaseException:
             self._ended.set()
             raise

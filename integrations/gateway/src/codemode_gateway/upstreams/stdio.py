@@ -24,50 +24,55 @@ from codemode.trace.visible_text import one_line, visible
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
 from .connection_errors import NotStartedError
-from .jsonrpc_lines import REPAIRED, Reading, read_line, unreadable_answer, without_bom
-from .process_supervisor import Child, Guard, SpawnError
-from .session_streams import Inbox, Outbox
+from .jsonrpc_lines import REPAIRED_MESSAGE, ParsedMessage, read_line, strip_bom, unreadable_answer_error
+from .process_supervisor import Child, ProcessSupervisor, SpawnError
+from .session_streams import MessageInbox, MessageOutbox
 
 _MAX_NAME_CHARACTERS = 200
 
 
-def not_started(error: SpawnError, config: ServerConfig) -> NotStartedError:
+def not_started_error(error: SpawnError, config: ServerConfig) -> NotStartedError:
     """Return what is raised where the server of this configuration cannot be started."""
-    name, command = _named(config.name), _named(config.command or "")
+    name, command = _quote_shortened(config.name), _quote_shortened(config.command or "")
     if error.at == "cwd":
-        told = "its folder cannot be entered"
-        folder = _named(config.cwd or "")
+        program_message = "its folder cannot be entered"
+        folder = _quote_shortened(config.cwd or "")
         return NotStartedError(
-            f"its folder {folder} cannot be entered ({error.strerror}): change cwd of the server {name}", told
+            f"its folder {folder} cannot be entered ({error.strerror}): change cwd of the server {name}",
+            program_message,
         )
     if error.at == "command" and error.errno in (ENOENT, ENOTDIR):
-        return NotStartedError(_missing(config, name, command), "its command was not found")
+        return NotStartedError(_missing_command_message(config, name, command), "its command was not found")
     if error.at == "command" and error.errno == EACCES:
-        told = "its command may not be run"
+        program_message = "its command may not be run"
         return NotStartedError(
-            f"its command {command} may not be run: change its permissions, or command of the server {name}", told
+            f"its command {command} may not be run: change its permissions, or command of the server {name}",
+            program_message,
         )
-    told = "its process cannot be started"
-    return NotStartedError(f"{told} ({command}): {error.strerror}", told)
+    program_message = "its process cannot be started"
+    return NotStartedError(f"{program_message} ({command}): {error.strerror}", program_message)
 
 
-def _missing(config: ServerConfig, name: str, command: str) -> str:
-    first, _, rest = (config.command or "").strip().partition(" ")
-    if rest and "/" not in rest:  # and perhaps a secret, which nobody is to be told
-        return f"its command does not exist: what stands behind {_named(first)} belongs into args of the server {name}"
+def _missing_command_message(config: ServerConfig, name: str, command: str) -> str:
+    first, _, arguments = (config.command or "").strip().partition(" ")
+    if arguments and "/" not in arguments:  # and perhaps a secret, which nobody is to be told
+        return (
+            f"its command does not exist: what stands behind {_quote_shortened(first)} belongs into args of the server"
+            f" {name}"
+        )
     return (
         f"its command {command} does not exist: install it, or write the whole path of one that does as command of"
         f" the server {name}"
     )
 
 
-def _named(text: str) -> str:
+def _quote_shortened(text: str) -> str:
     return repr(one_line(text, _MAX_NAME_CHARACTERS))
 
 
 MAX_LINE_BYTES = 32 << 20
-_LINES_AT_ONCE = 64
-_BYTES_AT_ONCE = 1 << 16
+_LINES_PER_TURN = 64
+_BYTES_PER_TURN = 1 << 16
 _LONG_BYTES = LARGE_CHARACTERS * 16
 _TAIL_BYTES = 8 << 10
 _LOGGED_LINES = 20
@@ -77,8 +82,8 @@ _QUIET_SECONDS = 1.0
 _TERM_SECONDS = 1.0
 _KILL_SECONDS = 5.0
 _MAX_NOISE_CHARACTERS = 200
-_LENGTH = re.compile(rb"content-length:\s*\d+", re.IGNORECASE)
-_FRAMED = (
+_CONTENT_LENGTH = re.compile(rb"content-length:\s*\d+", re.IGNORECASE)
+_FRAMED_MESSAGE = (
     "it frames its messages with Content-Length headers, as servers of the Language Server Protocol do; MCP over stdio"
     " is one JSON message a line"
 )
@@ -99,40 +104,40 @@ class StdioServer:
     def __init__(self, config: ServerConfig, secrets: SecretRedactor, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._config = config
         self._secrets = secrets
-        self._guard: Guard
+        self._supervisor: ProcessSupervisor
         self._child: Child | None = None
-        self._broken: str | None = None
-        self._is_ended_by_us = False
-        self._stderr = StderrTail(config.name, secrets)
-        self._output = Output(self._fail, config.name, max_line_bytes, secrets.redact_text)
-        self._input = Outbox()
+        self._failure_reason: str | None = None
+        self._is_stopped = False
+        self._stderr = StderrReader(config.name, secrets)
+        self._output = StdoutReader(self._kill, config.name, max_line_bytes, secrets.redact_text)
+        self._input = MessageOutbox()
 
     @property
     def pid(self) -> int | None:
         """The process of the server, which leads the group of all its own."""
         return None if self._child is None else self._child.pid
 
-    def ending(self) -> str | None:
+    def exit_reason(self) -> str | None:
         """Return why it ended by itself: its exit code and the end of what it complained of."""
-        reason = self._broken
-        if reason is None and not self._is_ended_by_us and self._child is not None and self._child.exited.done():
-            reason = _ended_with(self._child.exited.result())
-        words = self.last_words() if reason else ""
-        return f"{reason}: {words}" if words else reason
+        reason = self._failure_reason
+        if reason is None and not self._is_stopped and self._child is not None and self._child.exited.done():
+            reason = _describe_exit(self._child.exited.result())
+        last_words = self.last_words() if reason else ""
+        return f"{reason}: {last_words}" if last_words else reason
 
     def last_words(self) -> str:
         """Return the end of what it wrote on stderr; of one that wrote nothing there, the first noise on stdout."""
         noise = self._output.noise
         return self._stderr.text() or (f"on stdout it wrote {noise}" if noise else "")
 
-    def is_unread(self, cut_at: int) -> bool:
+    def was_not_read(self, cut_at: int) -> bool:
         """Tell whether it has ended without reading what was written behind so many bytes."""
-        return self._input.is_unread(cut_at)
+        return self._input.was_not_read(cut_at)
 
     @asynccontextmanager
-    async def streams(self) -> AsyncGenerator[tuple[Inbox, Outbox]]:
+    async def streams(self) -> AsyncGenerator[tuple[MessageInbox, MessageOutbox]]:
         """Start the process; give the streams of a session; end the process, and all that it has started."""
-        self._guard = Guard.held()
+        self._supervisor = ProcessSupervisor.acquire()
         pipes: list[asyncio.BaseTransport] = []
         try:
             child = await self._spawn(pipes)
@@ -140,7 +145,7 @@ class StdioServer:
             yield self._output.inbox, self._input
         finally:
             task = asyncio.get_running_loop().create_task(self._finish(pipes))
-            await _to_its_end(task)
+            await _wait_uncancelled(task)
 
     async def _spawn(self, pipes: list[asyncio.BaseTransport]) -> Child:
         reads = [os.pipe(), os.pipe()]
@@ -151,7 +156,7 @@ class StdioServer:
         try:
             env = {**get_default_environment(), **self._config.env}
             args = [self._config.command or "", *self._config.args]
-            child = self._child = await self._guard.spawn(args, env, _start_folder(self._config), theirs)
+            child = self._child = await self._supervisor.spawn(args, env, _start_folder(self._config), theirs)
             for protocol, connect in (
                 (self._input, loop.connect_write_pipe),
                 (self._output, loop.connect_read_pipe),
@@ -162,29 +167,29 @@ class StdioServer:
                 transport, _ = await connect(lambda protocol=protocol: protocol, file)
                 pipes.append(transport)
         except SpawnError as error:
-            raise not_started(error, self._config) from error
+            raise not_started_error(error, self._config) from error
         finally:
             for descriptor in (*theirs, *ours):
                 os.close(descriptor)
         return child
 
-    def _fail(self, reason: str) -> None:
+    def _kill(self, reason: str) -> None:
         """End a server that says what nobody can read."""
-        self._broken = self._broken or reason
+        self._failure_reason = self._failure_reason or reason
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
         if self._child is not None:
-            self._guard.send_signal(self._child.id, number)
+            self._supervisor.send_signal(self._child.id, number)
 
     async def _finish(self, pipes: list[asyncio.BaseTransport]) -> None:
         try:
-            self._is_ended_by_us = not self._output.is_over
+            self._is_stopped = not self._output.is_over
             self._output.discard()
-            if not self._is_ended_by_us and self._child is not None:
+            if not self._is_stopped and self._child is not None:
                 # What then is still in the pipe was never read. Closing the pipe would lose that knowledge.
                 await asyncio.wait([self._child.exited], timeout=_QUIET_SECONDS)
-                self._input.note_what_is_read()
+                self._input.record_read_bytes()
             self._input.close_pipe()
             if self._child is not None:
                 for seconds, number in (
@@ -195,8 +200,8 @@ class StdioServer:
                     await asyncio.wait([self._child.exited], timeout=seconds)
                     if self._child.exited.done():
                         break
-                    if not self._is_ended_by_us:
-                        self._broken = self._broken or "it closed its standard output"
+                    if not self._is_stopped:
+                        self._failure_reason = self._failure_reason or "it closed its standard output"
                     self._signal(number)
         finally:
             try:
@@ -204,23 +209,23 @@ class StdioServer:
                 for pipe in pipes:
                     pipe.close()
             finally:
-                await self._guard.release()
+                await self._supervisor.release()
 
 
-class _Room:
+class _TurnBudget:
     """How much is read in one turn of the loop."""
 
     def __init__(self) -> None:
-        self._lines, self._bytes = _LINES_AT_ONCE, _BYTES_AT_ONCE
+        self._lines, self._bytes = _LINES_PER_TURN, _BYTES_PER_TURN
 
-    def has_for(self, line: bytes) -> bool:
+    def take(self, line: bytes) -> bool:
         """Tell whether there is room for a line, and take it."""
         self._lines -= 1
         self._bytes -= len(line)
         return self._lines >= 0 and self._bytes >= 0 and len(line) < _LONG_BYTES
 
 
-class Output(asyncio.Protocol):
+class StdoutReader(asyncio.Protocol):
     """What a server says on stdout, as messages. Lines that are no protocol are skipped, and the first is logged.
 
     ``noise`` is the beginning of that one. ``is_over``: there will be no more.
@@ -229,16 +234,16 @@ class Output(asyncio.Protocol):
     def __init__(
         self, fail: Callable[[str], None], name: str, max_line_bytes: int, hide: Callable[[str], str] = str
     ) -> None:
-        self.inbox = Inbox(self._pause)
+        self.inbox = MessageInbox(self._pause)
         self._fail = fail
         self._name = name
         self._max_line_bytes = max_line_bytes
         self._transport: asyncio.ReadTransport | None = None
-        self._begun = bytearray()  # of a line; a list of its pieces could cost many times their bytes
+        self._partial = bytearray()  # of a line; a list of its pieces could cost many times their bytes
         self._lines: deque[bytes] = deque()
-        self._room = _Room()
-        self._reading: asyncio.Task[None] | None = None
-        self._holds = 0
+        self._budget = _TurnBudget()
+        self._read_task: asyncio.Task[None] | None = None
+        self._pauses = 0
         self.is_over = False
         self._is_discarding = False
         self._hide = hide
@@ -253,13 +258,13 @@ class Output(asyncio.Protocol):
         """Take what was said."""
         if self._is_discarding:
             return
-        self._room = _Room()
-        *ends, rest = data.split(b"\n")
+        self._budget = _TurnBudget()
+        *ends, remainder = data.split(b"\n")
         for end in ends:
-            begun, self._begun = self._begun, bytearray()
-            self._take(bytes(begun + end) if begun else end)
-        self._begun += rest
-        if len(self._begun) > self._max_line_bytes:
+            partial, self._partial = self._partial, bytearray()
+            self._take_line(bytes(partial + end) if partial else end)
+        self._partial += remainder
+        if len(self._partial) > self._max_line_bytes:
             self.discard()
             self._fail(f"it said a line of more than {self._max_line_bytes} bytes")
             self.inbox.end()
@@ -276,81 +281,81 @@ class Output(asyncio.Protocol):
     def stop(self) -> None:
         """Take nothing more than was said; the end comes behind it."""
         self.is_over = True
-        if self._reading is None:
+        if self._read_task is None:
             self.inbox.end()
 
     def discard(self) -> None:
         """Read on, so that a server that writes is not held up, and forget it."""
         self._is_discarding = True
         self._lines.clear()
-        self._begun = bytearray()
+        self._partial = bytearray()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _take(self, line: bytes) -> None:
-        line = without_bom(line)
+    def _take_line(self, line: bytes) -> None:
+        line = strip_bom(line)
         if not line:
             return
-        if not self._has_spoken and _LENGTH.fullmatch(line):
+        if not self._has_spoken and _CONTENT_LENGTH.fullmatch(line):
             self.discard()
-            self._fail(_FRAMED)
+            self._fail(_FRAMED_MESSAGE)
             self.inbox.end()
             return
-        if self._reading is None and self._room.has_for(line):
-            self._say(line, read_line(line))
+        if self._read_task is None and self._budget.take(line):
+            self._deliver(line, read_line(line))
             return
         self._lines.append(line)
-        if self._reading is None:
+        if self._read_task is None:
             self._pause(True)
-            self._reading = asyncio.get_running_loop().create_task(self._read_on())
+            self._read_task = asyncio.get_running_loop().create_task(self._read_queued_lines())
 
-    async def _read_on(self) -> None:
+    async def _read_queued_lines(self) -> None:
         """Read lines in their order, long ones in a thread, and leave others their turn. Nothing more is taken."""
         try:
             while self._lines:
                 line = self._lines.popleft()
                 if len(line) >= _LONG_BYTES:
-                    self._say(line, await run_check(len(line), partial(read_line, line)))
+                    self._deliver(line, await run_check(len(line), partial(read_line, line)))
                     continue
-                if not self._room.has_for(line):
+                if not self._budget.take(line):
                     await asyncio.sleep(0)
-                    self._room = _Room()
-                    self._room.has_for(line)
-                self._say(line, read_line(line))
+                    self._budget = _TurnBudget()
+                    self._budget.take(line)
+                self._deliver(line, read_line(line))
         finally:
-            self._reading = None
+            self._read_task = None
             self._pause(False)
             if self.is_over:
                 self.inbox.end()
 
-    def _say(self, line: bytes, reading: Reading) -> None:
+    def _deliver(self, line: bytes, reading: ParsedMessage) -> None:
         from mcp.shared.message import SessionMessage
 
-        message = reading.message or unreadable_answer(line)
+        message = reading.message or unreadable_answer_error(line)
         if message is not None:
             self._has_spoken = True
             self.inbox.put(SessionMessage(message))
             if reading.is_repaired and not self._has_reported:
                 self._has_reported = True
-                _log.warning(REPAIRED, self._name)
+                _log.warning(REPAIRED_MESSAGE, self._name)
         if (message is None or (isinstance(message, JSONRPCError) and message.id is None)) and not self.noise:
             text = self._hide(line[:_TAIL_BYTES].decode("utf-8", "replace"))
             self.noise = one_line(text, _MAX_NOISE_CHARACTERS)
-            what = "no protocol" if message is None else "an error of no request"
-            said = "server %r writes on stdout what is %s; such lines are skipped, the first of them is %s"
-            _log.warning(said, self._name, what, self.noise)
+            kind = "no protocol" if message is None else "an error of no request"
+            log_message = "server %r writes on stdout what is %s; such lines are skipped, the first of them is %s"
+            _log.warning(log_message, self._name, kind, self.noise)
 
     def _pause(self, is_paused: bool) -> None:
-        self._holds += 1 if is_paused else -1
+        self._pauses += 1 if is_paused else -1
         if self._transport is None or self._transport.is_closing() or self._is_discarding:
             return
-        if self._holds > 0:
+        if self._pauses > 0:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
 
 
-class StderrTail(asyncio.Protocol):
+class StderrReader(asyncio.Protocol):
     """What a server complains of: its end is kept, some of it is logged, without secrets."""
 
     def __init__(self, name: str, secrets: SecretRedactor) -> None:
@@ -378,8 +383,8 @@ class StderrTail(asyncio.Protocol):
         if len(tail) == _TAIL_BYTES:
             tail = tail.partition(b"\n")[2]  # its beginning could be the end of a secret
         lines = tail.decode("utf-8", "replace").split("\n")
-        said = " ".join(" ".join(line.split()) for line in lines if line.strip())
-        return self._secrets.redact_text(said)[-_LOGGED_CHARACTERS:]
+        joined = " ".join(" ".join(line.split()) for line in lines if line.strip())
+        return self._secrets.redact_text(joined)[-_LOGGED_CHARACTERS:]
 
     def _log(self, line: bytes) -> None:
         is_cut, self._is_cut = self._is_cut, False
@@ -388,11 +393,11 @@ class StderrTail(asyncio.Protocol):
             self._window, self._logged = now, 0
         if line.strip() and not is_cut and self._logged < _LOGGED_LINES:
             self._logged += 1
-            said = self._secrets.redact_text(line.decode("utf-8", "replace"))
-            _log.info("server %r: %s", self._name, visible(said[:_LOGGED_CHARACTERS].rstrip()))
+            text = self._secrets.redact_text(line.decode("utf-8", "replace"))
+            _log.info("server %r: %s", self._name, visible(text[:_LOGGED_CHARACTERS].rstrip()))
 
 
-def _ended_with(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"it ended with exit code {code}"
     with suppress(ValueError):
@@ -400,7 +405,7 @@ def _ended_with(code: int) -> str:
     return f"it was ended by signal {-code}"
 
 
-async def _to_its_end(task: asyncio.Task[None]) -> None:
+async def _wait_uncancelled(task: asyncio.Task[None]) -> None:
     """Wait for it although this task is cancelled, which it then is."""
     is_cancelled = False
     while not task.done():

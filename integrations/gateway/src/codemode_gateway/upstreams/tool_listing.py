@@ -45,11 +45,11 @@ MAX_LIST_VALUES = 150_000
 """Of all schemas of a server, about: they stay, and whenever they are looked through for circles all stands."""
 _MAX_TOOL_VALUES = 20_000
 _MAX_INSTRUCTIONS = 16_000
-_SMALL = 1 << 20
-_FEW = 20
+_INLINE_CHARACTERS = 1 << 20
+_MAX_INLINE_ENTRIES = 20
 _TOO_LARGE = f"larger than {MAX_TOOL_BYTES >> 10} KiB or {_MAX_TOOL_VALUES:,} values"
 _MAX_HIDDEN_NAME = 1_000
-_HEADERS = "it wants arguments in headers that cannot be sent"
+_UNSUPPORTED_HEADERS = "it wants arguments in headers that cannot be sent"
 
 
 @dataclass(frozen=True)
@@ -73,28 +73,28 @@ class Listing:
         """Return plain JSON, but for the tools, whose texts are JSON already."""
         return {
             "era": self.era,
-            "capabilities": _dumped(self.capabilities),
-            "serverInfo": _dumped(self.server_info),
+            "capabilities": _to_json(self.capabilities),
+            "serverInfo": _to_json(self.server_info),
             "instructions": self.instructions,
             "leftOut": [*self.left_out],
         }
 
 
-def listing_of(said: Mapping[str, Any], tools: list[Any]) -> Listing:
+def load_listing(stored: Mapping[str, Any], tools: list[Any]) -> Listing:
     """Return a listing from what was kept of one. Raises `ValueError` for what is none."""
-    era = said.get("era")
-    instructions = said.get("instructions")
-    kept, texts, left_out = tools_of(tools)
-    known = [note for note in list_or_empty(said.get("leftOut")) if isinstance(note, str)]
+    era = stored.get("era")
+    instructions = stored.get("instructions")
+    loaded, texts, left_out = read_tools(tools)
+    stored_notes = [note for note in list_or_empty(stored.get("leftOut")) if isinstance(note, str)]
     return Listing(
-        tools=kept,
+        tools=loaded,
         texts=texts,
         digest=_digest(texts),
         era=era if era in ("handshake", "modern") else None,
-        capabilities=_read(types.ServerCapabilities, said.get("capabilities")),
-        server_info=_read(types.Implementation, said.get("serverInfo")),
+        capabilities=_parse_model(types.ServerCapabilities, stored.get("capabilities")),
+        server_info=_parse_model(types.Implementation, stored.get("serverInfo")),
         instructions=instructions[:_MAX_INSTRUCTIONS] if isinstance(instructions, str) else None,
-        left_out=(*(one_line(note, MAX_NOTE_CHARACTERS) for note in known), *left_out.notes)[:MAX_NOTES],
+        left_out=(*(one_line(note, MAX_NOTE_CHARACTERS) for note in stored_notes), *left_out.notes)[:MAX_NOTES],
     )
 
 
@@ -102,7 +102,7 @@ class PageRefusedError(Exception):
     """The server has answered the request for a page with an error, whose text is the message."""
 
 
-async def listed_tools(
+async def fetch_listing(
     ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], secrets: SecretRedactor, *, mirrors: bool = False
 ) -> Listing:
     """Return what a server lists: its tools, their texts and digest, for how long they hold, what is left out.
@@ -115,7 +115,7 @@ async def listed_tools(
     texts: dict[str, str] = {}
     left_out = LeftOut()
     cursors = PageCursors(left_out)
-    room, ttl, entries = Room(), None, 0
+    room, ttl, entries = ListBudget(), None, 0
     while True:
         try:
             page = await ask({} if cursors.cursor is None else {"cursor": cursors.cursor})
@@ -124,22 +124,25 @@ async def listed_tools(
                 raise
             cursors.note_refusal(secrets.redact_text(str(error)))
             break
-        listed = _entries(page, left_out)
-        read = _Reading(room, texts, secrets.redact, first=entries + 1, mirrors=mirrors, repeats=cursors.is_repeat)
-        found = await run_check(
-            _SMALL if len(listed) > _FEW else 0, lambda listed=listed, read=read: read.page_of(listed)
+        page_entries = _page_entries(page, left_out)
+        reader = _PageReader(
+            room, texts, secrets.redact, first=entries + 1, mirrors_arguments=mirrors, repeats=cursors.is_repeat
         )
-        tools += found.tools
-        texts |= zip((tool.name for tool in found.tools), found.texts, strict=True)
-        left_out.include(found.left_out)
-        room, ttl, entries = found.room, _ttl(page, ttl), entries + len(listed)
-        if room.is_used_up or not cursors.follow(page.get("nextCursor"), has_new=bool(found.tools)):
+        result = await run_check(
+            _INLINE_CHARACTERS if len(page_entries) > _MAX_INLINE_ENTRIES else 0,
+            lambda page_entries=page_entries, reader=reader: reader.read_page(page_entries),
+        )
+        tools += result.tools
+        texts |= zip((tool.name for tool in result.tools), result.texts, strict=True)
+        left_out.include(result.left_out)
+        room, ttl, entries = result.room, _min_ttl(page, ttl), entries + len(page_entries)
+        if room.is_used_up or not cursors.follow(page.get("nextCursor"), has_new=bool(result.tools)):
             break
     digest = await run_check(sum(map(len, texts.values())), lambda: _digest([*texts.values()]))
     return Listing(tuple(tools), tuple(texts.values()), digest, ttl_ms=ttl, left_out=left_out.notes)
 
 
-def _entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
+def _page_entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
     """Return the entries of a page; those of an object are tools by their names, and a page may be the array itself."""
     tools = page.get("tools", page.get("toolResult"))
     if is_array(tools):
@@ -150,7 +153,7 @@ def _entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
     return []
 
 
-class Room:
+class ListBudget:
     """How much of a list is still taken. ``is_used_up`` is known once something had to be left out for it."""
 
     def __init__(self) -> None:
@@ -171,48 +174,48 @@ class _Page:
     tools: list[types.Tool]
     texts: list[str]
     left_out: LeftOut
-    room: Room
+    room: ListBudget
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _PageReader:
     """How the entries of a page become tools. ``known`` are the texts of tools of other pages, by name.
 
     ``hide`` is called with each entry before anything is made of it, ``first`` is the place of the first in the whole
     list, ``repeats`` says that entries of other pages may be there again.
     """
 
-    room: Room
-    known: Mapping[str, str]
+    room: ListBudget
+    known_texts: Mapping[str, str]
     hide: Callable[[Any], Any] | None = None
     first: int = 1
-    mirrors: bool = False
+    mirrors_arguments: bool = False
     repeats: bool = False
 
-    def page_of(self, entries: list[Any]) -> _Page:
+    def read_page(self, entries: list[Any]) -> _Page:
         """Return the tools of a page. Changes nothing, and may be begun again."""
         page = _Page([], [], LeftOut(), copy(self.room))
         texts: dict[str, str] = {}
         for place, entry in enumerate(entries[: MAX_TOOLS + 1], self.first):
-            shown, text, why = self._read_entry(entry)
-            tool = _tool(shown) if why is None else None
+            visible, text, reason = self._read_entry(entry)
+            tool = _parse_tool(visible) if reason is None else None
             if tool is None:
-                page.left_out.add(why or _impossible_name(shown), entry_label(shown, place))
+                page.left_out.add(reason or _describe_invalid_entry(visible), entry_label(visible, place))
                 continue
             if not page.room.take(text):
                 page.left_out.note(f"the list is longer than allowed: what comes after entry {place - 1:,} is left out")
                 break
-            before = texts.get(tool.name) or self.known.get(tool.name)
-            if before is not None:
-                if before != text or not self.repeats:
-                    why = DUPLICATE_REASON if before == text else CONFLICTING_DUPLICATE_REASON
-                    page.left_out.add(why, entry_label(shown, place))
-            elif self.mirrors and _wants_what_cannot_be(tool):
-                page.left_out.add(_HEADERS, entry_label(shown, place))
+            known_text = texts.get(tool.name) or self.known_texts.get(tool.name)
+            if known_text is not None:
+                if known_text != text or not self.repeats:
+                    reason = DUPLICATE_REASON if known_text == text else CONFLICTING_DUPLICATE_REASON
+                    page.left_out.add(reason, entry_label(visible, place))
+            elif self.mirrors_arguments and _has_invalid_header(tool):
+                page.left_out.add(_UNSUPPORTED_HEADERS, entry_label(visible, place))
             else:
-                if (schema := shown.get("inputSchema")) is not None and not is_mapping(schema):
-                    what = f"its inputSchema is {describe_json_type(schema)}, not an object: it takes any object"
-                    page.left_out.note(f"{entry_label(shown, place)}: {what}")
+                if (schema := visible.get("inputSchema")) is not None and not is_mapping(schema):
+                    note = f"its inputSchema is {describe_json_type(schema)}, not an object: it takes any object"
+                    page.left_out.note(f"{entry_label(visible, place)}: {note}")
                 texts[tool.name] = text
                 page.tools.append(tool)
                 page.texts.append(text)
@@ -223,76 +226,76 @@ class _Reading:
         if not is_mapping(entry):
             return entry, "", f"{describe_json_type(entry)}, not an object"
         try:
-            shown = entry if self.hide is None else self.hide(entry)
-            text = encode_json(shown, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
+            visible = entry if self.hide is None else self.hide(entry)
+            text = encode_json(visible, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
         except Exception:  # noqa: BLE001 - a tool that cannot be read costs the others nothing
             name = entry.get("name")
             is_shown = isinstance(name, str) and len(name) <= _MAX_HIDDEN_NAME
             return {"name": self.hide(name) if self.hide and is_shown else None}, "", _TOO_LARGE
-        return shown, text, None
+        return visible, text, None
 
 
-def tools_of(
-    given: list[Any],
-    room: Room | None = None,
+def read_tools(
+    entries: list[Any],
+    room: ListBudget | None = None,
     *,
     hide: Callable[[Any], Any] | None = None,
     mirrors: bool = False,
 ) -> tuple[tuple[types.Tool, ...], tuple[str, ...], LeftOut]:
     """Return the tools among what a server has listed, each as JSON text, and what is left out."""
-    page = _Reading(room or Room(), {}, hide, mirrors=mirrors).page_of(given)
+    page = _PageReader(room or ListBudget(), {}, hide, mirrors_arguments=mirrors).read_page(entries)
     return tuple(page.tools), tuple(page.texts), page.left_out
 
 
-def _tool(entry: Mapping[str, Any]) -> types.Tool | None:
+def _parse_tool(entry: Mapping[str, Any]) -> types.Tool | None:
     name = entry.get("name")
     if not isinstance(name, str) or not name.strip():
         return None
     try:
-        return types.Tool.model_validate(_sound(entry), by_name=False)
+        return types.Tool.model_validate(_repair_entry(entry), by_name=False)
     except ValueError:
         return None
 
 
-def _impossible_name(entry: Mapping[str, Any]) -> str:
+def _describe_invalid_entry(entry: Mapping[str, Any]) -> str:
     name = entry.get("name")
     if name is None or isinstance(name, str):
         return "it has no name" if name is None or not name.strip() else "it cannot be read as a tool"
     return f"its name is {describe_json_type(name)}, not a string"
 
 
-def _wants_what_cannot_be(tool: types.Tool) -> bool:
+def _has_invalid_header(tool: types.Tool) -> bool:
     try:
         return find_invalid_x_mcp_header(tool.input_schema) is not None
     except (RecursionError, TypeError, ValueError):
         return True
 
 
-def _sound(given: Mapping[str, Any]) -> dict[str, Any]:
+def _repair_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out of a tool what is wrong in it and no tool is lost for."""
-    sound = dict(given)
-    if not is_mapping(sound.get("inputSchema")):
-        sound["inputSchema"] = {"type": "object"}
-    for part, kind in (("outputSchema", None), ("annotations", types.ToolAnnotations)):
-        if (part in sound and not is_mapping(sound[part])) or (
-            part in sound and kind is not None and _read(kind, sound[part]) is None
+    repaired = dict(entry)
+    if not is_mapping(repaired.get("inputSchema")):
+        repaired["inputSchema"] = {"type": "object"}
+    for key, kind in (("outputSchema", None), ("annotations", types.ToolAnnotations)):
+        if (key in repaired and not is_mapping(repaired[key])) or (
+            key in repaired and kind is not None and _parse_model(kind, repaired[key]) is None
         ):
-            del sound[part]
-    if not is_mapping(sound.get("_meta")):
-        sound.pop("_meta", None)
-    for part in ("icons", "execution"):
-        sound.pop(part, None)
-    for part in ("title", "description"):
-        if not isinstance(sound.get(part), str):
-            sound.pop(part, None)
-    return sound
+            del repaired[key]
+    if not is_mapping(repaired.get("_meta")):
+        repaired.pop("_meta", None)
+    for key in ("icons", "execution"):
+        repaired.pop(key, None)
+    for key in ("title", "description"):
+        if not isinstance(repaired.get(key), str):
+            repaired.pop(key, None)
+    return repaired
 
 
-def _ttl(page: Mapping[str, Any], before: int | None) -> int | None:
-    said = page.get("ttlMs")
-    if isinstance(said, bool) or not isinstance(said, int) or said < 0:
-        return before
-    return said if before is None else min(said, before)
+def _min_ttl(page: Mapping[str, Any], previous: int | None) -> int | None:
+    ttl = page.get("ttlMs")
+    if isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0:
+        return previous
+    return ttl if previous is None else min(ttl, previous)
 
 
 def _digest(texts: tuple[str, ...] | list[str]) -> str:
@@ -302,13 +305,13 @@ def _digest(texts: tuple[str, ...] | list[str]) -> str:
     return hashed.hexdigest()
 
 
-def _dumped(model: Any) -> Any:
+def _to_json(model: Any) -> Any:
     return None if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _read(kind: Any, said: Any) -> Any:
+def _parse_model(model: Any, value: Any) -> Any:
     try:
-        return None if said is None else kind.model_validate(said, by_name=False)
+        return None if value is None else model.model_validate(value, by_name=False)
     except ValueError:
         return None
 
@@ -319,7 +322,7 @@ _VERSION = 1
 _MAX_BYTES = MAX_LIST_BYTES + (1 << 20)
 _MAX_DEPTH = 128
 # What a list cannot depend on: all else of a configuration may change which tools there are.
-_OWN = frozenset(
+_UNKEYED_FIELDS = frozenset(
     [
         "approval",
         "tool_approvals",
@@ -338,9 +341,9 @@ _OWN = frozenset(
         "secrets",
     ]
 )
-_KEPT = re.compile(r"[0-9a-f]{64}\.json")
-_BEING_WRITTEN = re.compile(r"\.[0-9a-f]{64}\.[0-9]+\.[0-9a-f]{8}")
-_WRITTEN_SECONDS = 3_600.0
+_LIST_FILE = re.compile(r"[0-9a-f]{64}\.json")
+_TEMPORARY_FILE = re.compile(r"\.[0-9a-f]{64}\.[0-9]+\.[0-9a-f]{8}")
+_LEFTOVER_SECONDS = 3_600.0
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -361,27 +364,31 @@ class ListCache:
             return None
 
         def work() -> Listing | None:
-            text = _text(path)
-            return None if text is None else _listing(text)
+            text = _read_file(path)
+            return None if text is None else _parse_listing(text)
 
-        return await _quietly(work, config.name)
+        return await _run_or_log(work, config.name)
 
     async def write(self, config: ServerConfig, listing: Listing) -> None:
         """Keep a list. Where that cannot be, nothing is lost but time."""
         path = self._path(config)
         if path is not None:
-            await _quietly(lambda: _replace(path, _written(listing)), config.name)
+            await _run_or_log(lambda: _write_atomically(path, _serialize_listing(listing)), config.name)
             schedule_cleanup(path.parent, remove_unused)
 
     def _path(self, config: ServerConfig) -> Path | None:
         if self._folder is None:
             return None
-        said = {one.name: _plain(getattr(config, one.name)) for one in fields(config) if one.name not in _OWN}
-        key = canonical_json({"principal": self._principal, "server": said, "version": _VERSION})
+        settings = {
+            config_field.name: _to_plain(getattr(config, config_field.name))
+            for config_field in fields(config)
+            if config_field.name not in _UNKEYED_FIELDS
+        }
+        key = canonical_json({"principal": self._principal, "server": settings, "version": _VERSION})
         return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
 
 
-async def _quietly(work: Callable[[], Any], name: str) -> Any:
+async def _run_or_log(work: Callable[[], Any], name: str) -> Any:
     try:
         return await run_off_loop(work)
     except Exception as error:  # noqa: BLE001 - a cache that fails is none
@@ -389,13 +396,13 @@ async def _quietly(work: Callable[[], Any], name: str) -> Any:
         return None
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if is_mapping(value):
         return dict(value)
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-def _text(path: Path) -> str | None:
+def _read_file(path: Path) -> str | None:
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         descriptor = os.open(path, flags)
@@ -410,29 +417,29 @@ def _text(path: Path) -> str | None:
         return file.read(_MAX_BYTES + 1).decode("utf-8", "replace")
 
 
-def _listing(text: str) -> Listing | None:
-    kept = decode_json(text, max_depth=_MAX_DEPTH)
-    if not is_mapping(kept) or kept.get("version") != _VERSION or not is_array(kept.get("tools")):
+def _parse_listing(text: str) -> Listing | None:
+    stored = decode_json(text, max_depth=_MAX_DEPTH)
+    if not is_mapping(stored) or stored.get("version") != _VERSION or not is_array(stored.get("tools")):
         return None
-    return listing_of(kept, kept["tools"])
+    return load_listing(stored, stored["tools"])
 
 
-def _written(listing: Listing) -> bytes:
+def _serialize_listing(listing: Listing) -> bytes:
     # The texts of the tools are JSON as they are.
     head = json.dumps({"version": _VERSION, **listing.to_dict()})
     return f'{head[:-1]},"tools":[{",".join(listing.texts)}]}}'.encode("utf-8", "surrogatepass")
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _write_atomically(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -441,12 +448,12 @@ def remove_unused(folder: Path) -> None:
 
     Whoever reads or writes one meanwhile loses nothing but time.
     """
-    with os.scandir(folder) as found:
-        for one in found:
-            is_list = _KEPT.fullmatch(one.name) is not None
-            is_left = not is_list and _BEING_WRITTEN.fullmatch(one.name) is not None
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            is_list = _LIST_FILE.fullmatch(entry.name) is not None
+            is_leftover = not is_list and _TEMPORARY_FILE.fullmatch(entry.name) is not None
             with suppress(OSError):
-                if (is_list and is_unused(one.stat(follow_symlinks=False))) or (
-                    is_left and is_unused(one.stat(follow_symlinks=False), _WRITTEN_SECONDS)
+                if (is_list and is_unused(entry.stat(follow_symlinks=False))) or (
+                    is_leftover and is_unused(entry.stat(follow_symlinks=False), _LEFTOVER_SECONDS)
                 ):
-                    Path(one).unlink()
+                    Path(entry).unlink()

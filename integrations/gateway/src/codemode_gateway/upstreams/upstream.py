@@ -25,20 +25,20 @@ from codemode.trace.visible_text import clip_text
 from ..config.model import ServerConfig
 from ..config.patterns import describe_unmatched_patterns, get_patterns, matches
 from ..config.redaction import SecretRedactor
-from .call_retries import Asking, Calls, mirrors_arguments, stamped
-from .connection import Connection, Listening, LogLevel, LostRequestError
-from .connection_errors import Lost, UpstreamFailure
+from .call_retries import CallSender, ClientRequestCallbacks, add_protocol_metadata, mirrors_arguments
+from .connection import Connection, LogLevel, LostRequestError, ToolChangeListener
+from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
 from .hooks import UpstreamHooks
-from .reconnecting import Link, ResultT, State
-from .tool_listing import ListCache, Listing, PageRefusedError, listed_tools
+from .reconnecting import ReconnectingConnection, ResultT, State
+from .tool_listing import ListCache, Listing, PageRefusedError, fetch_listing
 
-Call = Callable[[str, Any, Any], Awaitable[Any]]
-Now = Callable[[str], Awaitable[types.Tool | None]]
+CallTool = Callable[[str, Any, Any], Awaitable[Any]]
+GetCurrentTool = Callable[[str], Awaitable[types.Tool | None]]
 """Gives a tool as its server says it is now, on the connection that a call would take; None for one it has no more."""
 
 TOOLS_CHANGED = "TOOLS_CHANGED"
-_AT_ONCE = 200
-_FEW = 20
+_TOOLS_PER_TURN = 200
+_MAX_INLINE_TOOLS = 20
 
 
 class UpstreamTool(Tool):
@@ -47,7 +47,7 @@ class UpstreamTool(Tool):
     is_foreign: ClassVar[bool] = True
 
 
-def allowed(config: ServerConfig, tools: Iterable[types.Tool]) -> list[types.Tool]:
+def filter_allowed(config: ServerConfig, tools: Iterable[types.Tool]) -> list[types.Tool]:
     """Return the tools that the configuration lets programs see."""
     return [tool for tool in tools if is_allowed(config, tool.name)]
 
@@ -59,51 +59,62 @@ def is_allowed(config: ServerConfig, name: str) -> bool:
     return not any(matches(pattern, name) for pattern in config.deny)
 
 
-def may_be_repeated(tool: types.Tool | None) -> bool:
+def is_safe_to_repeat(tool: types.Tool | None) -> bool:
     """Tell whether a tool is declared as one whose calls can be made again without harm."""
-    said = tool.annotations if tool is not None else None
-    return said is not None and (said.read_only_hint is True or said.idempotent_hint is True)
+    annotations = tool.annotations if tool is not None else None
+    return annotations is not None and (annotations.read_only_hint is True or annotations.idempotent_hint is True)
 
 
-async def offered_tools(
-    config: ServerConfig, tools: Sequence[types.Tool], hooks: UpstreamHooks, call: Call, now: Now
+async def create_program_tools(
+    config: ServerConfig, tools: Sequence[types.Tool], hooks: UpstreamHooks, call: CallTool, get_current: GetCurrentTool
 ) -> list[Tool]:
     """Return the tools that a program can call by ``call(name, arguments, context)``.
 
     A list may be old: what it says of a tool spares a person the question only where the server still says it, ``now``.
     Schemas are looked through in a thread, and a list without end leaves others their turn.
     """
-    making: list[Callable[[], Tool]] = []
-    for at, tool in enumerate(tools, 1):
-        making.append(_offered(config, tool, hooks, call, now))
-        if at % _AT_ONCE == 0:
+    factories: list[Callable[[], Tool]] = []
+    for count, tool in enumerate(tools, 1):
+        factories.append(_create_tool_factory(config, tool, hooks, call, get_current))
+        if count % _TOOLS_PER_TURN == 0:
             await asyncio.sleep(0)
-    return await run_check(LARGE_CHARACTERS if len(tools) > _FEW else 0, lambda: [make() for make in making])
+    return await run_check(
+        LARGE_CHARACTERS if len(tools) > _MAX_INLINE_TOOLS else 0, lambda: [make() for make in factories]
+    )
 
 
-def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call: Call, now: Now) -> Callable[[], Tool]:
+def _create_tool_factory(
+    config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call: CallTool, get_current: GetCurrentTool
+) -> Callable[[], Tool]:
     """Ask the hooks about a tool, and return what makes it."""
     name = tool.name
-    rule, observed = hooks.approval(config, tool), None if tool.output_schema else hooks.observed(config, tool)
-    is_always_spared: bool | None = None
+    rule, observed = (
+        hooks.get_approval_rule(config, tool),
+        None if tool.output_schema else hooks.get_observed_output(config, tool),
+    )
+    never_needs_approval: bool | None = None
 
     async def execute(input: Any, context: Any) -> Any:  # noqa: A002 - what tools call it
-        nonlocal is_always_spared
+        nonlocal never_needs_approval
         if rule is False:
-            if is_always_spared is None:  # of thousands of tools few are called
-                is_always_spared = hooks.approval(config, types.Tool(name=name, input_schema={})) is False
-            if not is_always_spared:  # else nobody is asked, whatever the server says
-                await _require_spared(config, tool, hooks, now)
+            if never_needs_approval is None:  # of thousands of tools few are called
+                never_needs_approval = hooks.get_approval_rule(config, types.Tool(name=name, input_schema={})) is False
+            if not never_needs_approval:  # else nobody is asked, whatever the server says
+                await _check_approval_unchanged(config, tool, hooks, get_current)
         return await call(name, input, context)
 
     async def needs_approval(input: Any, context: Any) -> bool:  # noqa: A002 - likewise
-        if await _asks(rule, input, context):
+        if await _evaluate_rule(rule, input, context):
             return True
-        said = await now(name)
-        return said is not None and said is not tool and await _asks(hooks.approval(config, said), input, context)
+        current = await get_current(name)
+        return (
+            current is not None
+            and current is not tool
+            and await _evaluate_rule(hooks.get_approval_rule(config, current), input, context)
+        )
 
-    def made() -> Tool:
-        said = tool.annotations
+    def create_tool() -> Tool:
+        annotations = tool.annotations
         return UpstreamTool(
             name,
             execute=execute,
@@ -111,23 +122,27 @@ def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call:
             input_schema=tool.input_schema,
             output_schema=tool.output_schema,
             needs_approval=rule if isinstance(rule, bool) else needs_approval,
-            annotations={} if said is None else said.model_dump(mode="json", by_alias=True, exclude_none=True),
+            annotations={}
+            if annotations is None
+            else annotations.model_dump(mode="json", by_alias=True, exclude_none=True),
             metadata={"mcp": tool, "observed": observed},
             output_validation=config.output_validation,
         )
 
-    return made
+    return create_tool
 
 
-async def _asks(rule: Any, given: Any, context: Any) -> bool:
-    asks = rule(given, context) if callable(rule) else rule
-    return bool(await asks if inspect.isawaitable(asks) else asks)
+async def _evaluate_rule(rule: Any, arguments: Any, context: Any) -> bool:
+    answer = rule(arguments, context) if callable(rule) else rule
+    return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
-async def _require_spared(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, now: Now) -> None:
+async def _check_approval_unchanged(
+    config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, get_current: GetCurrentTool
+) -> None:
     """Raise where nobody was asked because of what a server says no longer of its tool."""
-    said = await now(tool.name)
-    if said is not None and said is not tool and hooks.approval(config, said) is not False:
+    current = await get_current(tool.name)
+    if current is not None and current is not tool and hooks.get_approval_rule(config, current) is not False:
         raise CodeModeToolError(
             f"{tool.name!r} of server {config.name!r} has changed, and now needs an approval: this call did not run;"
             " make it again in another program",
@@ -136,19 +151,19 @@ async def _require_spared(config: ServerConfig, tool: types.Tool, hooks: Upstrea
         )
 
 
-def changed_tool(config: ServerConfig, name: str, *, is_listed: bool) -> CodeModeToolError:
+def tool_changed_error(config: ServerConfig, name: str, *, is_listed: bool) -> CodeModeToolError:
     """Return the error for a call of a tool that ``pin: "block"`` keeps from running."""
-    why = "has changed since it was first used" if is_listed else "is not among the tools that its server lists now"
-    then = "; the user has to look at the difference first (`codemode mcp pins`)" if is_listed else ""
+    reason = "has changed since it was first used" if is_listed else "is not among the tools that its server lists now"
+    advice = "; the user has to look at the difference first (`codemode mcp pins`)" if is_listed else ""
     return CodeModeToolError(
-        f"{name!r} of server {config.name!r} {why}: this call did not run{then}",
+        f"{name!r} of server {config.name!r} {reason}: this call did not run{advice}",
         code=TOOLS_CHANGED,
         details={"tool_name": name},
     )
 
 
 POLL_SECONDS = 60.0
-_LEAST_POLL_SECONDS = 5.0
+_MIN_POLL_SECONDS = 5.0
 _SETTLE_SECONDS = 0.05
 _CLOSE_SECONDS = 20.0
 _MAX_REASON_CHARACTERS = 1_000
@@ -168,24 +183,24 @@ class Upstream:
         self._hooks = hooks
         self._secrets = secrets
         self._cache = cache
-        self._asking = Asking(config, hooks, secrets)
-        self._link = Link(config, secrets, hooks.sign_in, self._session, self._is_ready)
+        self._client_requests = ClientRequestCallbacks(config, hooks, secrets)
+        self._link = ReconnectingConnection(config, secrets, hooks.create_auth, self._create_session, self._is_ready)
         self._listing: Listing | None = None
         self._by_name: dict[str, types.Tool] = {}
         self._is_stale = True
         self._listed_on: Connection | None = None
-        self._listing_now = asyncio.Lock()
-        self._lists_begun = 0
+        self._list_lock = asyncio.Lock()
+        self._started_lists = 0
         self._permitted: tuple[Any, frozenset[str]] = (None, frozenset())
-        self._not_listed: str | None = None
-        self._given_up: Exception | None = None
+        self._listing_failure: str | None = None
+        self._terminal_error: Exception | None = None
         self.pattern_notes: tuple[str, ...] = ()
         """Which patterns of its own configuration match none of its tools, as far as it was listed."""
-        self._listening = Listening()
-        self._log_level = LogLevel(lambda: hooks.log_level(config))
+        self._change_listener = ToolChangeListener()
+        self._log_level = LogLevel(lambda: hooks.get_log_level(config))
         self._background: set[asyncio.Task[None]] = set()
         confirm = self._require_pinned if config.pin == "block" else None
-        self._calls = Calls(config, hooks, secrets, self._link, self._asking, confirm=confirm)
+        self._calls = CallSender(config, hooks, secrets, self._link, self._client_requests, confirm=confirm)
 
     def __repr__(self) -> str:
         return f"<Upstream {self.config.name!r}: {self.state}>"
@@ -208,12 +223,12 @@ class Upstream:
     @property
     def failure(self) -> str | None:
         """Why it cannot be used, or has ended, as programs are told: no secrets, no paths; None while all is well."""
-        return self._link.failure or self._not_listed
+        return self._link.failure or self._listing_failure
 
     @property
     def problem(self) -> str | None:
         """The same for the operator: with the command or folder that it is about, without secrets."""
-        return self._link.problem or self._not_listed
+        return self._link.problem or self._listing_failure
 
     @property
     def listing_seconds(self) -> float:
@@ -228,20 +243,20 @@ class Upstream:
     @property
     def revision(self) -> int:
         """Another number whenever its tools for programs may have changed."""
-        return self._revision + self._hooks.changes(self.config)
+        return self._revision + self._hooks.get_filter_revision(self.config)
 
     @property
     def learned(self) -> int:
         """Another number whenever more is known of what its tools give."""
-        return self._hooks.learned(self.config)
+        return self._hooks.get_learned_revision(self.config)
 
     @property
     def notes(self) -> Sequence[str]:
         """What programs that import it are told of its tools."""
-        return self._hooks.notes(self.config)
+        return self._hooks.get_notes(self.config)
 
     @property
-    def listed(self) -> tuple[types.Tool, ...]:
+    def listed_tools(self) -> tuple[types.Tool, ...]:
         """All its tools as last listed, by this gateway or another; without secrets."""
         return () if self._listing is None else self._listing.tools
 
@@ -268,11 +283,11 @@ class Upstream:
 
     async def load(self) -> None:
         """Take what was kept of it on disk. Starts nothing."""
-        kept = await self._cache.read(self.config)
-        if kept is not None and self._listing is None:
-            self._set(kept)
+        cached = await self._cache.read(self.config)
+        if cached is not None and self._listing is None:
+            self._set(cached)
             self._is_stale = False
-            self._link.era = kept.era
+            self._link.era = cached.era
             await self._note_patterns()
 
     async def session(self) -> ClientSession:
@@ -287,11 +302,11 @@ class Upstream:
         """Let it log from the level on that somebody hears now. Starts nothing: who is started later is asked then."""
         connection = self._link.open_connection
         if connection is not None:
-            await self._log_level.tell(connection.session)
+            await self._log_level.send(connection.session)
 
-    def held(self) -> AbstractContextManager[None]:
+    def keep_running(self) -> AbstractContextManager[None]:
         """Keep it running for as long as this lasts, be it idle or not."""
-        return self._link.held()
+        return self._link.keep_open()
 
     async def tools(self) -> Sequence[Tool]:
         """Return its tools for programs, listed anew where they may have changed.
@@ -299,24 +314,28 @@ class Upstream:
         Raises `CodeModeToolError` where it cannot be used, `CodeModeAuthenticationError` where somebody must sign in.
         """
         self._link.require_loop()
-        if self._given_up is not None:
-            raise self._given_up
+        if self._terminal_error is not None:
+            raise self._terminal_error
         if self._listing is None or self._is_stale:
             await self.refresh()
-        shown = await self._hooks.listed(self.config, listed := allowed(self.config, self.listed))
-        if self.config.pin == "block" and self._listed_on is None and len(shown) < len(listed):
+        visible = await self._hooks.filter_tools(
+            self.config, allowed_tools := filter_allowed(self.config, self.listed_tools)
+        )
+        if self.config.pin == "block" and self._listed_on is None and len(visible) < len(allowed_tools):
             await self.refresh()  # a list kept on disk withholds tools: the server may have changed back
-            shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
-        return await offered_tools(self.config, shown, self._hooks, self._offered, self._now)
+            visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
+        return await create_program_tools(
+            self.config, visible, self._hooks, self._call_for_program, self._get_current_tool
+        )
 
-    def give_up(self, error: Exception) -> None:
+    def fail_permanently(self, error: Exception) -> None:
         """Let `tools` raise this from now on, and start nothing: who has waited for it once waits for it no more."""
-        self._given_up = error
+        self._terminal_error = error
 
     async def refresh(self) -> None:
         """List its tools anew, whether or not they may have changed."""
-        async with self._listing_now:
-            await self._list_or_say()
+        async with self._list_lock:
+            await self._list_or_raise()
 
     async def call(self, name: str, arguments: Any, context: Any = None) -> ToolResult:
         """Call a tool and return what it gave, without secrets; one that failed says so in its result.
@@ -324,18 +343,18 @@ class Upstream:
         Raises `CodeModeToolError`: with the code ``OUTCOME_UNKNOWN`` where the call may have happened.
         """
         tool = self._by_name.get(name)
-        return await self._calls.call(name, tool, arguments, context, may_repeat=may_be_repeated(tool))
+        return await self._calls.call(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
 
-    async def _now(self, name: str) -> types.Tool | None:
+    async def _get_current_tool(self, name: str) -> types.Tool | None:
         """Return a tool as the server that would be called says it is, listed where it has not said so yet.
 
         Raises `CodeModeToolError` where it cannot be used, or cannot say.
         """
         connection = await self._link.connection()
         if self._is_stale or self._listed_on is not connection:
-            async with self._listing_now:
+            async with self._list_lock:
                 if self._is_stale or self._listed_on is not connection:
-                    await self._list_or_say()
+                    await self._list_or_raise()
         return self._by_name.get(name)
 
     async def _require_pinned(self, connection: Connection, name: str) -> None:
@@ -343,35 +362,35 @@ class Upstream:
 
         A list is enough until the server announces a change; one that announces none is listed before each call.
         """
-        begun = self._lists_begun
-        async with self._listing_now:  # a list under way may be the answer to a change
-            if self._needs_list(connection, begun):  # calls that wait together share one list
+        started_lists = self._started_lists
+        async with self._list_lock:  # a list under way may be the answer to a change
+            if self._needs_list(connection, started_lists):  # calls that wait together share one list
                 await self._list_for_call(connection)
-        version = (self._listing and self._listing.digest, self._hooks.changes(self.config))
+        version = (self._listing and self._listing.digest, self._hooks.get_filter_revision(self.config))
         if self._permitted[0] != version:
             try:
-                shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
+                visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
             except OSError as error:
                 _log.warning("no tool of server %r is called: %s", self.config.name, error)
                 raise self._link.error("what its tools were at their first use cannot be read") from None
-            self._permitted = (version, frozenset(tool.name for tool in shown))
+            self._permitted = (version, frozenset(tool.name for tool in visible))
         if name not in self._permitted[1]:
-            raise changed_tool(self.config, name, is_listed=name in self._by_name)
+            raise tool_changed_error(self.config, name, is_listed=name in self._by_name)
 
-    def _needs_list(self, connection: Connection, begun: int) -> bool:
+    def _needs_list(self, connection: Connection, started_lists: int) -> bool:
         if self._is_stale or self._listed_on is not connection:
             return True
-        return self._is_polled(connection) and self._lists_begun == begun
+        return self._is_polled(connection) and self._started_lists == started_lists
 
     async def _list_for_call(self, connection: Connection) -> None:
-        """List the tools before a call on the same connection. Raises `Lost`, for a call that was not sent."""
+        """List the tools before a call on the same connection. Raises `UnansweredRequestError` for the unsent call."""
         try:
-            await self._list(connection)
+            await self._update_listing(connection)
         except LostRequestError as error:
             error.lost.never_arrived = True
             raise error.lost from None
         except MCPError as error:
-            raise self._unlisted(error.error.message) from None
+            raise self._listing_error(error.error.message) from None
 
     async def stop(self) -> None:
         """End it until it is needed again."""
@@ -385,26 +404,26 @@ class Upstream:
             await asyncio.wait(self._background)
         await self._link.aclose()
 
-    async def _offered(self, name: str, arguments: Any, context: Any) -> Any:
+    async def _call_for_program(self, name: str, arguments: Any, context: Any) -> Any:
         tool = self._by_name.get(name)
-        result = await self._calls.call(name, tool, arguments, context, may_repeat=may_be_repeated(tool))
-        return await self._calls.given(name, result)
+        result = await self._calls.call(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
+        return await self._calls.unwrap_result(name, result)
 
-    def _session(self, requests: Any) -> ClientSession:
-        requests.hide, requests.log_level = self._secrets.redact_off_loop, self._log_level.wanted
-        return self._asking.session(requests, self._heard)
+    def _create_session(self, requests: Any) -> ClientSession:
+        requests.hide, requests.log_level = self._secrets.redact_off_loop, self._log_level.get_level
+        return self._client_requests.create_session(requests, self._on_message)
 
     def _is_ready(self, connection: Connection) -> None:
-        self._spawn(self._log_level.tell(connection.session))
+        self._spawn(self._log_level.send(connection.session))
         self._spawn(self._keep_listed(connection))
-        if connection.era == "modern" and _tells_of_changes(connection):
-            self._listening = Listening()
-            self._spawn(self._listening.keep(connection, lambda: self._listens(connection)))
+        if connection.era == "modern" and _announces_changes(connection):
+            self._change_listener = ToolChangeListener()
+            self._spawn(self._change_listener.keep(connection, lambda: self._on_listening(connection)))
 
-    async def _listens(self, connection: Connection) -> None:
+    async def _on_listening(self, connection: Connection) -> None:
         """List once more what was listed before the server was heard."""
         if self._listed_on is connection:
-            await self._look(connection)
+            await self._refresh_quietly(connection)
 
     async def _keep_listed(self, connection: Connection) -> None:
         """List a server that was started, as its tools may be others than those known; then as often as it wants."""
@@ -412,70 +431,70 @@ class Upstream:
         if listing is not None and not self._is_stale:
             await asyncio.sleep(_SETTLE_SECONDS)  # what it was started for goes first
             if self._is_stale or self._listed_on is not connection:
-                await self._look(connection)
+                await self._refresh_quietly(connection)
         while connection.is_open:
             with suppress(TimeoutError):  # whoever slept would hold what has ended for as long as its server has said
                 async with asyncio.timeout(self._poll_seconds()):
                     await connection.requests.ended.wait()
             if connection.is_open and self._is_polled(connection):
-                await self._look(connection)
+                await self._refresh_quietly(connection)
 
     def _poll_seconds(self) -> float:
         ttl = None if self._listing is None else self._listing.ttl_ms
-        return POLL_SECONDS if ttl is None else max(ttl / 1000, _LEAST_POLL_SECONDS)
+        return POLL_SECONDS if ttl is None else max(ttl / 1000, _MIN_POLL_SECONDS)
 
     def _is_polled(self, connection: Connection) -> bool:
-        return not (self._listening.is_open if connection.era == "modern" else _tells_of_changes(connection))
+        return not (self._change_listener.is_open if connection.era == "modern" else _announces_changes(connection))
 
-    async def _look(self, connection: Connection) -> None:
-        used = connection.requests.last_used
+    async def _refresh_quietly(self, connection: Connection) -> None:
+        last_used = connection.requests.last_used
         try:
-            async with self._listing_now:
-                await self._list(connection)
+            async with self._list_lock:
+                await self._update_listing(connection)
         except (MCPError, CodeModeToolError, OSError, RuntimeError) as error:
             _log.info("the tools of server %r cannot be listed now: %s", self.config.name, type(error).__name__)
         finally:
-            connection.requests.last_used = used  # looking is no use of it
+            connection.requests.last_used = last_used  # looking is no use of it
 
-    async def _list_or_say(self) -> None:
+    async def _list_or_raise(self) -> None:
         try:
-            await self._link.use(self._list)
+            await self._link.use(self._update_listing)
         except LostRequestError as error:
-            raise self._unlisted(error.lost.reason, UpstreamFailure.of(error.lost)) from None
+            raise self._listing_error(error.lost.reason, UpstreamUnavailableError.from_lost(error.lost)) from None
         except MCPError as error:
-            raise self._unlisted(error.error.message) from None
+            raise self._listing_error(error.error.message) from None
 
-    def _unlisted(self, why: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
-        reason = clip_text(self._link.hidden(f"its tools cannot be listed: {why}"), _MAX_REASON_CHARACTERS)
-        self._not_listed = reason
+    def _listing_error(self, cause: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
+        reason = clip_text(self._link.hide_secrets(f"its tools cannot be listed: {cause}"), _MAX_REASON_CHARACTERS)
+        self._listing_failure = reason
         return self._link.error(reason, failure)
 
-    async def _list(self, connection: Connection) -> None:
+    async def _update_listing(self, connection: Connection) -> None:
         was_stale, self._is_stale = self._is_stale, False
-        self._lists_begun += 1
+        self._started_lists += 1
         try:
-            listing = await self._listed(connection)
+            listing = await self._fetch_listing(connection)
         except BaseException:
             self._is_stale = True
             raise
-        self._listed_on, self._not_listed = connection, None
-        before = self._listing
-        is_new = before is None or (listing.digest, listing.to_dict()) != (before.digest, before.to_dict())
-        if before is not None and listing.digest != before.digest and not was_stale:
+        self._listed_on, self._listing_failure = connection, None
+        previous = self._listing
+        is_new = previous is None or (listing.digest, listing.to_dict()) != (previous.digest, previous.to_dict())
+        if previous is not None and listing.digest != previous.digest and not was_stale:
             self._revision += 1
         self._set(listing)
         await self._note_patterns()
         if is_new:
             await self._cache.write(self.config, listing)
 
-    async def _listed(self, connection: Connection) -> Listing:
+    async def _fetch_listing(self, connection: Connection) -> Listing:
         session = connection.session
         capabilities = session.server_capabilities
         seconds = self._listing_limit()
 
         async def ask(params: dict[str, Any]) -> dict[str, Any]:
             is_first = "cursor" not in params
-            opts = stamped(connection, "tools/list", params, self._asking.capabilities)
+            opts = add_protocol_metadata(connection, "tools/list", params, self._client_requests.capabilities)
             try:
                 return await connection.requests.send_raw_request("tools/list", params, opts)
             except LostRequestError:
@@ -488,10 +507,10 @@ class Upstream:
         mirrors = mirrors_arguments(connection)
         try:
             async with asyncio.timeout(seconds):
-                listing = await listed_tools(ask, self._secrets, mirrors=mirrors)
+                listing = await fetch_listing(ask, self._secrets, mirrors=mirrors)
         except TimeoutError:
-            said = f"it took more than {seconds:g} seconds (the larger one of timeoutMs and connectTimeoutMs)"
-            raise LostRequestError(Lost(said, is_late=True)) from None
+            message = f"it took more than {seconds:g} seconds (the larger one of timeoutMs and connectTimeoutMs)"
+            raise LostRequestError(UnansweredRequestError(message, is_late=True)) from None
         except MCPError as error:
             # Some that say nothing of tools have some all the same, others refuse to list them.
             if isinstance(error, LostRequestError) or capabilities is None or capabilities.tools is not None:
@@ -508,12 +527,13 @@ class Upstream:
 
     async def _note_patterns(self) -> None:
         """Note which patterns of its own configuration match none of its tools, and warn where there are others."""
-        common, names = self.config.common_patterns, {*self._by_name}
-        own = {
-            key: tuple(one for one in given if one not in common) for key, given in get_patterns(self.config).items()
+        common_patterns, names = self.config.common_patterns, {*self._by_name}
+        own_patterns = {
+            key: tuple(pattern for pattern in patterns if pattern not in common_patterns)
+            for key, patterns in get_patterns(self.config).items()
         }
         notes = await run_check(
-            LARGE_CHARACTERS, lambda: tuple(describe_unmatched_patterns(own, names) if names else ())
+            LARGE_CHARACTERS, lambda: tuple(describe_unmatched_patterns(own_patterns, names) if names else ())
         )
         if notes and notes != self.pattern_notes:
             _log.warning("in the configuration of server %r, %s", self.config.name, "; ".join(notes))
@@ -528,13 +548,13 @@ class Upstream:
         self._listing = listing
         self._by_name = {tool.name: tool for tool in listing.tools}
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         if isinstance(message, Exception):
             return
         if isinstance(message, types.ToolListChangedNotification) and not self._is_stale:
             self._is_stale = True
             self._revision += 1
-        await self._hooks.notified(self.config, cast("types.ServerNotification", message))
+        await self._hooks.on_notification(self.config, cast("types.ServerNotification", message))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
@@ -542,6 +562,6 @@ class Upstream:
         task.add_done_callback(self._background.discard)
 
 
-def _tells_of_changes(connection: Connection) -> bool:
+def _announces_changes(connection: Connection) -> bool:
     said = connection.session.server_capabilities
     return said is not None and said.tools is not None and said.tools.list_changed is True

@@ -17,7 +17,7 @@ from codemode_gateway.gateway.http_app import HttpApp, http_app
 from codemode_gateway.gateway.http_limits import HttpError, RequestLimiter
 from codemode_gateway.gateway.http_settings import HttpLimits
 from codemode_gateway.gateway.principals import RESERVATION_KEY, CallOrigin, hold_reservation
-from codemode_gateway.passthrough.client_requests import HELD, HeldRequests
+from codemode_gateway.passthrough.client_requests import PAUSED_REQUESTS, PausedRequests
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, bearer, modern_call, serving
 from hypothesis import given
 from hypothesis import strategies as st
@@ -270,7 +270,7 @@ def test_a_request_that_goes_on_while_its_client_is_asked_counts_until_it_is_ove
     async def main() -> None:
         places, held, origin, goes_on = (
             RequestLimiter(HttpLimits()),
-            HeldRequests(),
+            PausedRequests(),
             CallOrigin(session=session),
             asyncio.Event(),
         )
@@ -278,17 +278,17 @@ def test_a_request_that_goes_on_while_its_client_is_asked_counts_until_it_is_ove
         ctx = SimpleNamespace(request=SimpleNamespace(scope={RESERVATION_KEY: place}))
 
         async def run() -> str:
-            HELD[origin].has_question.set()
+            PAUSED_REQUESTS[origin].has_question.set()
             await goes_on.wait()
             return "done"
 
         async def round_of(state: str | None) -> Any:
             params = types.InputResponseRequestParams(request_state=state)
-            return await hold_reservation(ctx, lambda _ctx: held.answered(origin, params, run))
+            return await hold_reservation(ctx, lambda _ctx: held.run_in_rounds(origin, params, run))
 
         asked = await round_of(None)
         assert sum(places.requests.values()) == 1
-        HELD[origin].has_question.clear()
+        PAUSED_REQUESTS[origin].has_question.clear()
         goes_on.set()
         assert await round_of(asked.request_state) == "done"
         assert not places.requests

@@ -63,13 +63,13 @@ def test_a_user_hears_what_a_server_logs_that_nobody_else_has(tmp_path):
                 gateway._container.create_hooks(SharingScope(one)) for one in (None, "ana", "bob")
             )
             ana, bob, only = Listener(), Listener(), Listener()
-            await (await gateway.get_workspace(Principal("ana"))).passthrough.logs.hear(ana, "info")
-            await (await gateway.get_workspace(Principal("bob"))).passthrough.logs.hear(bob, "alert")
-            assert [one.log_level(server) for one in (of_all, of_ana, of_bob)] == [None, "info", "alert"]
-            await (await gateway.get_workspace(LOCAL)).passthrough.logs.hear(only, "error")
-            assert of_all.log_level(server) == "error"
+            await (await gateway.get_workspace(Principal("ana"))).passthrough.logs.subscribe(ana, "info")
+            await (await gateway.get_workspace(Principal("bob"))).passthrough.logs.subscribe(bob, "alert")
+            assert [one.get_log_level(server) for one in (of_all, of_ana, of_bob)] == [None, "info", "alert"]
+            await (await gateway.get_workspace(LOCAL)).passthrough.logs.subscribe(only, "error")
+            assert of_all.get_log_level(server) == "error"
             for hooks in (of_all, of_bob, of_ana):
-                await hooks.notified(server, notification)
+                await hooks.on_notification(server, notification)
             await ana.news.wait()
             await only.news.wait()
             told = {"level": "error", "logger": "shop", "data": "lost [secret]"}

@@ -45,7 +45,7 @@ class World:
             raise self.fails
         (one,) = config.servers
         self.opened.append((one.name, scope))
-        upstream = SimpleNamespace(config=one, server_id=one.name, listed=(), capabilities=None)
+        upstream = SimpleNamespace(config=one, server_id=one.name, listed_tools=(), capabilities=None)
         try:
             yield _Connected(upstream)
         finally:

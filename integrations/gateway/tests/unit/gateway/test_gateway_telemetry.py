@@ -18,7 +18,7 @@ import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewaySettings, ServerConfig
 from codemode_gateway.gateway.mcp_server import parse_trace
 from codemode_gateway.upstreams import reconnecting
-from codemode_gateway.upstreams.connection import Requests, Transport
+from codemode_gateway.upstreams.connection import RequestDispatcher, Transport
 from gateway_clients import ERAS, Era, client_of
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -116,9 +116,9 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Sums:
     made = Sums()
 
     def transport_of(*_: Any) -> Transport:
-        return Transport(made.streams(), lambda: None, tells_sending=False)
+        return Transport(made.streams(), lambda: None, tracks_sending=False)
 
-    monkeypatch.setattr(reconnecting, "transport_of", transport_of)
+    monkeypatch.setattr(reconnecting, "create_transport", transport_of)
     return made
 
 
@@ -238,14 +238,14 @@ def test_who_records_nothing_passes_on_the_trace_of_the_client(
     tmp_path: Path, sums: Sums, monkeypatch: pytest.MonkeyPatch
 ):
     headers: list[Any] = []
-    send = Requests.send_raw_request
+    send = RequestDispatcher.send_raw_request
 
-    async def sent(self: Requests, method: str, params: Any, opts: Any = None, **more: Any) -> Any:
+    async def sent(self: RequestDispatcher, method: str, params: Any, opts: Any = None, **more: Any) -> Any:
         if method == "tools/call":
             headers.append({name: opts["headers"][name] for name in ("traceparent", "tracestate")})
         return await send(self, method, params, opts, **more)
 
-    monkeypatch.setattr(Requests, "send_raw_request", sent)
+    monkeypatch.setattr(RequestDispatcher, "send_raw_request", sent)
 
     async def use(client: Client, _: Gateway) -> None:
         await called(client, traceparent=PARENT, tracestate="a=b")

@@ -12,7 +12,7 @@ from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.gateway.principals import Principal
 from codemode_gateway.tool_history import output_schema_inference
-from codemode_gateway.tool_history.output_schema_inference import KnownOf
+from codemode_gateway.tool_history.output_schema_inference import ToolHistories
 
 SERVER = ServerConfig("a", "stdio", command="x")
 
@@ -26,8 +26,8 @@ def test_what_is_known_of_servers_goes_with_the_seats_of_their_users(tmp_path: P
             gateway.workspaces._max_workspaces = 3
             for number in range(12):
                 await gateway.get_workspace(Principal(f"user {number}"))
-            assert len(gateway.workspaces) == len(gateway._container.schema_stores) == 3
-        assert len(gateway._container.schema_stores) == 0
+            assert len(gateway.workspaces) == len(gateway._container.tool_histories) == 3
+        assert len(gateway._container.tool_histories) == 0
 
     asyncio.run(main())
 
@@ -39,20 +39,20 @@ def test_all_connections_of_one_user_know_the_same_and_the_last_writes_it_down(
     tool: Any = type("Tool", (), {"name": "t"})
 
     async def main() -> None:
-        known = KnownOf(tmp_path)
-        async with known.of("ana", learns=True) as one:
-            async with known.of("ana", learns=True) as two, known.of("bob", learns=True) as bobs:
+        known = ToolHistories(tmp_path)
+        async with known.open("ana", learns=True) as one:
+            async with known.open("ana", learns=True) as two, known.open("bob", learns=True) as bobs:
                 assert one is two is not bobs
-                two.hooks["observed"](SERVER, tool)
+                two.hooks["get_observed_output"](SERVER, tool)
                 for number in range(3):  # a name counts once it was seen twice
-                    two.hooks["returned"](SERVER, "t", {"found": number})
+                    two.hooks["on_result"](SERVER, "t", {"found": number})
             assert len(known) == 1
-            assert one.hooks["observed"](SERVER, tool) is not None
+            assert one.hooks["get_observed_output"](SERVER, tool) is not None
         assert len(known) == 0
-        async with known.of("ana", learns=True) as again, known.of("bob", learns=True) as bobs:
+        async with known.open("ana", learns=True) as again, known.open("bob", learns=True) as bobs:
             assert again is not one
-            assert again.hooks["observed"](SERVER, tool) is not None
-            assert bobs.hooks["observed"](SERVER, tool) is None
+            assert again.hooks["get_observed_output"](SERVER, tool) is not None
+            assert bobs.hooks["get_observed_output"](SERVER, tool) is None
 
     asyncio.run(main())
 
@@ -61,22 +61,22 @@ def test_who_comes_while_the_last_one_goes_knows_what_that_one_has_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async def main() -> None:
-        known, going, goes = KnownOf(tmp_path), asyncio.Event(), asyncio.Event()
+        known, going, goes = ToolHistories(tmp_path), asyncio.Event(), asyncio.Event()
 
         async def aclose(_self: Any) -> None:
             going.set()
             await goes.wait()
 
-        monkeypatch.setattr(output_schema_inference.Shapes, "aclose", aclose)
-        first = known.of("ana", learns=True)
+        monkeypatch.setattr(output_schema_inference.OutputShapes, "aclose", aclose)
+        first = known.open("ana", learns=True)
         one = await first.__aenter__()
         leaving = asyncio.create_task(first.__aexit__(None, None, None))
         await asyncio.wait_for(going.wait(), 30)
-        async with known.of("ana", learns=True) as two:
+        async with known.open("ana", learns=True) as two:
             assert two is one
             goes.set()
             await leaving
-            async with known.of("ana", learns=True) as three:
+            async with known.open("ana", learns=True) as three:
                 assert three is one
         assert len(known) == 0
 

@@ -13,7 +13,7 @@ import pytest
 from authorization_server import sign_in_server
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
 from codemode_gateway.gateway.http_app import http_app
-from codemode_gateway.oauth.browser import BoundSignIn, bound_sign_in, cookies_of
+from codemode_gateway.oauth.browser import BoundSignIn, parse_bound_sign_in, read_cookies
 from test_gateway_oauth_callback import MIA, back_from, host, signed_in
 
 from codemode.interrupts.interrupt import InterruptRequested
@@ -31,7 +31,7 @@ async def asked_to_open(gateway: Any, principal: str) -> str:
     """Return the URL that a client is asked to open for a call of a signed-out user."""
     (server,) = gateway.config.servers
     with pytest.raises(InterruptRequested) as paused:
-        await gateway.sign_ins.signed_out_hook(principal)(server, NewCall())
+        await gateway.sign_ins.create_signed_out_hook(principal)(server, NewCall())
     return str(paused.value.payload["url"])
 
 
@@ -52,7 +52,7 @@ def test_the_browser_of_another_person_cannot_end_a_sign_in(tmp_path: Path) -> N
                     refused = await victim.get(back, headers={"cookie": sent})
                     assert refused.status_code == 400, sent
                     assert "begun in another browser" in refused.text
-            attempt = gateway.sign_ins.begun(gateway.config.servers[0], "mia")
+            attempt = gateway.sign_ins.get_or_start_attempt(gateway.config.servers[0], "mia")
             assert not attempt.is_over, "a refused browser ends nothing"
             assert (await web.get(back)).status_code == 200
             await asyncio.wait_for(attempt.wait(), 60)
@@ -65,7 +65,7 @@ def test_clients_get_a_page_of_the_gateway_to_open_and_not_the_authorization_url
     async def main(server: Any) -> None:
         async with host(tmp_path, server.url) as (gateway, web), host(tmp_path, server.url) as (_, other):
             assert await asked_to_open(gateway, "mia") == "https://gateway.example/console/servers/notes"
-            gateway.sign_ins.page_of = lambda *_: None  # as where no console is installed
+            gateway.sign_ins.get_page_url = lambda *_: None  # as where no console is installed
             start = await asked_to_open(gateway, "mia")
             assert start.startswith("https://gateway.example/oauth/start/")
             page = await other.get(start)
@@ -75,7 +75,7 @@ def test_clients_get_a_page_of_the_gateway_to_open_and_not_the_authorization_url
             back = back_from(server, link.replace("&amp;", "&"))
             assert (await web.get(back)).status_code == 400
             assert (await other.get(back)).status_code == 200
-            attempt = gateway.sign_ins.begun(gateway.config.servers[0], "mia")
+            attempt = gateway.sign_ins.get_or_start_attempt(gateway.config.servers[0], "mia")
             await asyncio.wait_for(attempt.wait(), 60)
             for gone in (start, "https://gateway.example/oauth/start/", f"{start}x"):
                 assert (await web.get(gone)).status_code == 404
@@ -94,33 +94,35 @@ def test_the_start_page_escapes_what_it_shows() -> None:
 def test_the_cookie_goes_to_the_callback_alone_and_is_secure_where_that_is() -> None:
     plain = AUTHORIZE.replace("https%3A%2F%2Fgateway.example%2Foauth", "http%3A%2F%2F127.0.0.1%3A9%2Fbelow%2Foauth")
     sign_in = BoundSignIn(plain, "notes", "mia", "secret")
-    cookie = sign_in.set_cookie() or ""
+    cookie = sign_in.cookie_header() or ""
     assert "Path=/below/oauth/callback;" in cookie
     assert "Secure" not in cookie
     assert (sign_in.start_url or "").startswith("http://127.0.0.1:9/below/oauth/start/")
     pair = cookie.partition(";")[0]
-    assert sign_in.is_begun_by(cookies_of([(b"Cookie", f"a=b; {pair}".encode())]))
+    assert sign_in.matches_browser(read_cookies([(b"Cookie", f"a=b; {pair}".encode())]))
     other = BoundSignIn(plain.replace("state=s1", "state=s2"), "notes", "mia", "secret")
-    assert not other.is_begun_by(cookies_of([(b"cookie", pair.encode())]))
+    assert not other.matches_browser(read_cookies([(b"cookie", pair.encode())]))
     secure = BoundSignIn(AUTHORIZE, "notes", "mia", "secret")
-    planted = pair.replace("codemode", "__Host-codemode"), (secure.set_cookie() or "").partition(";")[0]
-    assert [secure.is_begun_by(cookies_of([(b"cookie", one.encode())])) for one in planted] == [True, True]
+    planted = pair.replace("codemode", "__Host-codemode"), (secure.cookie_header() or "").partition(";")[0]
+    assert [secure.matches_browser(read_cookies([(b"cookie", one.encode())])) for one in planted] == [True, True]
     without_prefix = planted[1].removeprefix("__Host-")
-    assert not secure.is_begun_by(cookies_of([(b"cookie", without_prefix.encode())])), "another host may set this one"
+    assert not secure.matches_browser(read_cookies([(b"cookie", without_prefix.encode())])), (
+        "another host may set this one"
+    )
     assert urlsplit(sign_in.start_url or "").path.endswith(sign_in.ticket)
 
 
 def test_a_sign_in_with_its_own_listener_is_shown_as_it_is() -> None:
     sign_in = BoundSignIn(AUTHORIZE, "notes", "local", None)
-    assert (sign_in.set_cookie(), sign_in.start_url, sign_in.is_begun_by({})) == (None, None, True)
-    assert not sign_in.has_ticket(sign_in.ticket)
+    assert (sign_in.cookie_header(), sign_in.start_url, sign_in.matches_browser({})) == (None, None, True)
+    assert not sign_in.matches_ticket(sign_in.ticket)
 
 
 def test_files_of_other_processes_are_read_with_care() -> None:
     whole = {"url": AUTHORIZE, "server": "notes", "principal": "mia", "secret": "s", "until": 1}
-    assert bound_sign_in(whole) == BoundSignIn(AUTHORIZE, "notes", "mia", "s")
+    assert parse_bound_sign_in(whole) == BoundSignIn(AUTHORIZE, "notes", "mia", "s")
     for broken in ({}, {"url": 1}, {**whole, "secret": 5}):
-        assert bound_sign_in(broken) is None
+        assert parse_bound_sign_in(broken) is None
 
 
 def test_a_loopback_sign_in_of_a_gateway_over_http_keeps_its_listener(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_a_loopback_sign_in_of_a_gateway_over_http_keeps_its_listener(tmp_path: 
         settings = GatewaySettings(state_folder=tmp_path)
         gateway = Gateway(GatewayConfig((config,), settings), GatewayOptions(over_http=True))
         async with gateway, http_app(gateway).running():
-            sign_in = await gateway.sign_ins.sign_in(config)
+            sign_in = await gateway.sign_ins.get_sign_in(config)
         assert sign_in is not None
         assert sign_in.secret is None
         assert "127.0.0.1" in sign_in.url

@@ -29,12 +29,12 @@ def test_the_browser_comes_back_to_the_gateway(tmp_path: Path):
         async with Gateway(GatewayConfig((server,), settings), GatewayOptions(over_http=True)) as gateway:
             app = http_app(gateway)
             async with app.running(), httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=PUBLIC) as web:
-                attempt = gateway.sign_ins.begun(server, "mia")
-                sign_in = await attempt.sign_in()
+                attempt = gateway.sign_ins.get_or_start_attempt(server, "mia")
+                sign_in = await attempt.get_sign_in()
                 assert sign_in is not None
                 assert sign_in.start_url is not None
                 assert (await web.get(sign_in.start_url)).status_code == 200
-                page = urlsplit(await attempt.url())
+                page = urlsplit(await attempt.get_url())
                 location = answer_to(f"{page.path}?{page.query}", {}, None)[1]["Location"]  # type: ignore[operator]
                 assert location.startswith(f"{PUBLIC}/oauth/callback?")
                 query = urlsplit(location).query
@@ -100,7 +100,7 @@ def test_a_remote_user_signs_in_to_a_server_that_was_never_listed_and_comes_back
             assert (await other.get(back)).status_code == 400, "another browser"
             other.cookies.update(web.cookies)
             assert (await other.get(back)).status_code == 200
-            await asyncio.wait_for(gateway.sign_ins.wait(gateway.config.servers[0], "mia"), 60)
+            await asyncio.wait_for(gateway.sign_ins.wait_until_signed_in(gateway.config.servers[0], "mia"), 60)
             assert (await web.get(path)).status_code == 200
             assert "you are Bearer" in json.dumps((await ran(web))["result"])
         left = [one.name for one in (tmp_path / "tokens").iterdir() if not one.name.endswith((".json", ".lock"))]

@@ -17,7 +17,7 @@ from codemode_gateway import Gateway, GatewayOptions
 from codemode_gateway.config.model import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
 from codemode_gateway.oauth import token_store
 from codemode_gateway.oauth.bearer_auth import ServerAuth
-from codemode_gateway.oauth.login_manager import KIND, SignIns, login, logout, sign_in_hook
+from codemode_gateway.oauth.login_manager import PAUSE_KIND, SignInManager, login, logout, sign_in_hook
 from codemode_gateway.oauth.settings import SignInError
 from suite import each_row
 
@@ -81,13 +81,13 @@ def test_without_a_sign_in_the_connection_fails_and_says_what_to_do(server: Sign
 def test_what_to_do_has_the_words_by_which_a_terminal_reaches_this_gateway(server: SignInServer, tmp_path: Path):
     config = configured(server.url, tmp_path)
     own = replace(config.servers[0], name="my notes")
-    for sign_ins in (SignIns(config, command="/e/codemode mcp"), _of_a_gateway(config, "/e/codemode mcp")):
+    for sign_ins in (SignInManager(config, command="/e/codemode mcp"), _of_a_gateway(config, "/e/codemode mcp")):
         with pytest.raises(SignInError, match="/e/codemode mcp login 'my notes'"):
-            asyncio.run(status_of(config, sign_ins.auth(own)))
+            asyncio.run(status_of(config, sign_ins.get_auth(own)))
 
 
-def _of_a_gateway(config: GatewayConfig, command: str) -> SignIns:
-    async def had() -> SignIns:
+def _of_a_gateway(config: GatewayConfig, command: str) -> SignInManager:
+    async def had() -> SignInManager:
         async with Gateway(config, GatewayOptions(command=command)) as gateway:
             return gateway.sign_ins
 
@@ -100,8 +100,8 @@ def test_a_rejected_token_is_renewed_once_for_all_that_wait(server: SignInServer
     server.access.clear()
 
     async def calls() -> list[int]:
-        sign_ins = SignIns(config)
-        auths = [sign_ins.hook()(config.servers[0]) for _ in range(3)]
+        sign_ins = SignInManager(config)
+        auths = [sign_ins.create_auth_hook()(config.servers[0]) for _ in range(3)]
         return await asyncio.gather(*(status_of(config, auth) for auth in auths for _ in range(4)))
 
     assert asyncio.run(calls()) == [200] * 12
@@ -159,8 +159,8 @@ def test_a_call_that_is_given_up_does_not_lose_what_its_refresh_token_gave(serve
             asyncio.run_coroutine_threadsafe(go.wait(), loop).result(20)
 
         server.answers["/token"] = slowly
-        async with SignIns(config) as sign_ins:
-            call = asyncio.create_task(status_of(config, sign_ins.hook()(config.servers[0])))
+        async with SignInManager(config) as sign_ins:
+            call = asyncio.create_task(status_of(config, sign_ins.create_auth_hook()(config.servers[0])))
             await asyncio.wait_for(came.wait(), 60)
             call.cancel()
             await asyncio.wait([call])
@@ -182,8 +182,8 @@ def test_a_token_that_cannot_be_kept_is_used_by_whoever_has_renewed_it(
         raise OSError(28, "No space left on device")
 
     async def renewed() -> None:
-        async with SignIns(config) as sign_ins:
-            auth = sign_ins.hook()(config.servers[0])
+        async with SignInManager(config) as sign_ins:
+            auth = sign_ins.create_auth_hook()(config.servers[0])
             with pytest.raises(SignInError, match="cannot be kept"):
                 await status_of(config, auth)
             assert await status_of(config, auth) == 200
@@ -310,8 +310,8 @@ def test_a_program_waits_for_whoever_signs_in(server: SignInServer, tmp_path: Pa
     one = config.servers[0]
 
     async def run() -> tuple[dict[str, Any], list[bool], int]:
-        async with SignIns(config) as sign_ins:
-            auth, signed_out = sign_ins.hook()(one), sign_ins.signed_out_hook()
+        async with SignInManager(config) as sign_ins:
+            auth, signed_out = sign_ins.create_auth_hook()(one), sign_ins.create_signed_out_hook()
             with pytest.raises(SignInError):
                 await status_of(config, auth)
             assert not await signed_out(one, None)
@@ -326,7 +326,7 @@ def test_a_program_waits_for_whoever_signs_in(server: SignInServer, tmp_path: Pa
             return pause.value.payload, [await asyncio.wait_for(going_on, 60)], await status_of(config, auth)
 
     payload, told, status = asyncio.run(run())
-    assert (payload["kind"], payload["server"]) == (KIND, "notes")
+    assert (payload["kind"], payload["server"]) == (PAUSE_KIND, "notes")
     assert payload["url"].startswith(f"{server.origin}/authorize?")
     assert (told, status) == ([True], 200)
 
@@ -347,9 +347,9 @@ def test_the_browser_may_come_back_to_the_gateways_own_address(server: SignInSer
 
             await sign_ins.callback_app(scope, None, send)
 
-        async with SignIns(config, callback_url=back) as sign_ins:
-            attempt = sign_ins.begun(config.servers[0], "mia")
-            url = await attempt.url()
+        async with SignInManager(config, callback_url=back) as sign_ins:
+            attempt = sign_ins.get_or_start_attempt(config.servers[0], "mia")
+            url = await attempt.get_url()
             state = parse_qs(urlsplit(url).query)["state"][0]
             location = server.answer_to(url.removeprefix(server.origin), {}, None)[1]["Location"]
             assert location.startswith(back)
@@ -366,7 +366,7 @@ def test_the_browser_may_come_back_to_the_gateways_own_address(server: SignInSer
             await call(query, "POST")
             await call(query)
             await asyncio.wait_for(attempt.wait(), 60)
-            statuses.append(await status_of(config, sign_ins.hook("mia")(config.servers[0])))
+            statuses.append(await status_of(config, sign_ins.create_auth_hook("mia")(config.servers[0])))
         return statuses
 
     assert asyncio.run(run()) == [400] * 7 + [200, 200]
@@ -392,7 +392,7 @@ def test_what_cannot_be_signed_in_to_is_said(server: SignInServer, tmp_path: Pat
     assert not asyncio.run(logout(stdio, "notes"))
     machine = replace(config.servers[0], auth={"flow": "client_credentials", "clientId": "a", "clientSecret": "b"})
     with pytest.raises(SignInError, match="its configuration holds its credentials"):
-        SignIns(config).begun(machine)
+        SignInManager(config).get_or_start_attempt(machine)
 
 
 @each_row(
@@ -414,17 +414,17 @@ def test_what_cannot_be_signed_in_to_is_said(server: SignInServer, tmp_path: Pat
 def test_wrong_settings_are_named(auth: dict[str, Any], named: str):
     server = ServerConfig("notes", "http", url="https://x.example", auth=auth)
     with pytest.raises(ConfigError, match=named.replace(".", r"\.")):
-        SignIns(GatewayConfig()).auth(server)
+        SignInManager(GatewayConfig()).get_auth(server)
 
 
 def test_tokens_are_secrets_and_never_logged(server: SignInServer, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     config = configured(server.url, tmp_path)
     with caplog.at_level(logging.DEBUG):
         signed_in(config)
-        sign_ins = SignIns(config)
+        sign_ins = SignInManager(config)
         with sign_ins.secrets.redact_logs():
             server.access.clear()
-            assert asyncio.run(status_of(config, sign_ins.hook()(config.servers[0]))) == 200
+            assert asyncio.run(status_of(config, sign_ins.create_auth_hook()(config.servers[0]))) == 200
             logging.getLogger("mcp").error("%s", [*server.access, *server.refresh])
     assert "access-token" not in caplog.text
     assert "refresh-token" not in caplog.text
@@ -436,15 +436,15 @@ def test_two_gateways_open_one_page_and_both_are_signed_in(server: SignInServer,
 
     async def run() -> list[int]:
         async with (
-            SignIns(config, open_browser=opened.append) as one,
-            SignIns(config, open_browser=opened.append) as two,
+            SignInManager(config, open_browser=opened.append) as one,
+            SignInManager(config, open_browser=opened.append) as two,
         ):
-            urls = [await one.pending(config.servers[0]), await two.pending(config.servers[0])]
+            urls = [await one.get_pending_url(config.servers[0]), await two.get_pending_url(config.servers[0])]
             assert urls[0] == urls[1]
             await asyncio.to_thread(browse, urls[1])
             for each in (one, two):
-                await asyncio.wait_for(each.wait(config.servers[0]), 60)
-            return [await status_of(config, each.hook()(config.servers[0])) for each in (one, two)]
+                await asyncio.wait_for(each.wait_until_signed_in(config.servers[0]), 60)
+            return [await status_of(config, each.create_auth_hook()(config.servers[0])) for each in (one, two)]
 
     assert asyncio.run(run()) == [200, 200]
     assert len(opened) == 1
@@ -455,13 +455,13 @@ def test_a_sign_in_that_is_given_up_is_no_longer_waited_for(server: SignInServer
     config = configured(server.url, tmp_path)
 
     async def run() -> None:
-        async with SignIns(config) as other:
-            async with SignIns(config) as one:
-                await one.pending(config.servers[0])
-                await other.pending(config.servers[0])
+        async with SignInManager(config) as other:
+            async with SignInManager(config) as one:
+                await one.get_pending_url(config.servers[0])
+                await other.get_pending_url(config.servers[0])
             with pytest.raises(SignInError, match="given up"):
-                await asyncio.wait_for(other.wait(config.servers[0]), 60)
-            assert await other.pending(config.servers[0])
+                await asyncio.wait_for(other.wait_until_signed_in(config.servers[0]), 60)
+            assert await other.get_pending_url(config.servers[0])
 
     asyncio.run(run())
     assert not list((tmp_path / "tokens").glob("*.url"))

@@ -17,9 +17,15 @@ import pytest
 from authorization_server import Answer, SignInServer, as_json, browse, configured, sign_in_server
 from codemode_gateway.config.model import GatewayConfig
 from codemode_gateway.oauth import flow as doors
-from codemode_gateway.oauth.flow import Door
+from codemode_gateway.oauth.flow import AuthorizationClient
 from codemode_gateway.oauth.login_manager import login, sign_in_hook
-from codemode_gateway.oauth.settings import RefusedError, SignInError, TokenRecord, expiry, is_token
+from codemode_gateway.oauth.settings import (
+    AuthorizationRefusedError,
+    SignInError,
+    TokenRecord,
+    compute_expiry,
+    is_token,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -49,13 +55,13 @@ NO_URLS = [
 ]  # fmt: skip
 
 
-def door(url: str, *, issuer: str | None = None) -> Door:
-    return Door("notes", url, has_own_secret=True, trusted_issuer=issuer)
+def door(url: str, *, issuer: str | None = None) -> AuthorizationClient:
+    return AuthorizationClient("notes", url, has_own_secret=True, trusted_issuer=issuer)
 
 
 @each_row("url", [*PRIVATE, *NO_URLS])
 def test_a_public_server_sends_nobody_to_private_addresses_or_other_schemes(url: str):
-    with pytest.raises(RefusedError):
+    with pytest.raises(AuthorizationRefusedError):
         asyncio.run(door("https://8.8.8.8/mcp").check_url(url))
 
 
@@ -82,7 +88,7 @@ def test_nobody_is_sent_nearer_than_the_server_is(own: str, target: str, is_allo
     if is_allowed:
         asyncio.run(door(own).check_url(target))
     else:
-        with pytest.raises(RefusedError):
+        with pytest.raises(AuthorizationRefusedError):
             asyncio.run(door(own).check_url(target))
 
 
@@ -221,7 +227,7 @@ def test_an_endless_answer_ends(server: SignInServer, tmp_path: Path):
 
 
 def test_a_slow_answer_is_given_up(server: SignInServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doors, "REQUEST_S", 0.5)
+    monkeypatch.setattr(doors, "REQUEST_TIMEOUT_SECONDS", 0.5)
     over = threading.Event()
 
     def slowly(_form: Any, _headers: Any) -> None:
@@ -256,17 +262,17 @@ def test_challenges_lead_nowhere_else(server: SignInServer, tmp_path: Path, chal
     with pytest.raises(SignInError, match="login notes"):
         asyncio.run(call())
     # What it says is looked at when somebody signs in, by the same rules.
-    from codemode_gateway.oauth.flow import Exchange
+    from codemode_gateway.oauth.flow import OAuthExchange
     from codemode_gateway.oauth.settings import AuthSettings
 
-    exchange = Exchange(config.servers[0], AuthSettings.of(config.servers[0]), "local", None)
+    exchange = OAuthExchange(config.servers[0], AuthSettings.from_server(config.servers[0]), "local", None)
     response = httpx2.Response(401, headers={"www-authenticate": challenge})
 
     async def shown(_url: str) -> None:
         raise SignInError("far enough")
 
     with pytest.raises(SignInError):
-        asyncio.run(exchange.authorized(response, shown=shown))
+        asyncio.run(exchange.authorize(response, on_authorization_url=shown))
 
 
 @given(st.text(max_size=40) | st.none() | st.integers() | st.lists(st.text()))
@@ -277,7 +283,7 @@ def test_only_visible_characters_are_a_token(value: Any):
 
 @given(st.floats() | st.integers() | st.text() | st.none() | st.booleans())
 def test_any_lifetime_is_a_time_or_none(expires_in: Any):
-    found = expiry(1000.0, expires_in)
+    found = compute_expiry(1000.0, expires_in)
     assert found is None or 1000.0 <= found <= 1000.0 + 10 * 365 * 86_400
 
 

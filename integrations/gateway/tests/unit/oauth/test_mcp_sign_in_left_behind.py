@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from codemode_gateway.config.model import GatewayConfig, GatewaySettings, ServerConfig
 from codemode_gateway.oauth import login_manager as module
-from codemode_gateway.oauth.login_manager import SignIns
+from codemode_gateway.oauth.login_manager import SignInManager
 from codemode_gateway.oauth.settings import SignInError
 
 KEPT = 3
@@ -17,20 +17,20 @@ USERS = 12
 
 
 def test_of_users_without_end_the_last_are_kept_and_those_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "MOST_KEPT", KEPT)
+    monkeypatch.setattr(module, "MAX_CACHED_SIGN_INS", KEPT)
     server = ServerConfig("notes", "http", url="http://127.0.0.1:9/mcp")  # where nobody listens
 
     async def work() -> None:
-        async with SignIns(GatewayConfig((server,), GatewaySettings(state_folder=tmp_path))) as sign_ins:
-            used = sign_ins.auth(server, "in use")
+        async with SignInManager(GatewayConfig((server,), GatewaySettings(state_folder=tmp_path))) as sign_ins:
+            used = sign_ins.get_auth(server, "in use")
             for n in range(USERS):
                 with pytest.raises(SignInError):
-                    await sign_ins.pending(server, f"user {n}")
+                    await sign_ins.get_pending_url(server, f"user {n}")
                 with pytest.raises(SignInError):
-                    await sign_ins.wait(server, f"user {n}")
+                    await sign_ins.wait_until_signed_in(server, f"user {n}")
             gc.collect()
             assert len(sign_ins._attempts) == KEPT
             assert len(sign_ins._auths) <= KEPT + 1
-            assert sign_ins.auth(server, "in use") is used
+            assert sign_ins.get_auth(server, "in use") is used
 
     asyncio.run(work())

@@ -12,7 +12,7 @@ import pytest
 from authorization_server import SignInServer, browse, sign_in_server
 from codemode_gateway import GatewayConfig, GatewaySettings, ServerConfig, UpstreamHooks, connect, login
 from codemode_gateway.config.redaction import REPLACEMENT
-from codemode_gateway.oauth.login_manager import KIND, SignIns
+from codemode_gateway.oauth.login_manager import PAUSE_KIND, SignInManager
 
 from codemode import Interrupt
 from codemode.surfaces.modules.run_tool import create_modules_tool
@@ -86,8 +86,10 @@ def test_a_program_pauses_until_somebody_has_signed_in(
     calls = server.counts["/mcp"]
 
     async def paused() -> Any:
-        async with SignIns(config) as sign_ins:
-            hooks = UpstreamHooks(sign_in=sign_ins.hook(), signed_out=sign_ins.signed_out_hook())
+        async with SignInManager(config) as sign_ins:
+            hooks = UpstreamHooks(
+                create_auth=sign_ins.create_auth_hook(), on_signed_out=sign_ins.create_signed_out_hook()
+            )
             settings = {"approval": {"mode": "interrupt"}}
             async with connect(
                 config, hooks=hooks, cache_folder=tmp_path / "lists", secrets=sign_ins.secrets
@@ -95,7 +97,7 @@ def test_a_program_pauses_until_somebody_has_signed_in(
                 tool = create_modules_tool(connected, settings=settings)
                 interrupt = await tool.execute({"code": PROGRAM})
                 assert isinstance(interrupt, Interrupt)
-                assert interrupt.payload["kind"] == KIND
+                assert interrupt.payload["kind"] == PAUSE_KIND
                 assert interrupt.payload["server"] == "notes"
                 going_on = asyncio.create_task(tool.resume(interrupt, {"action": action}))
                 if action == "accept":

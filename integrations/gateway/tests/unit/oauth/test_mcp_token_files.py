@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from codemode_gateway.oauth.settings import TokenRecord
 from codemode_gateway.oauth.token_store import (
-    Files,
-    Keyring,
+    FileStorage,
+    KeyringStorage,
     TokenStore,
     UnsafeFileError,
-    keeping,
-    locked,
-    private_folder,
+    create_storage,
+    ensure_private_folder,
+    hold_lock,
     read_private,
     try_lock,
     write_private,
@@ -38,14 +38,14 @@ def mode(path: Path) -> int:
 def test_files_and_their_folder_are_the_users_alone(tmp_path: Path):
     before = os.umask(0)
     try:
-        Files(tmp_path / "state" / "tokens").write(KEY, "text")
+        FileStorage(tmp_path / "state" / "tokens").write(KEY, "text")
     finally:
         os.umask(before)
     folder = tmp_path / "state" / "tokens"
     assert mode(folder) == 0o700
     assert [mode(one) for one in folder.iterdir()] == [0o600]
     folder.chmod(0o755)
-    assert Files(folder).read(KEY) == "text"
+    assert FileStorage(folder).read(KEY) == "text"
     assert mode(folder) == 0o700
 
 
@@ -63,7 +63,7 @@ def test_a_file_that_others_could_have_read_or_made_is_not_used(
     else:
         path.rename(tmp_path / "elsewhere")
         {"link": lambda: path.symlink_to("elsewhere"), "folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}[spoil]()
-    assert asyncio.run(TokenStore(Files(tmp_path)).read(KEY)) is None
+    assert asyncio.run(TokenStore(FileStorage(tmp_path)).read(KEY)) is None
     assert str(path) in caplog.text
     assert "access-token" not in caplog.text
 
@@ -73,7 +73,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "tokens").symlink_to("real")
     with pytest.raises(UnsafeFileError):
-        private_folder(tmp_path / "tokens")
+        ensure_private_folder(tmp_path / "tokens")
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -100,7 +100,7 @@ def test_what_a_dead_process_left_is_removed(tmp_path: Path):
 
 
 def test_records_come_back_and_go(tmp_path: Path):
-    store = TokenStore(Files(tmp_path / "tokens"))
+    store = TokenStore(FileStorage(tmp_path / "tokens"))
 
     async def run() -> list[Any]:
         found: list[Any] = [await store.read(KEY)]
@@ -116,7 +116,7 @@ def test_records_come_back_and_go(tmp_path: Path):
 @pytest.mark.parametrize("key", ["../x", "", "a/b", KEY + "0"])
 def test_a_key_is_no_path(tmp_path: Path, key: str):
     with pytest.raises(ValueError, match="key"):
-        Files(tmp_path).write(key, "text")
+        FileStorage(tmp_path).write(key, "text")
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path):
@@ -127,7 +127,7 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path):
 
         async def one() -> None:
             nonlocal inside, most
-            async with locked(path, 30):
+            async with hold_lock(path, 30):
                 inside += 1
                 most = max(most, inside)
                 await asyncio.sleep(0)
@@ -142,7 +142,7 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path):
     assert try_lock(path) is None
 
     async def wait() -> None:
-        async with locked(path, 0):
+        async with hold_lock(path, 0):
             raise AssertionError
 
     with pytest.raises(TimeoutError, match=r"a\.lock"):
@@ -180,23 +180,23 @@ def test_a_keyring_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytes
     module.get_keyring = lambda: ring  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "keyring", module)
     for storage in ("auto", "keyring"):
-        place = keeping(storage, tmp_path)
+        place = create_storage(storage, tmp_path)
         place.write(KEY, "text")
         assert (place.read(KEY), ring.kept) == ("text", {KEY: "text"})
         place.delete(KEY)
         place.delete(KEY)
         assert (place.read(KEY), ring.kept) == (None, {})
-    assert isinstance(keeping("files", tmp_path), Files)
+    assert isinstance(create_storage("files", tmp_path), FileStorage)
     ring.priority = 0.0
-    assert isinstance(keeping("auto", tmp_path), Files)
+    assert isinstance(create_storage("auto", tmp_path), FileStorage)
     with pytest.raises(OSError, match="storage"):
-        keeping("keyring", tmp_path)
+        create_storage("keyring", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_a_keyring_refuses_is_in_files(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     ring = Ring(most=5)
-    place = Keyring(ring, Files(tmp_path))
+    place = KeyringStorage(ring, FileStorage(tmp_path))
     place.write(KEY, "short")
     place.write(KEY, "much longer")
     assert (ring.kept, place.read(KEY)) == ({}, "much longer")

@@ -185,7 +185,7 @@ async def test_lists_without_end_and_items_without_measure_are_bounded(monkeypat
 
 @in_loop
 async def test_a_server_that_is_broken_slow_or_wrong_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(proxy, "LIST_TIMEOUT_SECONDS", 0.05)
     may_answer = asyncio.Event()
 
     async def slow(_ctx: Any, _params: Any) -> types.ListPromptsResult:

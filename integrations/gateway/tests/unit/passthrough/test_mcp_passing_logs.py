@@ -9,8 +9,8 @@ import mcp_types as types
 import pytest
 from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.passthrough import logs
-from codemode_gateway.passthrough.logs import Logs
-from codemode_gateway.upstreams.connection import LEVELS
+from codemode_gateway.passthrough.logs import LogForwarder
+from codemode_gateway.upstreams.connection import LOG_LEVELS_BY_VERBOSITY
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
@@ -69,7 +69,7 @@ def set_level(client: Client, level: types.LoggingLevel) -> Any:
 
 @in_loop
 async def test_a_client_hears_from_the_level_on_for_which_it_asks_and_nothing_before() -> None:
-    first, second = Logged(*LEVELS), Logged("alert", logger=None)
+    first, second = Logged(*LOG_LEVELS_BY_VERBOSITY), Logged("alert", logger=None)
     a, b = FakeUpstream("a", first.server), FakeUpstream("b", second.server)
     told = Told()
     async with gateway(a, b) as (server, _), Client(server, mode=LEGACY, message_handler=told) as client:
@@ -181,10 +181,10 @@ def deep(levels: int) -> Any:
 )
 @in_loop
 async def test_what_is_told_is_bounded(data: Any, least: int, most: int) -> None:
-    heard = Logs(lambda: (), SecretRedactor((KEY,)).off_loop)
+    heard = LogForwarder(lambda: (), SecretRedactor((KEY,)).off_loop)
     connection = Listener()
-    await heard.hear(connection, "debug")
-    heard.heard("a", said(data=data, logger="l" * 50_000))
+    await heard.subscribe(connection, "debug")
+    heard.on_log_message("a", said(data=data, logger="l" * 50_000))
     async with asyncio.timeout(60):
         await connection.news.wait()
     (one,) = connection.told
@@ -197,7 +197,7 @@ async def test_what_is_told_is_bounded(data: Any, least: int, most: int) -> None
 @in_loop
 async def test_a_flood_is_left_out_with_one_note_of_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "WINDOW_SECONDS", 3600.0)
-    monkeypatch.setattr(logs, "MAX_A_WINDOW", 3)
+    monkeypatch.setattr(logs, "MAX_MESSAGES_PER_WINDOW", 3)
     flood, other = FakeUpstream("a", Logged(*["critical"] * 10).server), FakeUpstream("b", Logged("error").server)
     told = Told()
     through = gateway(flood, other)
@@ -211,12 +211,12 @@ async def test_a_flood_is_left_out_with_one_note_of_how_many(monkeypatch: pytest
 @in_loop
 async def test_a_flood_for_a_client_that_stays_is_told_of_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "WINDOW_SECONDS", 0.2)
-    monkeypatch.setattr(logs, "MAX_A_WINDOW", 3)
-    heard = Logs(lambda: ())
+    monkeypatch.setattr(logs, "MAX_MESSAGES_PER_WINDOW", 3)
+    heard = LogForwarder(lambda: ())
     connection = Listener()
-    await heard.hear(connection, "info")
+    await heard.subscribe(connection, "info")
     for _ in range(1_000):
-        heard.heard("a", said(data="once"))
+        heard.on_log_message("a", said(data="once"))
     async with asyncio.timeout(60):
         while connection.told[-1:] == [] or connection.told[-1]["level"] != "warning":
             connection.news.clear()
@@ -231,19 +231,19 @@ async def test_a_flood_for_a_client_that_stays_is_told_of_when_it_is_over(monkey
 @in_loop
 async def test_a_client_that_reads_nothing_costs_little_and_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_WAITING", 5)
-    heard = Logs(lambda: ())
+    heard = LogForwarder(lambda: ())
     stuck, reads = Listener(), Listener()
     stuck.reads.clear()
-    await heard.hear(stuck, "info")
-    await heard.hear(reads, "info")
+    await heard.subscribe(stuck, "info")
+    await heard.subscribe(reads, "info")
     for number in range(20):
-        heard.heard("a", said(data=number))
+        heard.on_log_message("a", said(data=number))
         async with asyncio.timeout(60):
             while len(reads.told) <= number:
                 reads.news.clear()
                 await reads.news.wait()
     assert [one["data"] for one in reads.told] == [*range(20)]
-    assert len(heard._hearers[stuck]._waiting) <= 5
+    assert len(heard._subscribers[stuck]._waiting) <= 5
     await stuck.exit_stack.aclose()
-    assert [*heard._hearers] == [reads]
+    assert [*heard._subscribers] == [reads]
     await heard.aclose()

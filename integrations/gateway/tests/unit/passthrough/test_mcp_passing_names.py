@@ -9,14 +9,14 @@ from codemode_gateway.passthrough import uri_routing
 from codemode_gateway.passthrough.uri_routing import (
     MAX_PROMPT_NAME_CHARACTERS,
     CursorError,
-    Paged,
-    Routes,
-    alike,
-    marked_uri,
-    matching,
+    PaginatedList,
+    UriRoutes,
+    add_server_mark,
+    find_template_server,
     may_be_prompt_of,
-    prompt_name,
-    unmarked_uri,
+    public_prompt_name,
+    servers_of_same_origin,
+    split_server_mark,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ NAMES = SHORT | st.text(max_size=80) | st.builds(lambda text: text + "_012345678
 def test_no_two_prompts_are_called_the_same_whatever_they_and_their_servers_are_called(
     servers: list[str], names: list[str]
 ) -> None:
-    public = {(server, name): prompt_name(server, name, servers) for server in servers for name in names}
+    public = {(server, name): public_prompt_name(server, name, servers) for server in servers for name in names}
     assert len(set(public.values())) == len(public)
     for (server, _), said in public.items():
         assert re.fullmatch(rf"[A-Za-z0-9_-]{{1,{MAX_PROMPT_NAME_CHARACTERS}}}", said)
@@ -41,13 +41,13 @@ def test_no_two_prompts_are_called_the_same_whatever_they_and_their_servers_are_
 @given(SHORT, SHORT, SERVERS)
 def test_a_name_does_not_depend_on_servers_that_begin_otherwise(server: str, name: str, others: list[str]) -> None:
     others = [one for one in others if not server.startswith(one[0])]
-    assert prompt_name(server, name, [server, *others]) == f"{server}_{name}"
+    assert public_prompt_name(server, name, [server, *others]) == f"{server}_{name}"
 
 
 @given(st.text(max_size=30) | st.sampled_from(["x://y#server=a", "x://y&server=b", "x#y"]), SERVERS, st.data())
 def test_a_marked_uri_is_read_back_to_its_server(uri: str, servers: list[str], data: st.DataObject) -> None:
     server = data.draw(st.sampled_from(servers))
-    assert unmarked_uri(marked_uri(uri, server), servers) == (uri, server)
+    assert split_server_mark(add_server_mark(uri, server), servers) == (uri, server)
 
 
 ABC = ["a", "b", "c"]
@@ -58,15 +58,15 @@ URIS = st.sampled_from(["t://1", "t://2", "t://1#server=a", "t://1#x", "t://1#x&
 def test_whatever_servers_list_or_link_no_uri_leads_to_another_server_or_resource(
     said: list[tuple[str, str, bool]],
 ) -> None:
-    routes = Routes()
+    routes = UriRoutes()
     told: dict[str, tuple[str, str]] = {}
     for server, uri, is_linked in said:
-        public = (routes.linked if is_linked else routes.public)(uri, server, ABC)
-        owner = routes.owner(public, ABC)
+        public = (routes.add_linked if is_linked else routes.add_listed)(uri, server, ABC)
+        owner = routes.find_owner(public, ABC)
         assert owner is None or owner == (server, uri)
         if not is_linked:
             assert told.setdefault(public, (server, uri)) == (server, uri)
-            assert routes.owner(public, ABC) == (server, uri)
+            assert routes.find_owner(public, ABC) == (server, uri)
 
 
 @each_row(
@@ -84,12 +84,15 @@ def test_whatever_servers_list_or_link_no_uri_leads_to_another_server_or_resourc
     ],
 )
 def test_a_template_fits_what_it_may_be_filled_in_to(template: str, uri: str, fits: bool) -> None:
-    assert matching(uri, [("s", template)]) == ("s" if fits else None)
+    assert find_template_server(uri, [("s", template)]) == ("s" if fits else None)
 
 
 def test_what_no_url_parser_reads_is_like_nothing_else() -> None:
-    assert alike("http://[::1", [("a", "http://[::2"), ("b", "http://x")]) == []
-    assert alike("http://x/1", [("a", "http://y/1"), ("b", "http://x"), ("c", "http://x/2")]) == ["b", "c"]
+    assert servers_of_same_origin("http://[::1", [("a", "http://[::2"), ("b", "http://x")]) == []
+    assert servers_of_same_origin("http://x/1", [("a", "http://y/1"), ("b", "http://x"), ("c", "http://x/2")]) == [
+        "b",
+        "c",
+    ]
 
 
 ITEMS = st.lists(st.tuples(st.text(max_size=8), st.integers(0, 400_000)), max_size=30, unique_by=lambda one: one[0])
@@ -99,13 +102,13 @@ ITEMS = st.lists(st.tuples(st.text(max_size=8), st.integers(0, 400_000)), max_si
 def test_pages_come_to_the_whole_list_also_where_items_come_and_go(
     items: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    def paged() -> Paged[str]:
-        return Paged("x/list", [(key, size, key) for key, size in now])
+    def paged() -> PaginatedList[str]:
+        return PaginatedList("x/list", [(key, size, key) for key, size in now])
 
     now, seen, cursor = list(items), list[str](), None
     gone: set[str] = set()
     while True:
-        page, cursor = paged().page(cursor)
+        page, cursor = paged().get_page(cursor)
         assert page or not now
         seen += page
         if cursor is None:
@@ -122,13 +125,13 @@ def test_pages_come_to_the_whole_list_also_where_items_come_and_go(
 @given(st.text(max_size=300) | st.binary(max_size=200).map(lambda raw: raw.hex()))
 def test_a_cursor_that_is_none_of_ours_is_refused(cursor: str) -> None:
     with pytest.raises(CursorError, match="begin again"):
-        Paged("x/list", [("a", 1, "a")]).page(cursor)
+        PaginatedList("x/list", [("a", 1, "a")]).get_page(cursor)
 
 
 def test_a_page_is_bounded_in_items_and_characters_and_never_empty() -> None:
     many = [(str(number), 1, number) for number in range(uri_routing.MAX_ITEMS + 1)]
-    assert len(Paged("x/list", many).page(None)[0]) == uri_routing.MAX_ITEMS
+    assert len(PaginatedList("x/list", many).get_page(None)[0]) == uri_routing.MAX_ITEMS
     large = [(str(number), uri_routing.MAX_CHARACTERS * 2, number) for number in range(3)]
-    first, cursor = Paged("x/list", large).page(None)
+    first, cursor = PaginatedList("x/list", large).get_page(None)
     assert first == [0]
-    assert Paged("x/list", large).page(cursor)[0] == [1]
+    assert PaginatedList("x/list", large).get_page(cursor)[0] == [1]

@@ -12,7 +12,7 @@ import mcp_types as types
 import pytest
 from codemode_gateway.gateway.principals import CallOrigin
 from codemode_gateway.passthrough import client_requests
-from codemode_gateway.passthrough.proxy import Passed
+from codemode_gateway.passthrough.proxy import PassthroughProxy
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
@@ -54,7 +54,7 @@ async def roots(session: Any) -> Any:
     return await session.send_request(types.ListRootsRequest(), types.ListRootsResult)
 
 
-async def called(upstream: FakeUpstream, passed: Passed, ctx: Any, params: Any) -> Any:
+async def called(upstream: FakeUpstream, passed: PassthroughProxy, ctx: Any, params: Any) -> Any:
     """Serve a call of the gateway, in which a server is called."""
     origin = CallOrigin(session=ctx.session)
 
@@ -63,11 +63,13 @@ async def called(upstream: FakeUpstream, passed: Passed, ctx: Any, params: Any) 
         upstream.context = context_of(origin)
         return await session.call_tool("any", {})
 
-    return await passed.held.answered(origin, params, run)
+    return await passed.paused_requests.run_in_rounds(origin, params, run)
 
 
 @asynccontextmanager
-async def reached(upstream: FakeUpstream, mode: str = MODERN, **ways: Any) -> AsyncGenerator[tuple[Client, Passed]]:
+async def reached(
+    upstream: FakeUpstream, mode: str = MODERN, **ways: Any
+) -> AsyncGenerator[tuple[Client, PassthroughProxy]]:
     """A client of a gateway whose calls are calls of one server."""
     through = gateway(upstream, call=partial(called, upstream))
     async with through as (server, passed), Client(server, mode=mode, **ways) as client:
@@ -184,7 +186,7 @@ async def test_of_a_huge_id_nothing_is_kept() -> None:
     async with reached(upstream, LEGACY, elicitation_callback=person) as (client, passed):
         assert await said_of(client) == '{"action":"accept"}'
         assert len(person.asked[0].elicitation_id) < 100
-        assert passed.questions.completed("s", "1" * 100_000) is None
+        assert passed.questions.complete_elicitation("s", "1" * 100_000) is None
 
 
 @ERAS
@@ -234,7 +236,7 @@ async def test_a_flood_of_questions_ends_and_never_two_are_shown_at_once(mode: s
 
     async with reached(upstream, mode, elicitation_callback=person) as (client, _):
         said = await said_of(client)
-    most_of_all = client_requests.MAX_PER_CALL["elicitation/create"]
+    most_of_all = client_requests.MAX_REQUESTS_PER_CALL["elicitation/create"]
     assert said.startswith(f'{{"code":{most_of_all},"message":"elicitation/create is declined: ')
     assert "came too often in one call" in said
     assert most == 1 if mode == LEGACY else most <= most_of_all
@@ -281,7 +283,7 @@ async def test_a_round_is_answered_once_by_its_own_state_and_only_with_what_was_
         second = await send(request_state=first.request_state, input_responses={"other": person.answer})
         assert isinstance(second, types.InputRequiredResult)
         assert list(second.input_requests or {}) == [key]
-        for state in (first.request_state, f"{client_requests.STATE}forged"):
+        for state in (first.request_state, f"{client_requests.STATE_PREFIX}forged"):
             with pytest.raises(MCPError, match="is no longer here") as raised:
                 await send(request_state=state, input_responses={key: person.answer})
             assert raised.value.code == types.INVALID_PARAMS
@@ -311,7 +313,7 @@ async def test_a_client_that_does_not_come_back_declines(monkeypatch: pytest.Mon
             await client.session.call_tool(
                 "codemode_run", {}, request_state=first.request_state, allow_input_required=True
             )
-        assert not passed.held._waiting
+        assert not passed.paused_requests._waiting
 
 
 @ERAS
@@ -373,25 +375,26 @@ async def test_outside_any_call_only_roots_are_answered_and_not_without_end() ->
 
     async with gateway(upstream) as (server, passed):
         config = upstream.config
-        nobody = await passed.asked(config, "roots/list", {}, None)
+        nobody = await passed.on_request(config, "roots/list", {}, None)
         assert isinstance(nobody, types.ErrorData)
         async with Client(server, mode=LEGACY, list_roots_callback=own, elicitation_callback=Person()) as client:
             await client.list_prompts()
-            passed.joined(_session_of(passed))
+            passed.register_client(_session_of(passed))
             answers = [
-                await passed.asked(config, "roots/list", {}, None) for _ in range(client_requests.MAX_ROOTS_A_MINUTE)
+                await passed.on_request(config, "roots/list", {}, None)
+                for _ in range(client_requests.MAX_ROOTS_PER_MINUTE)
             ]
             assert answers[0] == types.ListRootsResult(roots=[])
             assert isinstance(answers[-1], types.ErrorData)
             form = {"message": "x", "requestedSchema": FORM}
-            refused = await passed.asked(config, "elicitation/create", form, None)
+            refused = await passed.on_request(config, "elicitation/create", form, None)
             assert isinstance(refused, types.ErrorData)
             assert "came in no call" in refused.message
-            odd = await passed.asked(config, "tools/list", {}, None)
+            odd = await passed.on_request(config, "tools/list", {}, None)
             assert isinstance(odd, types.ErrorData)
 
 
-def _session_of(passed: Passed) -> Any:
+def _session_of(passed: PassthroughProxy) -> Any:
     """Return what leads to the connection of the one client that has joined already."""
 
     class Session:

@@ -74,7 +74,7 @@ class Heard:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "BETWEEN_SECONDS", 0.001)
+    monkeypatch.setattr(watching, "NOTIFY_INTERVAL_SECONDS", 0.001)
 
 
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
@@ -148,13 +148,13 @@ async def test_a_server_is_asked_once_for_all_clients_and_told_when_the_last_has
             assert not gone.is_set()
         async with asyncio.timeout(60):
             await gone.wait()
-        assert not passed.watching._watched
+        assert not passed.subscriptions._watched
     assert watched.log == ["+t://1"]
 
 
 @in_loop
 async def test_what_a_server_refuses_is_refused_and_what_nobody_has_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "MAX_WATCHED", 1)
+    monkeypatch.setattr(watching, "MAX_SUBSCRIBED_RESOURCES", 1)
     watched = Watched("t://secret", "t://1", "t://2")
     through = gateway(FakeUpstream("a", watched.server), FakeUpstream("b", resources("B", "b://1")))
     async with through as (server, _), Client(server, mode=LEGACY) as client:
@@ -169,7 +169,7 @@ async def test_what_a_server_refuses_is_refused_and_what_nobody_has_too(monkeypa
 
 @in_loop
 async def test_what_a_client_watches_is_bounded_in_number_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "MAX_WATCHED", 2)
+    monkeypatch.setattr(watching, "MAX_SUBSCRIBED_RESOURCES", 2)
     watched = Watched()
     long = "t://" + "x" * watching.MAX_URI_CHARACTERS
     async with gateway(FakeUpstream("a", watched.server)) as (server, passed):
@@ -183,12 +183,12 @@ async def test_what_a_client_watches_is_bounded_in_number_and_length(monkeypatch
                 with pytest.raises(MCPError, match="at most"):
                     async with client.listen(resource_subscriptions=wanted):
                         pass
-        assert not passed.watching._watched
+        assert not passed.subscriptions._watched
 
 
 @in_loop
 async def test_subscriptions_outlive_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(keeping, "RESUBSCRIBE_SECONDS", 0.01)
     watched = Watched("t://1")
     upstream = FakeUpstream("a", watched.server)
     heard = Heard()
@@ -208,7 +208,7 @@ async def test_subscriptions_outlive_their_server(monkeypatch: pytest.MonkeyPatc
 async def test_changes_are_told_to_those_who_have_listed_and_a_flood_of_them_once_in_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "BETWEEN_SECONDS", 3600.0)
+    monkeypatch.setattr(watching, "NOTIFY_INTERVAL_SECONDS", 3600.0)
     watched = Watched("t://1")
     upstream = FakeUpstream("a", watched.server)
     heard, other = Heard(), Heard()
@@ -224,7 +224,7 @@ async def test_changes_are_told_to_those_who_have_listed_and_a_flood_of_them_onc
             assert len(await heard.of(types.ResourceListChangedNotification, 1)) == 1
             await client.list_resources()
             assert len(heard.all) == 1
-            assert len(passed.watching._pending) <= 1
+            assert len(passed.subscriptions._pending) <= 1
         assert not other.all
 
 
@@ -239,14 +239,14 @@ async def test_a_client_that_reads_nothing_costs_the_others_nothing(monkeypatch:
         async def notify(self, *_: Any) -> None:
             await asyncio.Event().wait()
 
-    async def tell(connection: Any, event: Any, real: Any = watching._tell) -> None:
-        monkeypatch.setattr(watching, "TELL_SECONDS", 0.01 if isinstance(connection, Stuck) else 60.0)
+    async def tell(connection: Any, event: Any, real: Any = watching._notify) -> None:
+        monkeypatch.setattr(watching, "NOTIFY_TIMEOUT_SECONDS", 0.01 if isinstance(connection, Stuck) else 60.0)
         await real(connection, event)
 
-    monkeypatch.setattr(watching, "_tell", tell)
+    monkeypatch.setattr(watching, "_notify", tell)
     upstream = FakeUpstream("a", watched.server)
     async with gateway(upstream) as (server, passed), Client(server, mode=LEGACY, message_handler=heard) as client:
-        await passed.watching.watch(upstream, "t://1", "t://1", Stuck())
+        await passed.subscriptions.subscribe(upstream, "t://1", "t://1", Stuck())
         await subscribe(client, "t://1")
         for number in range(1, 4):
             await watched.update("t://1")

@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway.config.model import PinMode, ServerConfig
-from codemode_gateway.tool_history.tool_pins import FILE, ChangedAgain, Difference, Pins, digest_of
+from codemode_gateway.tool_history.tool_pins import FILE_NAME, Difference, Pins, ToolsChangedError, tool_digest
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
@@ -40,11 +40,11 @@ async def test_any_change_of_what_a_tool_says_is_told_and_blocks_it_where_that_i
     for pin in ("warn", "block", "off"):
         pins = Pins(tmp_path / pin)
         first = [tool("a"), tool("b")]
-        assert await pins.listed(server(pin), first) == first  # type: ignore[arg-type]
-        assert not pins.notes(server(pin))  # type: ignore[arg-type]
+        assert await pins.filter_tools(server(pin), first) == first  # type: ignore[arg-type]
+        assert not pins.get_notes(server(pin))  # type: ignore[arg-type]
         then = [tool("a", **changed), tool("b"), tool("c")]
-        shown = [one.name for one in await pins.listed(server(pin), then)]  # type: ignore[arg-type]
-        notes = list(pins.notes(server(pin)))  # type: ignore[arg-type]
+        shown = [one.name for one in await pins.filter_tools(server(pin), then)]  # type: ignore[arg-type]
+        notes = list(pins.get_notes(server(pin)))  # type: ignore[arg-type]
         away = " and cannot be used until the user has seen how" if pin == "block" else ""
         told = [f'"a" have changed since they were first used{away}', f'"c" are new since they were first used{away}']
         assert (shown, notes) == ((["b"] if pin == "block" else ["a", "b", "c"]), [] if pin == "off" else told)
@@ -54,35 +54,35 @@ async def test_any_change_of_what_a_tool_says_is_told_and_blocks_it_where_that_i
 async def test_what_was_approved_is_the_same_from_then_on_also_in_gateways_that_run(tmp_path: Path) -> None:
     running, desk = Pins(tmp_path), Pins(tmp_path)
     config = server("block")
-    await running.listed(config, [tool("a")])
+    await running.filter_tools(config, [tool("a")])
     then = [tool("a", description="Other.")]
-    assert not await running.listed(config, then)
-    assert running.changes(config) == running.changes(config) == 0
-    (found,) = desk.listing()
+    assert not await running.filter_tools(config, then)
+    assert running.get_revision(config) == running.get_revision(config) == 0
+    (found,) = desk.list_servers()
     assert (found.server, found.pinned) == ("s", 1)
     (difference,) = found.differences
     assert (difference.tool, difference.kind) == ("a", "changed")
-    assert difference.digest == digest_of(then[0])
+    assert difference.digest == tool_digest(then[0])
     assert [line for line in difference.lines() if line[0] in "+-"] == ["-description: Do it.", "+description: Other."]
     assert desk.approve("s", found.token) == 1
-    assert desk.listing()[0].differences == ()
-    assert running.changes(config) == 1
-    assert await running.listed(config, then) == then
-    assert running.notes(config) == ()
-    assert running.changes(config) == 1
+    assert desk.list_servers()[0].differences == ()
+    assert running.get_revision(config) == 1
+    assert await running.filter_tools(config, then) == then
+    assert running.get_notes(config) == ()
+    assert running.get_revision(config) == 1
 
 
 @in_loop
 async def test_only_what_was_shown_is_approved(tmp_path: Path) -> None:
     pins = Pins(tmp_path)
     config = server("block")
-    await pins.listed(config, [tool("a")])
-    await pins.listed(config, [tool("a", description="Harmless.")])
-    (shown,) = pins.listing()
-    await pins.listed(config, [tool("a", description="Harmful.")])
-    with pytest.raises(ChangedAgain, match="look again"):
+    await pins.filter_tools(config, [tool("a")])
+    await pins.filter_tools(config, [tool("a", description="Harmless.")])
+    (shown,) = pins.list_servers()
+    await pins.filter_tools(config, [tool("a", description="Harmful.")])
+    with pytest.raises(ToolsChangedError, match="look again"):
         pins.approve("s", shown.token)
-    assert not await pins.listed(config, [tool("a", description="Harmful.")])
+    assert not await pins.filter_tools(config, [tool("a", description="Harmful.")])
     with pytest.raises(KeyError):
         pins.approve("other")
 
@@ -91,73 +91,73 @@ async def test_only_what_was_shown_is_approved(tmp_path: Path) -> None:
 async def test_a_tool_that_goes_and_comes_back_is_compared_with_what_it_was(tmp_path: Path) -> None:
     pins = Pins(tmp_path)
     config = server("block")
-    await pins.listed(config, [tool("a"), tool("b")])
-    assert [one.name for one in await pins.listed(config, [tool("b")])] == ["b"]
-    assert not pins.notes(config)
-    assert [one.name for one in await pins.listed(config, [tool("a", title="x"), tool("b")])] == ["b"]
-    assert len(await pins.listed(config, [tool("a"), tool("b")])) == 2
-    assert not pins.notes(config)
-    assert pins.listing()[0].differences == ()
+    await pins.filter_tools(config, [tool("a"), tool("b")])
+    assert [one.name for one in await pins.filter_tools(config, [tool("b")])] == ["b"]
+    assert not pins.get_notes(config)
+    assert [one.name for one in await pins.filter_tools(config, [tool("a", title="x"), tool("b")])] == ["b"]
+    assert len(await pins.filter_tools(config, [tool("a"), tool("b")])) == 2
+    assert not pins.get_notes(config)
+    assert pins.list_servers()[0].differences == ()
 
 
 @in_loop
 async def test_principals_and_servers_have_pins_of_their_own_and_nothing_listed_is_no_first_use(tmp_path: Path) -> None:
     mine, other = Pins(tmp_path, "me"), Pins(tmp_path, "other")
     config = server("block")
-    assert not await mine.listed(config, [])
-    assert not mine.listing()
-    assert len(await mine.listed(config, [tool("a")])) == 1
-    assert len(await other.listed(config, [tool("a", title="x")])) == 1
-    assert len(await mine.listed(server("block", "t"), [tool("a", title="y")])) == 1
-    assert not await mine.listed(config, [tool("a", title="x")])
-    assert [one.server for one in mine.listing()] == ["s", "t"]
+    assert not await mine.filter_tools(config, [])
+    assert not mine.list_servers()
+    assert len(await mine.filter_tools(config, [tool("a")])) == 1
+    assert len(await other.filter_tools(config, [tool("a", title="x")])) == 1
+    assert len(await mine.filter_tools(server("block", "t"), [tool("a", title="y")])) == 1
+    assert not await mine.filter_tools(config, [tool("a", title="x")])
+    assert [one.server for one in mine.list_servers()] == ["s", "t"]
 
 
 @in_loop
 async def test_a_file_that_others_may_use_or_that_is_none_blocks_rather_than_trusts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await Pins(tmp_path).listed(server(), [tool("a")])
-    file = tmp_path / FILE
+    await Pins(tmp_path).filter_tools(server(), [tool("a")])
+    file = tmp_path / FILE_NAME
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.chmod(0o644)
     elsewhere = tmp_path / "broken"
     elsewhere.mkdir()
-    (elsewhere / FILE).write_bytes(b"rubbish" * 500)
-    (elsewhere / FILE).chmod(0o600)
+    (elsewhere / FILE_NAME).write_bytes(b"rubbish" * 500)
+    (elsewhere / FILE_NAME).chmod(0o600)
     linked = tmp_path / "linked"
     linked.mkdir()
-    (linked / FILE).symlink_to(elsewhere / FILE)
+    (linked / FILE_NAME).symlink_to(elsewhere / FILE_NAME)
     for folder in (tmp_path, elsewhere, linked):
         with pytest.raises(OSError, match=r"pins\.sqlite"):
-            await Pins(folder).listed(server("block"), [tool("a")])
-        assert len(await Pins(folder).listed(server("warn"), [tool("a")])) == 1
+            await Pins(folder).filter_tools(server("block"), [tool("a")])
+        assert len(await Pins(folder).filter_tools(server("warn"), [tool("a")])) == 1
         with pytest.raises(OSError, match=r"pins\.sqlite"):
-            Pins(folder).listing()
+            Pins(folder).list_servers()
     assert "are not compared with those first used" in caplog.text
 
 
 @in_loop
 async def test_without_a_folder_pins_hold_for_as_long_as_they_are_there() -> None:
     pins = Pins(None)
-    await pins.listed(server("block"), [tool("a")])
-    assert not await pins.listed(server("block"), [tool("a", title="x")])
+    await pins.filter_tools(server("block"), [tool("a")])
+    assert not await pins.filter_tools(server("block"), [tool("a", title="x")])
     assert pins.approve("s") == 1
-    assert len(await pins.listed(server("block"), [tool("a", title="x")])) == 1
+    assert len(await pins.filter_tools(server("block"), [tool("a", title="x")])) == 1
 
 
 @in_loop
 async def test_names_and_texts_of_a_server_cannot_leave_their_note_or_fill_the_file(tmp_path: Path) -> None:
     pins = Pins(tmp_path)
-    await pins.listed(server(), [tool("a")])
+    await pins.filter_tools(server(), [tool("a")])
     names = ['x"\n\x1b[2J' + "y" * 500, *(f"n{number}" for number in range(20))]
-    await pins.listed(server(), [tool(name, description="\x1b]0;z" * 100_000) for name in names])
-    (note,) = pins.notes(server())
+    await pins.filter_tools(server(), [tool(name, description="\x1b]0;z" * 100_000) for name in names])
+    (note,) = pins.get_notes(server())
     assert note.isprintable()
     assert len(note) < 400
     assert "and 16 more are new" in note
-    assert (tmp_path / FILE).stat().st_size < 1_000_000
-    for one in pins.listing()[0].differences:
+    assert (tmp_path / FILE_NAME).stat().st_size < 1_000_000
+    for one in pins.list_servers()[0].differences:
         assert all(line.isprintable() for line in one.lines())
 
 

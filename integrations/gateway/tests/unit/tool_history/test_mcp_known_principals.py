@@ -12,24 +12,24 @@ import pytest
 from codemode_gateway import state_files
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.tool_history import output_schema_inference, tool_pins
-from codemode_gateway.tool_history.output_schema_inference import Shapes
+from codemode_gateway.tool_history.output_schema_inference import OutputShapes
 from codemode_gateway.tool_history.tool_pins import Pins
 from waiting import within
 
 SERVER = ServerConfig("s", "stdio", pin="block")
 TOOL = types.Tool(name="a", input_schema={"type": "object"})
-FILES = {"pins": (tool_pins.FILE, "tools"), "shapes": (output_schema_inference.FILE, "shapes")}
+FILES = {"pins": (tool_pins.FILE_NAME, "tools"), "shapes": (output_schema_inference.FILE_NAME, "shapes")}
 
 
 async def uses_pins(folder: Path, principal: str) -> None:
-    assert await Pins(folder, principal).listed(SERVER, [TOOL]) == [TOOL]
+    assert await Pins(folder, principal).filter_tools(SERVER, [TOOL]) == [TOOL]
 
 
 async def uses_shapes(folder: Path, principal: str) -> None:
-    shapes = Shapes(folder, principal)
+    shapes = OutputShapes(folder, principal)
     await shapes.load()
-    if shapes.observed(SERVER, TOOL) is None:
-        shapes.returned(SERVER, "a", {"n": 1})
+    if shapes.get_observed_output(SERVER, TOOL) is None:
+        shapes.on_result(SERVER, "a", {"n": 1})
     await shapes.aclose()
 
 
@@ -78,7 +78,7 @@ def test_whoever_is_there_while_a_gateway_runs_for_long_stays(tmp_path: Path, mo
         running = Pins(tmp_path, "ana")
         for day in range(1000, 1200, 45):
             monkeypatch.setattr(state_files, "today", lambda day=day: day)
-            assert await running.listed(SERVER, [TOOL]) == [TOOL]
+            assert await running.filter_tools(SERVER, [TOOL]) == [TOOL]
             await uses_pins(tmp_path, f"user {day}")
         assert "ana" in kept(tmp_path, "pins")
 

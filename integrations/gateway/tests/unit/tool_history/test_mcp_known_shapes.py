@@ -16,16 +16,16 @@ import pytest
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.tool_history import inferred_schema, output_schema_inference
 from codemode_gateway.tool_history.inferred_schema import (
-    bounded,
+    drop_rare_names,
     from_json,
-    is_name,
+    infer_shape,
+    is_property_name,
     join,
-    schema_of,
-    settled,
-    shape_of,
+    limit_size,
     to_json,
+    to_schema,
 )
-from codemode_gateway.tool_history.output_schema_inference import Shapes
+from codemode_gateway.tool_history.output_schema_inference import OutputShapes
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
@@ -48,21 +48,21 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
 
 @given(MANY, MANY)
 def test_a_shape_fits_all_that_was_seen_and_joining_more_only_widens_it(values: list[Any], more: list[Any]) -> None:
-    before = reduce(join, map(shape_of, values))
-    after = bounded(reduce(join, map(shape_of, more), before))
+    before = reduce(join, map(infer_shape, values))
+    after = limit_size(reduce(join, map(infer_shape, more), before))
     for value in values:
-        assert fits(value, schema_of(before))
-        assert fits(value, schema_of(after))
+        assert fits(value, to_schema(before))
+        assert fits(value, to_schema(after))
     for value in more:
-        assert fits(value, schema_of(after))
+        assert fits(value, to_schema(after))
 
 
 @given(MANY, MANY)
 def test_what_is_written_down_is_read_as_it_was_and_goes_on_to_fit(values: list[Any], more: list[Any]) -> None:
-    kept = settled(bounded(reduce(join, map(shape_of, values))), forgets=True)
+    kept = drop_rare_names(limit_size(reduce(join, map(infer_shape, values))), drops_unnamed_objects=True)
     again = from_json(json.loads(json.dumps(to_json(kept))))
     assert to_json(again) == to_json(kept)
-    after = schema_of(reduce(join, map(shape_of, more), again))
+    after = to_schema(reduce(join, map(infer_shape, more), again))
     assert all(fits(value, after) for value in more)
 
 
@@ -77,8 +77,8 @@ MARKED = st.recursive(
 @given(MARKED)
 def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -> None:
     # In a list two objects may have the same keys, which makes names of them.
-    shape = shape_of(value)
-    said = json.dumps([schema_of(shape), to_json(settled(shape, forgets=True))])
+    shape = infer_shape(value)
+    said = json.dumps([to_schema(shape), to_json(drop_rare_names(shape, drops_unnamed_objects=True))])
     keys = set(re.findall(rf"{MARK}[ab]*", said))
     assert f"{MARK} text" not in said
     assert all(json.dumps(value).count(f'"{key}":') >= 2 for key in keys)
@@ -92,16 +92,16 @@ def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -
     ],
 )
 def test_a_key_that_is_odd_is_never_kept_however_often_it_is_seen(key: str) -> None:
-    assert not is_name(key)
-    shape = reduce(join, (shape_of({key: {"id": number}, "id": 1}) for number in range(9)))
-    said = json.dumps([schema_of(shape), to_json(settled(shape))], ensure_ascii=False)
+    assert not is_property_name(key)
+    shape = reduce(join, (infer_shape({key: {"id": number}, "id": 1}) for number in range(9)))
+    said = json.dumps([to_schema(shape), to_json(drop_rare_names(shape))], ensure_ascii=False)
     assert not key or json.dumps(key, ensure_ascii=False)[1:-1] not in said
-    assert schema_of(shape)["additionalProperties"]
+    assert to_schema(shape)["additionalProperties"]
 
 
 def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_of_a_record() -> None:
     issues = [{"number": n, "title": "x", **({"closed": True} if n % 2 else {})} for n in range(4)]
-    assert schema_of(shape_of({"items": issues}))["additionalProperties"] == {
+    assert to_schema(infer_shape({"items": issues}))["additionalProperties"] == {
         "type": "array",
         "items": {
             "type": "object",
@@ -111,7 +111,7 @@ def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_
     }
     for people in (["ada", "bob", "eve"], ["ada bob", "ada eve"], ["ada bob", "ada bob", "ada bob eve"]):
         seen = [{name: {"age": number} for name in names.split()} for number, names in enumerate(people)]
-        record = schema_of(reduce(join, map(shape_of, seen)))
+        record = to_schema(reduce(join, map(infer_shape, seen)))
         assert record["type"] == "object"
         assert "properties" not in record
         assert record["additionalProperties"]["properties"] == {"age": {"type": "number"}}
@@ -119,21 +119,21 @@ def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_
 
 def test_many_names_and_deep_values_are_bounded() -> None:
     wide = {f"n{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}": n for n in range(inferred_schema.MAX_NAMES + 1)}
-    assert schema_of(join(shape_of(wide), shape_of(wide))) == {
+    assert to_schema(join(infer_shape(wide), infer_shape(wide))) == {
         "type": "object",
         "additionalProperties": {"type": "number"},
     }
     deep: Any = 1
     for _ in range(5000):
         deep = [deep]
-    assert len(json.dumps(schema_of(shape_of(deep)))) < 400
-    endless = shape_of([[{"x": n, "y": [n]} for n in range(rounds(200, 1000))] for _ in range(rounds(200, 1000))])
-    assert len(json.dumps(schema_of(endless))) < 1000
+    assert len(json.dumps(to_schema(infer_shape(deep)))) < 400
+    endless = infer_shape([[{"x": n, "y": [n]} for n in range(rounds(200, 1000))] for _ in range(rounds(200, 1000))])
+    assert len(json.dumps(to_schema(endless))) < 1000
     tree: Any = 1
     for level in range(rounds(6, 7)):
         tree = {f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"}
-    twice = bounded(join(shape_of(tree), shape_of(tree)))
-    assert len(json.dumps(schema_of(twice))) < output_schema_inference.MAX_SHAPE_CHARACTERS
+    twice = limit_size(join(infer_shape(tree), infer_shape(tree)))
+    assert len(json.dumps(to_schema(twice))) < output_schema_inference.MAX_SHAPE_CHARACTERS
 
 
 def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None:
@@ -151,14 +151,14 @@ def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None
     tree: Any = 1
     for level in range(inferred_schema.MAX_DEPTH - 1):
         tree = Watched({f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"})
-    shape_of(tree)
-    assert 0 < len(looked) <= inferred_schema.MAX_LOOKED_AT
+    infer_shape(tree)
+    assert 0 < len(looked) <= inferred_schema.MAX_INSPECTED_PARTS
 
 
 def test_what_is_not_looked_at_widens_nothing() -> None:
     one = {"name": "x", "owner": {"login": "y", "teams": [{"id": 1}]}}
-    few, many = shape_of([one] * 2), shape_of([one] * inferred_schema.MAX_LOOKED_AT)
-    assert schema_of(many) == schema_of(few)
+    few, many = infer_shape([one] * 2), infer_shape([one] * inferred_schema.MAX_INSPECTED_PARTS)
+    assert to_schema(many) == to_schema(few)
 
 
 @each_row(
@@ -184,73 +184,73 @@ def tool(name: str = "t") -> types.Tool:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_schema_inference, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(output_schema_inference, "ANNOUNCE_SECONDS", 0.0)
     monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 3600.0)
 
 
 @in_loop
 async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principal(tmp_path: Path) -> None:
-    learned = Shapes(tmp_path / "cache")
-    assert learned.observed(SERVER, tool()) is None
+    learned = OutputShapes(tmp_path / "cache")
+    assert learned.get_observed_output(SERVER, tool()) is None
     for number in (1, 2):
-        learned.returned(SERVER, "t", {"id": number, "tags": ["secret tag"]})
-        learned.returned(SERVER, "declared", {"id": number})
-    assert learned.learned(SERVER) == 1
-    said = learned.observed(SERVER, tool())
+        learned.on_result(SERVER, "t", {"id": number, "tags": ["secret tag"]})
+        learned.on_result(SERVER, "declared", {"id": number})
+    assert learned.get_learned_revision(SERVER) == 1
+    said = learned.get_observed_output(SERVER, tool())
     assert said is not None
     assert said["isText"] is False
     assert said["schema"]["required"] == ["id", "tags"]
     await learned.aclose()
-    file = tmp_path / "cache" / output_schema_inference.FILE
+    file = tmp_path / "cache" / output_schema_inference.FILE_NAME
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert b"secret" not in file.read_bytes()
     assert b"declared" not in file.read_bytes()
-    again, other = Shapes(tmp_path / "cache"), Shapes(tmp_path / "cache", "another")
+    again, other = OutputShapes(tmp_path / "cache"), OutputShapes(tmp_path / "cache", "another")
     await again.load()
     await other.load()
-    assert again.observed(SERVER, tool()) == said
-    assert other.observed(SERVER, tool()) is None
+    assert again.get_observed_output(SERVER, tool()) == said
+    assert other.get_observed_output(SERVER, tool()) is None
 
 
 @in_loop
 async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> None:
-    learned = Shapes(tmp_path)
-    learned.observed(SERVER, tool())
+    learned = OutputShapes(tmp_path)
+    learned.get_observed_output(SERVER, tool())
     for _ in range(5):
-        learned.returned(SERVER, "t", {"alice": 1, "bob": 2})
-    said = learned.observed(SERVER, tool())
+        learned.on_result(SERVER, "t", {"alice": 1, "bob": 2})
+    said = learned.get_observed_output(SERVER, tool())
     assert said is not None
     assert said["schema"] == {"type": "object", "additionalProperties": {"type": "number"}}
     await learned.aclose()
-    assert b"alice" not in (tmp_path / output_schema_inference.FILE).read_bytes()
+    assert b"alice" not in (tmp_path / output_schema_inference.FILE_NAME).read_bytes()
 
 
 @in_loop
 async def test_json_in_texts_is_told_until_a_text_is_something_else() -> None:
-    learned = Shapes(None)
-    learned.observed(SERVER, tool())
+    learned = OutputShapes(None)
+    learned.get_observed_output(SERVER, tool())
     for number in (1, 2):
-        learned.returned(SERVER, "t", json.dumps([{"id": number}, {"id": 0}]))
-    said = learned.observed(SERVER, tool())
+        learned.on_result(SERVER, "t", json.dumps([{"id": number}, {"id": 0}]))
+    said = learned.get_observed_output(SERVER, tool())
     assert said is not None
     assert said["isText"] is True
     assert said["schema"]["items"]["properties"] == {"id": {"type": "number"}}
     for text in ("no JSON", "[" * 100_000, '{"x": NaN', "7"):
-        learned.returned(SERVER, "t", text)
-        assert learned.observed(SERVER, tool()) == {"schema": {"type": "string"}, "isText": False}
+        learned.on_result(SERVER, "t", text)
+        assert learned.get_observed_output(SERVER, tool()) == {"schema": {"type": "string"}, "isText": False}
     await learned.aclose()
 
 
 @in_loop
 async def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tmp_path / output_schema_inference.FILE
+    file = tmp_path / output_schema_inference.FILE_NAME
     file.write_bytes(b"rubbish" * 1000)
     file.chmod(0o600)
-    learned = Shapes(tmp_path)
+    learned = OutputShapes(tmp_path)
     await learned.load()
-    learned.observed(SERVER, tool())
-    learned.returned(SERVER, "t", 1)
-    assert learned.observed(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
+    learned.get_observed_output(SERVER, tool())
+    learned.on_result(SERVER, "t", 1)
+    assert learned.get_observed_output(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
     await learned.aclose()
     assert "cannot be read" in caplog.text
     assert "cannot be kept" in caplog.text
@@ -263,17 +263,17 @@ async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
 ) -> None:
     monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 0.0)
     looked: list[Any] = []
-    look = output_schema_inference.shape_of
-    monkeypatch.setattr(output_schema_inference, "shape_of", lambda value: looked.append(value) or look(value))
-    learned = Shapes(tmp_path)
-    learned.observed(SERVER, tool())
+    look = output_schema_inference.infer_shape
+    monkeypatch.setattr(output_schema_inference, "infer_shape", lambda value: looked.append(value) or look(value))
+    learned = OutputShapes(tmp_path)
+    learned.get_observed_output(SERVER, tool())
     for number in range(160):
-        learned.returned(SERVER, "t", number)
+        learned.on_result(SERVER, "t", number)
     assert len(looked) == 40
-    assert learned._saving is not None
+    assert learned._save_task is not None
     async with asyncio.timeout(60):
-        await learned._saving
-    assert (tmp_path / output_schema_inference.FILE).exists()
+        await learned._save_task
+    assert (tmp_path / output_schema_inference.FILE_NAME).exists()
     await learned.aclose()
 
 
@@ -282,7 +282,7 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 0.0)
-    learned, began, goes_on = Shapes(tmp_path), threading.Event(), threading.Event()
+    learned, began, goes_on = OutputShapes(tmp_path), threading.Event(), threading.Event()
     write = learned._write
 
     def slow(rows: list[tuple[str, ...]]) -> None:
@@ -291,8 +291,8 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
         write(rows)
 
     monkeypatch.setattr(learned, "_write", slow)
-    learned.observed(SERVER, tool())
-    learned.returned(SERVER, "t", 1)
+    learned.get_observed_output(SERVER, tool())
+    learned.on_result(SERVER, "t", 1)
     await until(began.is_set)
     closing = asyncio.create_task(learned.aclose())
     for _ in range(20):
@@ -302,6 +302,6 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
     finally:
         goes_on.set()
     await closing
-    again = Shapes(tmp_path)
+    again = OutputShapes(tmp_path)
     await again.load()
-    assert again.observed(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
+    assert again.get_observed_output(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.gateway.principals import CallOrigin, Principal, origin_of
-from codemode_gateway.upstreams.call_retries import Call, FairSlots
+from codemode_gateway.upstreams.call_retries import FairSlots, ToolCall
 from waiting import within
 
 
@@ -162,4 +162,4 @@ def test_a_share_is_three_quarters_unless_the_configuration_says():
     ],
 )
 def test_a_call_is_counted_for_its_user_and_program(context, expected):
-    assert Call("t", None, {}, context, origin_of(context)).caller == expected
+    assert ToolCall("t", None, {}, context, origin_of(context)).caller == expected

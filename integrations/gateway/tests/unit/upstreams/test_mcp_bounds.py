@@ -14,11 +14,11 @@ from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.gateway.stdio import LineSplitter
 from codemode_gateway.upstreams import http as http_client
 from codemode_gateway.upstreams import session_streams, stdio
-from codemode_gateway.upstreams.connected import FewAndShort
-from codemode_gateway.upstreams.connection_errors import UpstreamFailure
+from codemode_gateway.upstreams.connected import WarningLimiter
+from codemode_gateway.upstreams.connection_errors import UpstreamUnavailableError
 from codemode_gateway.upstreams.http import BoundedClient, EventStream
-from codemode_gateway.upstreams.reconnecting import Link
-from codemode_gateway.upstreams.session_streams import SENDING, Sending
+from codemode_gateway.upstreams.reconnecting import ReconnectingConnection
+from codemode_gateway.upstreams.session_streams import SENDING, RequestProgress
 from suite import full_only
 
 
@@ -28,7 +28,7 @@ def test_a_server_that_reads_no_answers_is_given_up(monkeypatch: Any):
     async def work():
         write, read = anyio.create_memory_object_stream[str](0)
         ended = asyncio.Event()
-        told = session_streams.Told(write, ended)
+        told = session_streams.BoundedSender(write, ended)
         waiting = [asyncio.ensure_future(told.send("pong")) for _ in range(3)]
         await asyncio.sleep(0)
         assert not ended.is_set()
@@ -52,7 +52,7 @@ class Pieces(httpx2.AsyncByteStream):
 
 def test_what_nobody_waits_for_is_read_no_further():
     async def work():
-        sending, count = Sending(), 0
+        sending, count = RequestProgress(), 0
         async for _ in EventStream(Pieces(), sending, 1000, lambda: None):
             count += 1
             if count == 3:
@@ -77,7 +77,7 @@ def test_a_request_that_was_given_up_leaves_no_connection(begins: bytes):
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-            sending = Sending()
+            sending = RequestProgress()
             SENDING.set(sending)
             async with BoundedClient(ServerConfig("evil", "http", url=url), None, 1000) as client:
                 posting = asyncio.ensure_future(client.post(url, json={"id": 1}))
@@ -105,7 +105,7 @@ def test_a_line_that_comes_in_pieces_takes_no_more_room_than_its_bytes(length: i
 
     async def work() -> None:
         failed: list[str] = []
-        output = stdio.Output(failed.append, "evil", said)
+        output = stdio.StdoutReader(failed.append, "evil", said)
         output.connection_made(Read())
         for takes in (output.data_received, LineSplitter().feed):
             tracemalloc.start()
@@ -133,7 +133,7 @@ def test_a_server_cannot_choose_how_often_it_is_listened_to(monkeypatch: Any):
         monkeypatch.setattr(http_client.asyncio, "sleep", sleep)
         async with BoundedClient(ServerConfig("evil", "http", url="http://127.0.0.1"), None, 1000) as client:
             for _ in range(3):
-                await client._paced()
+                await client._limit_listen_rate()
         assert slept[0] == 0
         assert slept[1] > 0
         assert slept[2] > slept[1]
@@ -142,7 +142,7 @@ def test_a_server_cannot_choose_how_often_it_is_listened_to(monkeypatch: Any):
 
 
 def test_what_the_sdk_logs_of_a_flood_is_its_beginning_without_stacks():
-    few = FewAndShort()
+    few = WarningLimiter()
     passed: list[logging.LogRecord] = []
     for number in range(100):
         try:
@@ -160,10 +160,10 @@ def test_what_the_sdk_logs_of_a_flood_is_its_beginning_without_stacks():
 def test_what_a_server_complains_of_moves_no_cursor(caplog: pytest.LogCaptureFixture):
     async def work():
         with caplog.at_level(logging.INFO, "codemode.mcp"):
-            stdio.StderrTail("evil", SecretRedactor()).data_received(b"\x1b]0;title\x07\xe2\x80\xae\n")
+            stdio.StderrReader("evil", SecretRedactor()).data_received(b"\x1b]0;title\x07\xe2\x80\xae\n")
         nothing: Any = lambda *_: None  # noqa: E731
-        link = Link(ServerConfig("evil", "stdio"), SecretRedactor(), nothing, nothing, nothing)
-        link._count_failure(UpstreamFailure("it said \x1b[2J"))
+        link = ReconnectingConnection(ServerConfig("evil", "stdio"), SecretRedactor(), nothing, nothing, nothing)
+        link._count_failure(UpstreamUnavailableError("it said \x1b[2J"))
         return link.failure, link.error("it said \x1b[2J").message
 
     told = asyncio.run(work())

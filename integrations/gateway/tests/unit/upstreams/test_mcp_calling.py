@@ -7,10 +7,15 @@ from typing import Any, cast
 import mcp_types as types
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.upstreams.call_retries import failed_call, mirrored, stamped, unknown_outcome
-from codemode_gateway.upstreams.connection_errors import Lost
-from codemode_gateway.upstreams.jsonrpc_lines import MAX_ASKED_VALUES, read_line, unreadable_answer
-from codemode_gateway.upstreams.session_streams import in_bounds
+from codemode_gateway.upstreams.call_retries import (
+    add_protocol_metadata,
+    failed_call_error,
+    mirrored_headers,
+    unknown_outcome_error,
+)
+from codemode_gateway.upstreams.connection_errors import UnansweredRequestError
+from codemode_gateway.upstreams.jsonrpc_lines import MAX_REQUEST_VALUES, read_line, unreadable_answer_error
+from codemode_gateway.upstreams.session_streams import bound_message
 from mcp.shared.message import SessionMessage
 from suite import each_row
 
@@ -20,36 +25,38 @@ TOOL = types.Tool(name="t", input_schema=SCHEMA)
 
 def connection(era: str, *, is_stdio: bool = False) -> Any:
     return cast(
-        "Any", SimpleNamespace(era=era, tells_sending=is_stdio, session=SimpleNamespace(protocol_version="2026-07-28"))
+        "Any", SimpleNamespace(era=era, tracks_sending=is_stdio, session=SimpleNamespace(protocol_version="2026-07-28"))
     )
 
 
 def test_arguments_are_mirrored_into_headers_where_the_revision_asks_for_it():
     given = {"region": "north", "other": 1}
-    assert mirrored(connection("modern"), TOOL, given) == {"Mcp-Param-Region": "north"}
-    assert mirrored(connection("modern"), types.Tool(name="t", input_schema={}), given) == {}
-    assert mirrored(connection("modern"), None, given) == {}
-    assert mirrored(connection("handshake"), TOOL, given) == {}
-    assert mirrored(connection("modern", is_stdio=True), TOOL, given) == {}
+    assert mirrored_headers(connection("modern"), TOOL, given) == {"Mcp-Param-Region": "north"}
+    assert mirrored_headers(connection("modern"), types.Tool(name="t", input_schema={}), given) == {}
+    assert mirrored_headers(connection("modern"), None, given) == {}
+    assert mirrored_headers(connection("handshake"), TOOL, given) == {}
+    assert mirrored_headers(connection("modern", is_stdio=True), TOOL, given) == {}
 
 
 def test_the_newer_revision_is_said_in_every_request():
     params: dict[str, Any] = {"name": "t", "_meta": {"traceparent": "p"}}
-    headers = stamped(connection("modern"), "tools/call", params, {"roots": {}}).get("headers", {})
+    headers = add_protocol_metadata(connection("modern"), "tools/call", params, {"roots": {}}).get("headers", {})
     assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "t")
     assert params["_meta"]["traceparent"] == "p"
     assert params["_meta"][types.CLIENT_CAPABILITIES_META_KEY] == {"roots": {}}
-    assert stamped(connection("handshake"), "tools/call", {"name": "t"}, {}) == {
+    assert add_protocol_metadata(connection("handshake"), "tools/call", {"name": "t"}, {}) == {
         "headers": {"mcp-protocol-version": "2026-07-28"}
     }
 
 
 def test_an_error_says_whether_the_call_may_have_happened():
     server = ServerConfig("s", "stdio", timeout_ms=5)
-    assert unknown_outcome(server, "t", Lost("it left")).code == "OUTCOME_UNKNOWN"
-    assert "within 5 ms" in unknown_outcome(server, "t", Lost("", is_late=True)).message
-    assert failed_call(server, "t", Lost("", is_late=True)).code == "TIMEOUT"
-    assert failed_call(server, "t", Lost("it left")).message == "'t' of server 's' failed: it left"
+    assert unknown_outcome_error(server, "t", UnansweredRequestError("it left")).code == "OUTCOME_UNKNOWN"
+    assert "within 5 ms" in unknown_outcome_error(server, "t", UnansweredRequestError("", is_late=True)).message
+    assert failed_call_error(server, "t", UnansweredRequestError("", is_late=True)).code == "TIMEOUT"
+    assert (
+        failed_call_error(server, "t", UnansweredRequestError("it left")).message == "'t' of server 's' failed: it left"
+    )
 
 
 @each_row(
@@ -65,7 +72,7 @@ def test_an_error_says_whether_the_call_may_have_happened():
 )
 def test_of_a_broken_answer_it_is_known_whose_it_was(line, one):
     assert read_line(line).message is None
-    answer = unreadable_answer(line)
+    answer = unreadable_answer_error(line)
     assert (answer and answer.id) == one
 
 
@@ -78,28 +85,28 @@ def test_half_a_pair_of_surrogates_costs_no_answer():
 @pytest.mark.parametrize("over", [False, True])
 @pytest.mark.parametrize("kind", [types.JSONRPCRequest, types.JSONRPCNotification])
 def test_what_a_server_asks_or_tells_is_read_on_the_loop_only_in_bounds(kind: Any, over: bool) -> None:
-    params = {"messages": [0] * (MAX_ASKED_VALUES + 1 if over else 10)}
+    params = {"messages": [0] * (MAX_REQUEST_VALUES + 1 if over else 10)}
     more = {"id": "q"} if kind is types.JSONRPCRequest else {}
     item = SessionMessage(kind(jsonrpc="2.0", method="sampling/createMessage", params=params, **more))
-    found = in_bounds(item).message
+    found = bound_message(item).message
     assert found.params == ({} if over else params)
     assert found.method == "sampling/createMessage"
     assert getattr(found, "id", None) == more.get("id")
 
 
 def test_answers_and_ends_pass_as_they_are() -> None:
-    answer = SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": [0] * (MAX_ASKED_VALUES + 1)}))
+    answer = SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": [0] * (MAX_REQUEST_VALUES + 1)}))
     error = ValueError("no message")
-    assert in_bounds(answer) is answer
-    assert in_bounds(error) is error
+    assert bound_message(answer) is answer
+    assert bound_message(error) is error
 
 
 def test_a_long_line_is_read_where_it_is_an_answer_whatever_words_it_holds() -> None:
-    many = [{"method": "GET", "status": 200}] * MAX_ASKED_VALUES
+    many = [{"method": "GET", "status": 200}] * MAX_REQUEST_VALUES
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": {"log": many}}}
     assert isinstance(read_line(json.dumps(answer).encode()).message, types.JSONRPCResponse)
     asked = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {"messages": many}}
     assert read_line(json.dumps(asked).encode()).message is None
     last = {"params": {"messages": many}, "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage"}
     found = read_line(json.dumps(last).encode()).message
-    assert found is None or in_bounds(SessionMessage(found)).message.params == {}
+    assert found is None or bound_message(SessionMessage(found)).message.params == {}

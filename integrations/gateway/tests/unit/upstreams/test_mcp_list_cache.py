@@ -9,10 +9,10 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.upstreams.tool_listing import ListCache, Listing, tools_of
+from codemode_gateway.upstreams.tool_listing import ListCache, Listing, read_tools
 
 SERVER = ServerConfig("s", "stdio", command="x", env={"A": "1"})
-TOOLS, TEXTS, _ = tools_of([{"name": "a", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}])
+TOOLS, TEXTS, _ = read_tools([{"name": "a", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}])
 LISTING = Listing(
     TOOLS,
     TEXTS,

@@ -16,9 +16,9 @@ from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.upstreams import jsonrpc_lines, session_streams, stdio, upstream
 from codemode_gateway.upstreams.hooks import UpstreamHooks
 from codemode_gateway.upstreams.http import EventStream
-from codemode_gateway.upstreams.session_streams import Sending
-from codemode_gateway.upstreams.stdio import Output
-from codemode_gateway.upstreams.upstream import UpstreamTool, offered_tools
+from codemode_gateway.upstreams.session_streams import RequestProgress
+from codemode_gateway.upstreams.stdio import StdoutReader
+from codemode_gateway.upstreams.upstream import UpstreamTool, create_program_tools
 from in_loop import in_loop
 from mcp.shared.message import SessionMessage
 from suite import full_only
@@ -30,11 +30,11 @@ def answer(values: int) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": "x" * 20}] * values}}).encode()
 
 
-def output() -> Output:
+def output() -> StdoutReader:
     def fail(reason: str) -> None:
         raise AssertionError(reason)
 
-    return Output(fail, "s", stdio.MAX_LINE_BYTES)
+    return StdoutReader(fail, "s", stdio.MAX_LINE_BYTES)
 
 
 @in_loop
@@ -52,7 +52,7 @@ async def test_a_flood_is_read_a_few_lines_a_turn_and_in_order(monkeypatch: pyte
         ids.append(found.message.id)
         await asyncio.sleep(0)
     assert ids == [*range(count)]
-    assert 0 < most <= stdio._LINES_AT_ONCE
+    assert 0 < most <= stdio._LINES_PER_TURN
 
 
 @in_loop
@@ -79,7 +79,7 @@ def test_an_answer_of_more_values_than_allowed_is_none(monkeypatch: pytest.Monke
     monkeypatch.setattr(jsonrpc_lines, "MAX_VALUES", 6_000)
     assert jsonrpc_lines.read_line(answer(2_900)).message is not None
     assert jsonrpc_lines.read_line(answer(3_100)).message is None
-    refused = jsonrpc_lines.unreadable_answer(answer(3_100))
+    refused = jsonrpc_lines.unreadable_answer_error(answer(3_100))
     assert refused is not None
     assert "holds more than" in refused.error.message
 
@@ -113,17 +113,19 @@ async def test_tools_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
             await asyncio.sleep(0)
 
     beside = asyncio.ensure_future(others())
-    tools = await offered_tools(ServerConfig("s", "stdio"), listed, UpstreamHooks(approval=approval), none, none)
+    tools = await create_program_tools(
+        ServerConfig("s", "stdio"), listed, UpstreamHooks(get_approval_rule=approval), none, none
+    )
     beside.cancel()
     assert [one.name for one in tools] == [one.name for one in listed]
     assert (set(made), set(asked)) == ({False}, {True})
-    assert turns >= len(listed) // upstream._AT_ONCE
+    assert turns >= len(listed) // upstream._TOOLS_PER_TURN
 
 
 class Pipe(asyncio.WriteTransport):
     """A pipe that its reader has let fill up."""
 
-    def __init__(self, box: session_streams.Outbox) -> None:
+    def __init__(self, box: session_streams.MessageOutbox) -> None:
         super().__init__()
         self.box = box
         self.written: list[bytes] = []
@@ -141,13 +143,15 @@ class Pipe(asyncio.WriteTransport):
 
 @in_loop
 async def test_who_asks_and_does_not_read_gets_few_answers_and_wakes_one_sender_at_a_time() -> None:
-    box = session_streams.Outbox()
+    box = session_streams.MessageOutbox()
     pipe = Pipe(box)
     box.connection_made(pipe)
     pong = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})
-    sending = [asyncio.ensure_future(box.send(SessionMessage(pong))) for _ in range(3 * session_streams._MOST_WAITING)]
+    sending = [
+        asyncio.ensure_future(box.send(SessionMessage(pong))) for _ in range(3 * session_streams._MAX_WAITING_MESSAGES)
+    ]
     await asyncio.sleep(0)
-    assert sum(not one.done() for one in sending) == session_streams._MOST_WAITING
+    assert sum(not one.done() for one in sending) == session_streams._MAX_WAITING_MESSAGES
     request = asyncio.ensure_future(
         box.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=2, method="tools/call")))
     )
@@ -160,7 +164,7 @@ async def test_who_asks_and_does_not_read_gets_few_answers_and_wakes_one_sender_
         woken = max(woken, len(pipe.written) - before)
     assert woken == 1
     assert b"tools/call" in pipe.written[-1]
-    assert len(pipe.written) == session_streams._MOST_WAITING + 2
+    assert len(pipe.written) == session_streams._MAX_WAITING_MESSAGES + 2
 
 
 ENDS = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\r\n\n"]
@@ -193,7 +197,7 @@ async def test_an_event_of_more_values_than_the_loop_can_read_ends_the_stream(
                 for at in range(0, len(text), size):
                     yield text[at : at + size]
 
-        return len([event async for event in EventStream(Stream(), Sending(), 1 << 20, lambda: None)])
+        return len([event async for event in EventStream(Stream(), RequestProgress(), 1 << 20, lambda: None)])
 
     innocent = [b"event: message" + line + b"data: " + one + ends for one in (small, quoted, small)]
     assert await heard(*innocent) == len(innocent)

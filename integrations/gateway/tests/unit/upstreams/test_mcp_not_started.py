@@ -12,8 +12,8 @@ from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.upstreams import reconnecting as links
 from codemode_gateway.upstreams.connection import Transport
 from codemode_gateway.upstreams.process_supervisor import SpawnError
-from codemode_gateway.upstreams.reconnecting import Link
-from codemode_gateway.upstreams.stdio import not_started
+from codemode_gateway.upstreams.reconnecting import ReconnectingConnection
+from codemode_gateway.upstreams.stdio import not_started_error
 
 COMMAND, FOLDER = "/home/ana/.nvm/bin/npx", "/home/ana/notes"
 CONFIG = ServerConfig("notes", "stdio", command=COMMAND, cwd=FOLDER)
@@ -35,12 +35,12 @@ class Broken:
 @pytest.mark.parametrize(
     ("error", "shown"),
     [
-        (not_started(SpawnError(ENOENT, "command"), CONFIG), COMMAND),
-        (not_started(SpawnError(ENOTDIR, "command"), CONFIG), COMMAND),
-        (not_started(SpawnError(EACCES, "command"), CONFIG), COMMAND),
-        (not_started(SpawnError(EIO, "command"), CONFIG), COMMAND),
-        (not_started(SpawnError(EAGAIN, "fork"), CONFIG), COMMAND),
-        (not_started(SpawnError(ENOENT, "cwd"), CONFIG), FOLDER),
+        (not_started_error(SpawnError(ENOENT, "command"), CONFIG), COMMAND),
+        (not_started_error(SpawnError(ENOTDIR, "command"), CONFIG), COMMAND),
+        (not_started_error(SpawnError(EACCES, "command"), CONFIG), COMMAND),
+        (not_started_error(SpawnError(EIO, "command"), CONFIG), COMMAND),
+        (not_started_error(SpawnError(EAGAIN, "fork"), CONFIG), COMMAND),
+        (not_started_error(SpawnError(ENOENT, "cwd"), CONFIG), FOLDER),
         (FileNotFoundError(ENOENT, "No such file", "/home/ana/.config/x"), "/home/ana/.config/x"),
     ],
 )
@@ -51,17 +51,17 @@ def test_no_path_of_this_machine_is_told_to_programs(
     def transport(*_: Any) -> Transport:
         if is_hook:
             raise error
-        return Transport(Broken(error), lambda: None, tells_sending=False)
+        return Transport(Broken(error), lambda: None, tracks_sending=False)
 
     async def work() -> tuple[str | None, str | None, str]:
         nothing: Any = lambda *_: None  # noqa: E731
-        link = Link(CONFIG, SecretRedactor(), nothing, nothing, nothing)
+        link = ReconnectingConnection(CONFIG, SecretRedactor(), nothing, nothing, nothing)
         with pytest.raises(Exception, match="cannot be used now") as raised:
             await link.connection()
         await link.aclose()
         return link.failure, link.problem, str(raised.value)
 
-    monkeypatch.setattr(links, "transport_of", transport)
+    monkeypatch.setattr(links, "create_transport", transport)
     failure, problem, told = asyncio.run(work())
     assert failure is not None
     assert problem is not None

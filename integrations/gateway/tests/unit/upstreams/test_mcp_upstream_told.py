@@ -13,7 +13,7 @@ import pytest
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.upstreams import reconnecting
-from codemode_gateway.upstreams.call_retries import page_to_open
+from codemode_gateway.upstreams.call_retries import find_page_to_open
 from codemode_gateway.upstreams.connection import Transport
 from codemode_gateway.upstreams.hooks import UpstreamHooks
 from codemode_gateway.upstreams.tool_listing import ListCache
@@ -50,11 +50,11 @@ class Notes:
         self.server: Server[Any] = Server("notes", on_list_tools=self._list, on_call_tool=self._call, **more)
 
         def transport(*_: Any) -> Transport:
-            return Transport(self._streams(), lambda: None, tells_sending=False)
+            return Transport(self._streams(), lambda: None, tracks_sending=False)
 
-        monkeypatch.setattr(reconnecting, "transport_of", transport)
+        monkeypatch.setattr(reconnecting, "create_transport", transport)
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
-        hooks = UpstreamHooks(notified=self._notified, log_level=lambda _: self.log_level)
+        hooks = UpstreamHooks(on_notification=self._notified, get_log_level=lambda _: self.log_level)
         self.upstream = Upstream(
             ServerConfig("notes", "stdio", command="x"), hooks, SecretRedactor(()), ListCache(None, "me")
         )
@@ -215,5 +215,5 @@ def test_a_server_is_asked_for_its_log_in_the_words_of_its_revision(monkeypatch,
     ],
 )
 def test_what_is_no_page_is_shown_to_nobody(data: Any) -> None:
-    assert page_to_open(MCPError(types.URL_ELICITATION_REQUIRED, "x", data)) is None
-    assert page_to_open(MCPError(types.INVALID_PARAMS, "x", {"elicitations": [{"url": PAGE}]})) is None
+    assert find_page_to_open(MCPError(types.URL_ELICITATION_REQUIRED, "x", data)) is None
+    assert find_page_to_open(MCPError(types.INVALID_PARAMS, "x", {"elicitations": [{"url": PAGE}]})) is None
