@@ -153,7 +153,7 @@ async def test_no_secret_is_told_wherever_it_stands() -> None:
     data = {"sent": {KEY: f"Bearer {KEY}"}, "codes": [7, None, True]}
     upstream = FakeUpstream("a", Logged("info", data=data, logger=f"db\x1b[2J {KEY}").server)
     told = Told()
-    hide = SecretRedactor((KEY,)).off_loop
+    hide = SecretRedactor((KEY,)).redact_off_loop
     through = gateway(upstream, hide_in=hide)
     async with through as (server, _), Client(server, mode=MODERN, message_handler=told, log_level="debug") as client:
         await client.read_resource("l://1")
@@ -181,7 +181,7 @@ def deep(levels: int) -> Any:
 )
 @in_loop
 async def test_what_is_told_is_bounded(data: Any, least: int, most: int) -> None:
-    heard = LogForwarder(lambda: (), SecretRedactor((KEY,)).off_loop)
+    heard = LogForwarder(lambda: (), SecretRedactor((KEY,)).redact_off_loop)
     connection = Listener()
     await heard.subscribe(connection, "debug")
     heard.on_log_message("a", said(data=data, logger="l" * 50_000))
