@@ -352,7 +352,7 @@ class MetaCalls(SyncForms):
 
     async def describe(
         self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        input: Mapping[str, Any],  # noqa: A002 - the name that frameworks use
         *,
         tool_call_id: str | None = None,
     ) -> dict[str, Any]:
@@ -382,7 +382,7 @@ class MetaCalls(SyncForms):
         for invalid input and `CodeModeError` for failures of the host; other failures are statuses of the result.
         """
         outer = self._create_outer_call(call)
-        input = {"script": program} if isinstance(program, str) else program  # noqa: A001 - as above
+        input = {"script": program} if isinstance(program, str) else program  # noqa: A001 - the name that frameworks use
         catalog = self._tools.catalog
         try:
             script, script_data = await parse_execute_input(self._full_name("execute"), input, script_context, catalog)
@@ -400,7 +400,7 @@ class MetaCalls(SyncForms):
 
     async def invoke(
         self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        input: Mapping[str, Any],  # noqa: A002 - the name that frameworks use
         call: CallContext | None = None,
     ) -> Any:
         """Call one tool without a script: ``{"tool", "input"}``. Returns and raises as `execute` does.
@@ -447,7 +447,7 @@ class MetaCalls(SyncForms):
     async def call(
         self,
         meta_name: str,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        input: Mapping[str, Any],  # noqa: A002 - the name that frameworks use
         call: CallContext | None = None,
         *,
         script_context: Mapping[str, Any] | None = None,

@@ -60,7 +60,7 @@ def _parse_example(value: Any, path: str) -> UsageExample:
     if not is_mapping(value) or not {"description", "input"} == {*value}:
         raise ValueError(f'{path} must be {{"description", "input"}}, got {value!r}')
     if not isinstance(value["description"], str):
-        raise ValueError(f"{path}.description must be a string, got {value['description']!r}")  # noqa: TRY004 - as above
+        raise ValueError(f"{path}.description must be a string, got {value['description']!r}")  # noqa: TRY004 - ValueError, as for other inputs
     return UsageExample(**value)
 
 

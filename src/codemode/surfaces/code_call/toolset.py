@@ -280,20 +280,20 @@ class CodeCallToolset(MetaCalls):
 
     def search_sync(
         self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        input: Mapping[str, Any],  # noqa: A002 - the name that frameworks use
         *,
         tool_call_id: str | None = None,
     ) -> dict[str, Any]:
-        """Do what `search` does, from code that is not async."""
+        """Call `search` from sync code."""
         return run_sync(self.search(input, tool_call_id=tool_call_id))
 
     def describe_sync(
         self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        input: Mapping[str, Any],  # noqa: A002 - the name that frameworks use
         *,
         tool_call_id: str | None = None,
     ) -> dict[str, Any]:
-        """Do what `describe` does, from code that is not async."""
+        """Call `describe` from sync code."""
         return run_sync(self.describe(input, tool_call_id=tool_call_id))
 
     def execute_sync(
@@ -303,27 +303,27 @@ class CodeCallToolset(MetaCalls):
         *,
         script_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Do what `execute` does, from code that is not async."""
+        """Call `execute` from sync code."""
         self._start_pool()
         return run_sync(self.execute(program, call, script_context=script_context))
 
     def invoke_sync(
         self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        input: Mapping[str, Any],  # noqa: A002 - the name that frameworks use
         call: CallContext | None = None,
     ) -> Any:
-        """Do what `invoke` does, from code that is not async."""
+        """Call `invoke` from sync code."""
         return run_sync(self.invoke(input, call))
 
     def call_sync(
         self,
         meta_name: str,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        input: Mapping[str, Any],  # noqa: A002 - the name that frameworks use
         call: CallContext | None = None,
         *,
         script_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Do what `call` does, from code that is not async."""
+        """Call `call` from sync code."""
         return run_sync(self.call(meta_name, input, call, script_context=script_context))
 
 

@@ -75,7 +75,7 @@ class OpenAICustomTool:
         return result if isinstance(result, Interrupt) else self.output_item(call_id, result, call.tool_call_id)
 
     def answer_sync(self, item: Any, call: CallContext | None = None) -> dict[str, Any] | Interrupt:
-        """Do what `answer` does, from code that is not async."""
+        """Call `answer` from sync code."""
         return run_sync(self.answer(item, call))
 
     def output_item(self, call_id: str, result: Any, tool_call_id: str | None = None) -> dict[str, Any]:
@@ -108,5 +108,5 @@ def _get_field(item: Any, name: str) -> Any:
 def _get_text_field(item: Any, name: str) -> str:
     value = _get_field(item, name)
     if not isinstance(value, str):
-        raise ValueError(f"{name} of a custom_tool_call must be text, got {type(value).__name__}")  # noqa: TRY004 - as above
+        raise ValueError(f"{name} of a custom_tool_call must be text, got {type(value).__name__}")  # noqa: TRY004 - ValueError, as for other inputs
     return value

@@ -51,7 +51,7 @@ def run_code_mode_sync(
     call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
-    """Do what `run_code_mode` does, from code that is not async."""
+    """Call `run_code_mode` from sync code."""
     runner, context = _ProgramRunner(tools, options, pool), require_call_context(call)
     runner.require_parts()
     start_pool(runner.pool)
@@ -140,7 +140,7 @@ def continue_interrupt_sync(
     call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
-    """Do what `continue_interrupt` does, from code that is not async."""
+    """Call `continue_interrupt` from sync code."""
     return run_sync(
         continue_interrupt(
             interrupt,
@@ -188,7 +188,7 @@ def continue_approval_sync(
     call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
-    """Do what `continue_approval` does, from code that is not async."""
+    """Call `continue_approval` from sync code."""
     return run_sync(
         continue_approval(
             interrupt,

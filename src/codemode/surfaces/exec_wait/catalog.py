@@ -128,7 +128,7 @@ class CatalogView:
         self._catalog.require_same(invocation_data)
         return self
 
-    def invocation_data_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - as above
+    def invocation_data_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - required by `ToolCatalog`
         """Return the texts that the program can read."""
         data: dict[str, Any] = {}
         if self._included & INCLUDE_ENTRIES:

@@ -115,7 +115,7 @@ class PairTool:
         return await self._run(self._input(program), call)
 
     def execute_sync(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
-        """Do what `execute` does, from sync code, on an event loop in the background, where runs continue.
+        """Call `execute` from sync code, on an event loop in the background, where runs continue.
 
         Use `execute` for tools and sessions that belong to another event loop. Raises `RuntimeError` inside a Temporal
         workflow.
@@ -336,7 +336,7 @@ class ExecWaitTools:
         *,
         resolutions: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Do what `resume` does, from sync code, on the event loop that sync callers share."""
+        """Call `resume` from sync code, on the event loop that sync callers share."""
         return self.run_sync(self.resume(interrupt, resolution, call, resolutions=resolutions))
 
     async def abort(

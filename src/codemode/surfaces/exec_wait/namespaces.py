@@ -46,7 +46,7 @@ ENGINE_GLOBALS = frozenset(
     Uint32Array Uint8Array Uint8ClampedArray WeakMap WeakRef WeakSet decodeURI decodeURIComponent encodeURI
     encodeURIComponent escape eval globalThis isFinite isNaN navigator parseFloat parseInt performance
     queueMicrotask undefined unescape
-    """.split()  # noqa: SIM905 - as above
+    """.split()  # noqa: SIM905 - easier to read as text
 )
 RESERVED_GLOBALS = OWN_GLOBALS | ENGINE_GLOBALS
 

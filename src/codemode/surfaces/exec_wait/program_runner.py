@@ -202,7 +202,7 @@ class ProgramRunner:
         except CodeModeError as error:
             self.runs.end(run, FAILED)
             return await self._settler.store_result(run, self._result_factory.build_error_result(run, error, [], None))
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)
             return await self._settler.store_result(run, self._result_factory.build_host_failure(error))
 

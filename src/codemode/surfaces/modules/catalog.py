@@ -411,7 +411,7 @@ class ModuleCatalog:
                 raise self._unavailable_error(path) from None
             raise
 
-    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - required by `ToolCatalog`
         """Return the catalog itself: a program can import any server."""
         return self
 

@@ -215,7 +215,7 @@ class RunCatalog:
         """Return the answer to a program's question about its tools."""
         return self._current.ask(name, argument)
 
-    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - required by `ToolCatalog`
         """Return the catalog itself: it belongs to one run."""
         return self
 

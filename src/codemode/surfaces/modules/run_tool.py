@@ -200,7 +200,7 @@ class RunTool(SyncForms):
         return await runs.resume(interrupt, resolution, resolutions, call)
 
     def refresh_sync(self) -> None:
-        """Do what `refresh` does, from code that is not async."""
+        """Call `refresh` from sync code."""
         run_sync(self.refresh())
 
     async def _load(self) -> ModuleExecutor:
