@@ -32,15 +32,14 @@ _OBJECT = {"type": "object"}
 
 _SEARCH = """\
 Finds tools by what they do. Say in a few plain words what you need, one task at a time. Returns names, one sentence \
-each and a score; read the definitions with {describe} before the first call."""
+each and a score; read definitions with {describe} before the first call."""
 _DESCRIBE = """\
-Returns the definitions of tools: input and output as JSON Schema, and examples of calls. Take the names from \
-{search}."""
+Returns the definitions of tools: input and output as JSON Schema, and examples of calls. Take names from {search}."""
 _EXECUTE = """\
 Runs a JavaScript script that calls tools and returns one JSON value. It is the body of an async function: `await` and \
 `return` work at the top level. TypeScript annotations are removed, not checked.
 - `await callTool(name, input)` calls a tool that {search} found. It throws an Error with `code`, `message` and \
-`toolName`; with a third argument `{{ throwOnError: false }}` it returns `{{ success, data, error }}` instead. \
+`toolName`; with a third argument `{{ throwOnError: false }}` it returns `{{ success, data, error }}`. \
 A tool `ns.method` is `await ns.method(input)` too.
 - `getTool(name)` returns name, description, inputSchema and outputSchema, or undefined. `codecallContext` is the \
 context. `mcpLog(level, message, metadata)` and `mcpNotify(event, payload)` tell the client.
@@ -51,8 +50,8 @@ calls and {timeout_ms} ms, time in tools {waiting}.
 - Not available, by these names: {banned}, import and export.
 - Integers beyond 2^53 are BigInt. Dates and `toLocaleString` support only UTC and en-US: no other time zone or \
 locale, no currency, no Intl.{sidecar}{values}
-Answers {{ "status": "ok", "result" }}, or status syntax_error, illegal_access, tool_error, runtime_error or timeout \
-with `error`: read it, and send a better script."""
+Returns {{ "status": "ok", "result" }}, or status syntax_error, illegal_access, tool_error, runtime_error or timeout \
+with `error`: read it and send a better script."""
 _INVOKE = """\
 Calls one tool without a script: for a single call whose whole result is wanted. {execute} is for everything else."""
 _SIDECAR = """
