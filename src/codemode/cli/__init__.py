@@ -1,4 +1,4 @@
-"""The command line: its commands, and what exit codes mean. Each command is a module of its own.
+"""The command line: its commands and exit codes. Each command is a module of its own.
 
 Other distributions add commands with entry points of the group `codemode.commands`. Each is a function that takes the
 arguments behind the command's name and returns the exit code; it may raise `UsageError`.

@@ -1,4 +1,4 @@
-"""``codemode doctor``: what confines programs here, told by a worker itself, and whether it holds."""
+"""``codemode doctor``: reports which isolation layers hold here, measured by a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands of the command line end: exit codes, errors, and an output that is gone."""
+"""Exit codes and errors of commands, and output to a closed pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``codemode quickstart``: write an agent with five tools, one of which a person approves, for one framework."""
+"""``codemode quickstart``: writes an example agent with five tools for one framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``codemode run``: one program over the tools of a file, with approvals in the terminal."""
+"""``codemode run``: runs one program over a file's tools, with approvals in the terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Engines, each with a pristine kernel in it, for one program each. Loaded by path in worker processes.
+"""Creates engines with a pristine kernel, for one program each.
 
-Knows no frame. An engine that was used is neither entered nor freed again: what its program has left in it is reachable
-from no other, no destructor walks through it, and its memory is given to no other program. It goes with the process.
+Loaded by path in worker processes. Knows no frame. A used engine is neither entered nor freed again: no other engine
+reaches its program's data, no destructor walks through them, and no other program gets its memory. It ends with the
+process.
 """
 
 from __future__ import annotations

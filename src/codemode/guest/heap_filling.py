@@ -1,8 +1,8 @@
-"""Packs the free memory of an engine that has rehearsed. Loaded by path in the zygote, before it forks.
+"""Packs the free memory of an engine after its warm-up. The zygote loads it by path.
 
 A worker shares its memory until it writes to it, and each page that it writes to first has to be copied. An engine
-takes small values from arenas of about a page, each with blocks of one size, and uses one that has free blocks before
-it makes another. After the kernel and the rehearsals two dozen sizes have free blocks in a hundred arenas, all over the
+takes small values from arenas of about a page, each with blocks of one size, and uses an arena with free blocks before
+it makes another. After the kernel and the warm-up, two dozen sizes have free blocks in a hundred arenas, all over the
 heap, and every program would write to most of those. Packed, each size has one arena that is nearly empty and is used
 first, and these arenas lie one behind the other.
 """

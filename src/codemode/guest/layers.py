@@ -1,4 +1,4 @@
-"""The isolation layers of a worker, and how one may stand. Read by the host, and loaded by path in worker processes."""
+"""The isolation layers of a worker and their states. Loaded by path in workers."""
 
 LAYERS = (
     "seccomp",

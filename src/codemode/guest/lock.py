@@ -1,4 +1,4 @@
-"""The layers that a worker, or the zygote that it is forked from, puts between itself and all else. Loaded by path."""
+"""Applies the isolation layers to a worker, or to the zygote before forks. Loaded by path."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
-"""Linux self-confinement, from Python through ctypes. Knows nothing of frames, the engine or the host.
+"""Confines this process on Linux, from Python through ctypes.
 
-Loaded by path in worker processes: standard library only, nothing that is not needed after the lock.
+Loaded by path in worker processes: standard library only, nothing that is not needed after the lock. Knows nothing of
+frames, the engine or the host.
 
 Two halves, in this order:
 
-`apply_shared_lockdown` is irreversible and inherited by fork; the zygote applies it once. Environment, namespaces,
-user id
-and capabilities, dumpability, no-new-privs, Landlock, resource limits. The order is forced: namespaces need the
-capabilities that the user-id drop takes away, a changed user id resets dumpability, Landlock without
-capabilities needs no-new-privs.
+`apply_shared_lockdown` is irreversible and inherited by fork; the zygote applies it once. Environment, namespaces, user
+id and capabilities, dumpability, no-new-privs, Landlock, resource limits. The order is forced: namespaces need the
+capabilities that the user-id drop takes away, a changed user id resets dumpability, Landlock without capabilities needs
+no-new-privs.
 
-`FinalLockdown` is what a worker applies after the last fork: one descriptor, parent-death signal (cleared by fork),
-the two limits under which the zygote could not do its own work, and last the system call filter. The filter is
-assembled beforehand, so that the child makes eight system calls and allocates next to nothing.
+A worker applies `FinalLockdown` after the last fork: one descriptor, parent-death signal (cleared by fork), the two
+limits under which the zygote could not do its own work, and last the system call filter. The filter is assembled
+beforehand, so that the child makes eight system calls and allocates next to nothing.
 
-Every layer ends as a line in a report, "in force" or "refused by the environment" with the reason. A refusal is
-never an exception: the caller decides whether the rest is enough.
+Every layer becomes a line in a report, "in force" or "refused by the environment" with the reason. A refusal is never
+an exception: the caller decides whether the other layers are enough.
 """
 
 from __future__ import annotations

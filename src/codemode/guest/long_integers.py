@@ -1,4 +1,4 @@
-"""Whether JSON may hold an integer that a JavaScript number cannot. Loaded by path in worker processes. Pure."""
+"""Detects JSON that may hold integers beyond a JavaScript number. Loaded by path. Pure."""
 
 from __future__ import annotations
 

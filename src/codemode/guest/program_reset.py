@@ -1,7 +1,7 @@
-"""What a worker does between two programs of one share. Loaded by path in worker processes that run more than one.
+"""Resets a reused worker between two programs. Loaded by path in such workers only.
 
-Every program has an engine of its own. Before each the host says that it begins; what else comes before that was meant
-for the program that has ended, and is read by nobody.
+Every program has an engine of its own. The host announces each program; frames that arrive before that were meant for
+the previous one and are dropped unread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Assembles the worker's seccomp filter: an allow-list of eight system calls. Pure: installs nothing.
+"""Assembles the worker's seccomp filter: an allow-list of eight system calls. Pure.
 
 Loaded by path in worker processes: standard library only.
 """

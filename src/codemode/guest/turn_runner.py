@@ -1,7 +1,7 @@
-"""The turns of a program in its engine, and how long it may take in them before its own worker stops it.
+"""Runs the turns of a program in its engine, within its time limit per turn.
 
-A program that is stopped here has not written in vain: what it wrote in the turn goes out. The host has the last word,
-and kills whoever does not stop. Loaded by path in locked workers: imports nothing.
+Output that a stopped program wrote in its last turn is still sent. The host has the last word, and kills a worker that
+does not stop. Loaded by path in locked workers: imports nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The programs that a worker rehearses with before there is one, and the frames that run them. Loaded by path; pure."""
+"""The programs of a worker's warm-up, and the frames that run them. Loaded by path; pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The worker process: locks itself, then runs one program and dies. Imports nothing of the package.
+"""The worker process: locks itself, runs one program and exits.
 
-Where its pool keeps workers it has further programs, each in an engine of its own (`program_reset.py`).
-Runs under `-I -S`. Strings go into one kernel function and flat ones come out: it reads and converts no guest value.
+Imports nothing of the package.
+A reused worker runs further programs, each in an engine of its own (`program_reset.py`).
+Runs under `-I -S`. Passes strings into one kernel function and gets flat strings back: it reads and converts no guest
+value.
 """
 
 from __future__ import annotations

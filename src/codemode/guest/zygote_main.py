@@ -1,4 +1,4 @@
-"""The zygote process: builds one pristine worker, locks itself, and forks a worker for every socket it is sent.
+"""The zygote process: builds one pristine worker, locks itself, forks a worker per socket.
 
 Single-threaded, runs under `-I -S`. It never reads from a worker's channel and never sees guest text.
 """

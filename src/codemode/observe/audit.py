@@ -1,4 +1,4 @@
-"""Events as records of an audit log: what was run and called, by whom and how it ended, and nothing of what it said."""
+"""Events as audit log records: program, calls, caller and end, without any content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of meta-tools and of runs for whoever listens, as spans and as small messages."""
+"""Events of meta-tools and runs, as spans and as small messages for listeners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How what is recorded names this package, and what is said of a record. Imports nothing of OpenTelemetry."""
+"""Names of this package in telemetry records. Imports nothing of OpenTelemetry."""
 
 from __future__ import annotations
 

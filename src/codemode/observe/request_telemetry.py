@@ -1,7 +1,7 @@
-"""OpenTelemetry of what a gateway serves: a span for each request, and metrics of calls, servers and approvals.
+"""Gateway telemetry: a span per request; metrics of calls, servers and approvals.
 
-Callers give names that the operator has chosen, codes and numbers, and nothing that a client or a server has said.
-Nothing of OpenTelemetry is imported: whoever records has done so, and where nobody has, nothing is recorded.
+Callers pass names that the operator has chosen, codes and numbers, and no text of a client or a server.
+Imports nothing of OpenTelemetry: without a recorder that has imported it, nothing is recorded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""OpenTelemetry as one listener of an invocation's events, and its only import. Not loaded unless enabled.
+"""OpenTelemetry listener of an invocation's events. Loaded only when enabled.
 
-Spans and attributes follow the GenAI conventions, with ``code_mode.*`` for what those do not name. Texts that a program
-wrote never become a name, an attribute or a message; host errors are recorded as the face has it, in full or by class.
+The only module that imports OpenTelemetry. Spans and attributes follow the GenAI conventions, with ``code_mode.*`` for
+the rest. Texts that a program wrote never become a name, an attribute or a message; the surface decides whether host
+errors are recorded in full or by class.
 """
 
 from __future__ import annotations

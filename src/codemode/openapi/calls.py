@@ -1,4 +1,4 @@
-"""Calls of operations: the request, its redirects and retries, and what the API answers."""
+"""Calls of operations: the request, its redirects and retries, and the API's response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read operations of an OpenAPI document, with copies of the schemas that they refer to."""
+"""Reads operations of an OpenAPI document, with copies of the schemas that they refer to."""
 
 from __future__ import annotations
 

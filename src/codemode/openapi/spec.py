@@ -1,4 +1,4 @@
-"""Read OpenAPI documents from a URL, a file, text or an object, as JSON or YAML, within bounds."""
+"""Reads OpenAPI documents from a URL, file, text or object, JSON or YAML, within bounds."""
 
 from __future__ import annotations
 

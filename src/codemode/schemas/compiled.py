@@ -1,4 +1,4 @@
-"""A compiled schema: what every kind of it offers, and the wording of its mismatches. Knows plain JSON only."""
+"""A compiled schema: the common interface, and the wording of its mismatches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schema dicts as validators, and untrusted schemas made readable. Fetches nothing."""
+"""Compiles JSON Schema dicts to validators, and makes untrusted schemas readable."""
 
 from __future__ import annotations
 

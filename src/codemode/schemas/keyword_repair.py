@@ -1,4 +1,4 @@
-"""Repair JSON Schemas: references that dangle, malformed keywords, keywords of OpenAPI 3.0."""
+"""Repairs JSON Schemas: dangling references, malformed keywords, OpenAPI 3.0 keywords."""
 
 from __future__ import annotations
 

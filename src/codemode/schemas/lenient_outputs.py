@@ -1,4 +1,4 @@
-"""Read outputs that do not match their declared type, without the fields that the type excludes."""
+"""Reads outputs that do not match their type, without the fields that the type excludes."""
 
 from __future__ import annotations
 

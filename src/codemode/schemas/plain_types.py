@@ -1,8 +1,7 @@
-"""Types so plain that their JSON Schema is known without pydantic, and values of them that it would leave as they are.
+"""Recognises types with a JSON Schema known without pydantic, and values that fit exactly.
 
-Importing pydantic takes longer than all else of a cold start. What is told apart here is only what is certain: such a
-type, and a value that is exactly of it. Whatever else a type or a value is, pydantic says, imported for it then. That
-both say the same is tested.
+Importing pydantic takes longer than the rest of a cold start. Only what is certain is decided here: such a type, and a
+value that is exactly of it. Pydantic, imported on demand, decides everything else. A test compares both.
 """
 
 from __future__ import annotations

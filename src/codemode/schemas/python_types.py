@@ -1,4 +1,4 @@
-"""Python types and function parameters as validators, and pydantic's problems in words."""
+"""Compiles Python types and function parameters to validators; words pydantic's problems."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Serialises and compares large pydantic instances in pieces: one call into C keeps the interpreter to itself.
+"""Serialises and compares large pydantic instances in pieces, to release the interpreter.
 
-What comes out is what would have come out at once. Where code of the author's own could see a part in place of the
-whole, the whole is one piece. Knows core schemas, no tools.
+One call into C holds the interpreter lock until it ends. The result is the same as in one call. Where the author's own
+code could see a part in place of the whole, the whole is one piece. Knows core schemas, no tools.
 """
 
 from __future__ import annotations

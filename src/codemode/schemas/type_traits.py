@@ -1,7 +1,4 @@
-"""Traits of a pydantic type beyond describing data, read from its core schema. Validates nothing.
-
-And one of its values: an iterator gives what it holds once, to whoever asks first.
-"""
+"""Reads traits of a pydantic type from its core schema. Validates nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declarations of tools as TypeScript, and one line for each of those too many. Knows nothing of programs."""
+"""Declares tools as TypeScript, with one line for each tool beyond the budget."""
 
 from __future__ import annotations
 

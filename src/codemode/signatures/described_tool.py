@@ -1,4 +1,4 @@
-"""A described tool: what one tells about itself to be declared. Knows nothing of how it is executed."""
+"""A described tool: what its declaration needs. Knows nothing of its execution."""
 
 from __future__ import annotations
 

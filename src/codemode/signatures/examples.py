@@ -1,4 +1,4 @@
-"""Inputs and calls that show a tool in use. Placeholders stand where the schema gives no value."""
+"""Example inputs and calls of a tool, with placeholders where the schema has no value."""
 
 from __future__ import annotations
 

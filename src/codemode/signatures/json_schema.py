@@ -1,4 +1,4 @@
-"""Reads JSON Schema (draft 7 to 2020-12) into shapes. Total: any input gives shapes, in bounded depth and size."""
+"""Reads JSON Schema (draft 7 to 2020-12) into shapes. Total, bounded in depth and size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes that TypeScript can express, and constraints of schemas as compact JSDoc tags."""
+"""Shapes that TypeScript can express, and schema constraints as compact JSDoc tags."""
 
 from __future__ import annotations
 

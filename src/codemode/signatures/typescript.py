@@ -1,4 +1,4 @@
-"""Prints shapes as TypeScript, sharing what several places use. Knows nothing of JSON Schema or of prompts."""
+"""Prints shapes as TypeScript, with shared declarations. Knows no JSON Schema, no prompts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Workers for tests: threads of this process that say on the wire whatever a script makes them say.
+"""Workers for tests: threads of this process that send the frames of a script.
 
-They run no program and confine nothing; they show how the host takes a worker that breaks the rules.
+They run no program and confine nothing; they show how the host handles a worker that breaks the rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of what every plugin promises about calls that wait for a person, on every face."""
+"""Checks of every plugin's promises about calls that wait for a person, on every surface."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Events: what happens during an invocation, as frozen values for the host. Know no worker, no tool and no listener.
+"""Events of an invocation, as frozen values for the host.
 
-Each has a ``to_dict()`` in the AI SDK's key names.
+They know no worker, tool or listener. Each has a ``to_dict()`` in the AI SDK's key names.
 """
 
 from __future__ import annotations

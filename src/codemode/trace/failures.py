@@ -1,4 +1,4 @@
-"""Failures of host code in words: for the trace, and for the host's log. Knows no calls."""
+"""Texts for failures of host code: for the trace, and for the host's log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Fields of events whose values are made when somebody looks at them. Knows nothing of what they are.
+"""Event fields whose values are made on first access.
 
-Most are never looked at, and each may take as long to make, and as much memory, as the data that a program moved.
+Most are never read, and each may take as much time and memory as the data that a program moved.
 """
 
 from __future__ import annotations

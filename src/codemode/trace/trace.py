@@ -1,4 +1,4 @@
-"""A whole invocation as data, as text and as HTML. Its texts are hostile: one line each, and escaped in HTML."""
+"""A whole invocation as data, text and HTML. Its texts are hostile: escaped, one line each."""
 
 from __future__ import annotations
 

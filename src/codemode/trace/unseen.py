@@ -1,4 +1,4 @@
-"""Characters that are in a text and that nobody sees: one list, for terminals, questions and declarations. Pure."""
+"""Invisible characters in a text: one list, for terminals, questions and declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of guests and tools made safe to look at, on a terminal or a page. Knows nothing of what it says."""
+"""Makes text of guests and tools safe to display on a terminal or a page."""
 
 from __future__ import annotations
 

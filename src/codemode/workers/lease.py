@@ -1,4 +1,4 @@
-"""Leases: slots, who is next in line for them, and the worker that a run has until it ends."""
+"""Leases: slots, the queue for them, and the worker of a run until it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generations of worker sources, each used a number of times, and reuse of their workers."""
+"""Generations of worker sources, each used a limited number of times, and reused workers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The host's side of a zygote: starts it, asks it for workers, learns their pidfds, kills it.
+"""The host's side of a zygote: starts and kills it, gets workers and their pidfds.
 
-Safe to use from several threads. Knows nothing of frames or of how many workers are wanted.
+Thread-safe. Knows nothing of frames or of how many workers are wanted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Turns program text into what can run and what the host may check. Loaded by path in locked workers.
+"""Analyses program text: what can run, and the facts that the host checks.
 
-Knows no tool and no policy; the host compares the facts with its tools.
+Loaded by path in locked workers. Knows no tool and no policy; the host compares the facts with its tools.
 """
 
 from __future__ import annotations

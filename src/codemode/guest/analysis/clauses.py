@@ -1,7 +1,7 @@
-"""Reads the names that import and export statements bind, from their text. Knows no tree and no policy.
+"""Reads the names that import and export statements bind, from their text.
 
-Loaded by path in locked workers. TypeScript's own rule tells `{ type A }` from `{ type as A }`; whether a statement is
-one at all is the engine's to say.
+Loaded by path in locked workers. TypeScript's own rule distinguishes `{ type A }` from `{ type as A }`. The engine
+decides whether a statement is valid at all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Walks a program's tree once, for its types and for the facts about it, with its names or without.
+"""Walks a program's tree once, for its types and the facts about it.
 
-Loaded by path in locked workers. Knows no rule; it only brings together those who listen to the walk.
+Loaded by path in locked workers. Knows no rule; it only connects the listeners of the walk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The edits that blank parts of a program's text in place. Knows characters and positions, nothing of syntax trees.
+"""Edits that blank parts of a program's text in place, by byte offset.
 
 Loaded by path in locked workers: imports nothing.
 """

@@ -1,6 +1,6 @@
-"""Collects what a program certainly does: calls of tools by literal name, their literal input, and uses of modules.
+"""Collects facts about a program: tool calls by literal name and input, uses of modules.
 
-Loaded by path in locked workers: imports nothing. Knows no tool; what is not certain is not a fact.
+Loaded by path in locked workers: imports nothing. Knows no tool. Only what is certain is a fact.
 """
 
 from __future__ import annotations

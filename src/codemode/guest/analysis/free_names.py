@@ -1,7 +1,7 @@
-"""Collect names that a program uses and certainly does not have.
+"""Collects names that a program uses and certainly does not declare.
 
-Loaded by path in locked workers. Knows no tool and no surface: the host says which names there are. A name that is
-declared anywhere, asked for with `typeof`, or used only in a `try` is left out.
+Loaded by path in locked workers. Knows no tool and no surface: the host decides which names exist. Names that are
+declared anywhere, tested with `typeof`, or used only in a `try` are left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Collects what a module program calls: `import()`, and members of the namespaces that it has imported.
+"""Collects a module program's `import()` calls, and calls of imported namespaces' members.
 
-Loaded by path in locked workers. Knows no module; what is not certain is not a fact.
+Loaded by path in locked workers. Knows no module. Only what is certain is a fact.
 """
 
 from __future__ import annotations

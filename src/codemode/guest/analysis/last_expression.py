@@ -1,4 +1,4 @@
-"""Find the expression that is a program's last statement.
+"""Finds the expression that is a program's last statement.
 
 Its value is shown when the program returns nothing. Loaded by path in locked workers: imports nothing.
 """

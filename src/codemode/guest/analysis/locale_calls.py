@@ -1,7 +1,7 @@
-"""Report literal locales and options that the engine does not have.
+"""Reports literal locales and options that the engine does not support.
 
-Loaded by path in locked workers. A computed argument throws when the call is reached: `kernel/locale.js` accepts the
-same values.
+Loaded by path in locked workers. A computed argument throws when the call runs: `kernel/locale.js` accepts the same
+values.
 """
 
 from __future__ import annotations

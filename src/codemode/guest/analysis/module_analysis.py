@@ -1,6 +1,6 @@
-"""Analyses a program that is an ES module: one parse, one walk, and the engine's word on its syntax.
+"""Analyses a program that is an ES module: one parse, one walk, the engine's syntax check.
 
-Loaded by path in locked workers. Knows no rule; it only brings together those who listen to the walk.
+Loaded by path in locked workers. Knows no rule; it only connects the listeners of the walk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rewrites, place for place, what the grammar does not know of modules, so that another parse understands it.
+"""Rewrites module syntax that the grammar does not know, in place, for a second parse.
 
-Loaded by path in locked workers. Only the parser sees the rewritten text, in which nothing has moved: what runs, and
-what is known of it, is made of the original. The engine says whether a text is a module at all.
+Loaded by path in locked workers. Only the parser sees the rewritten text, in which nothing has moved. The program that
+runs and its facts come from the original. The engine decides whether a text is a module at all.
 """
 
 from __future__ import annotations

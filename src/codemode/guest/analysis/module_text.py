@@ -1,7 +1,7 @@
-"""Writes the text that the engine evaluates for a module program, and the facts about what that takes from the host.
+"""Writes the text that the engine evaluates for a module program, and its import facts.
 
 Loaded by path in locked workers. The engine has no module loader: static imports become blanks, and one destructuring
-in front of line 1 takes their names from a global; `import(` becomes the call of a function of as many characters.
+in front of line 1 takes their names from a global; `import(` becomes a function call of equal length.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Collects what a program that is an ES module imports: statements, and calls of `import()`.
+"""Collects the imports of an ES module program: statements and calls of `import()`.
 
-Loaded by path in locked workers. Knows no module: the host says which there are.
+Loaded by path in locked workers. Knows no module: the host decides which exist.
 """
 
 from __future__ import annotations

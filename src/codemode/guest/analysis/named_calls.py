@@ -1,6 +1,6 @@
-"""Collects calls that name a tool as text, `callTool("name")`, and whether the program could go on when one fails.
+"""Collects `callTool("name")` calls, and whether the program catches their failure.
 
-Loaded by path in locked workers. Knows no tool; what is not certain is not a fact.
+Loaded by path in locked workers. Knows no tool. Only what is certain is a fact.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Collects every name that a program uses or declares and every loop in it, and whether that is certain.
+"""Collects every name and loop of a program, and whether the list is certainly complete.
 
-Loaded by path in locked workers. Knows no rule. A name is missed only where the parser reads the text as other tokens
-than the engine does: any doubt of that leaves the names unknown.
+Loaded by path in locked workers. Knows no rule. A name can be missed only where the parser reads other tokens than the
+engine does; any ambiguity of that kind leaves the names unknown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parses program text with tree-sitter's TypeScript grammar under a deadline, and walks trees. Knows no rule of types.
+"""Parses program text with tree-sitter's TypeScript grammar under a deadline; walks trees.
 
 Loaded by path in locked workers: imports nothing but the machinery that finds the two extension modules.
 """

@@ -1,7 +1,7 @@
-"""Finds where the parser may have read a program as other tokens than the engine does.
+"""Finds where the parser may have read other tokens than the engine does.
 
-Loaded by path in locked workers. That hangs on which `/` begins a regular expression and on HTML-like comments, so each
-of those is looked at again here; what is not beyond doubt is a doubt.
+Loaded by path in locked workers. That depends on which `/` begins a regular expression and on HTML-like comments: each
+is checked here again, and counts as ambiguous unless it is certain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find what a program leaves to be called or awaited: it is or returns a function, or calls one and returns nothing.
+"""Finds functions and promises that a program's end leaves uncalled or not awaited.
 
 Loaded by path in locked workers.
 """

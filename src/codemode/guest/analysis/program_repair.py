@@ -1,6 +1,6 @@
-"""Find the program that was meant in a text that is not one: in Markdown, in JSON, with escapes.
+"""Finds the intended program in a text that is not one: Markdown, JSON, with escapes.
 
-Loaded by path in locked workers. `repair_program` is a pure function of the text: the program, and what was done.
+Loaded by path in locked workers. `repair_program` is a pure function of the text: the program, and the repairs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Find the read that failed where the engine records no place for it: one from `this` or from a literal.
+"""Finds the failed read where the engine records no position: from `this` or a literal.
 
-Loaded by path in locked workers: imports nothing of the package. The engine names the last place before such a read, or
-the beginning of its function. The read is then the first one behind that place, in the same function, that fits the
-engine's message.
+Loaded by path in locked workers: imports nothing of the package. The engine names the last position before such a read,
+or the beginning of its function. The read is then the first one behind that position, in the same function, that fits
+the engine's message.
 """
 
 from __future__ import annotations

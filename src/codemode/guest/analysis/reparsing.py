@@ -1,8 +1,8 @@
-"""Rewrites, place for place, what the grammar misreads as JavaScript, so that a second parse reads it as types.
+"""Rewrites types that the grammar misreads as JavaScript, in place, for a second parse.
 
-Loaded by path in locked workers. Only the parser sees the rewritten text, in which nothing has moved: what runs is made
-of the original. A rewriting is made only where JavaScript could mean nothing else, or where TypeScript's own rule says
-that these are types: `f<T>` before a template or at the end of a line.
+Loaded by path in locked workers. Only the parser sees the rewritten text, in which nothing has moved; the original
+runs. A text is rewritten only where JavaScript has no other meaning, or where TypeScript's own rule makes these types:
+`f<T>` before a template or at the end of a line.
 """
 
 from __future__ import annotations

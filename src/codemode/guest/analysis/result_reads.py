@@ -1,8 +1,8 @@
-"""Collects which fields of a tool's result a program certainly reads, and takes for granted.
+"""Collects the fields of a tool's result that a program certainly reads unchecked.
 
-Loaded by path in locked workers: imports nothing of the package. What the program asks for before it relies on it
-(`if (result.error)`, `result.next ?? ""`, `const { error } = ...; if (error)`) is no fact, nor is a result that
-anything else could have changed. What it reads beside that is told with what it asks for: it may never get there.
+Loaded by path in locked workers: imports nothing of the package. Fields that the program tests before it relies on them
+(`if (result.error)`, `result.next ?? ""`, `const { error } = ...; if (error)`) are no facts, nor are results that
+other code could have changed. Other reads are reported together with these tests: they may never run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines and columns of byte offsets in a program: both count from 1, columns in UTF-16 units.
+"""Lines and columns of byte offsets: both count from 1, columns in UTF-16 units.
 
 Loaded by path in locked workers: imports nothing.
 """

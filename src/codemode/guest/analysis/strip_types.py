@@ -1,8 +1,8 @@
-"""Finds what of a program is only types, and what of TypeScript cannot be blanked and is refused.
+"""Finds the types in a program, and the TypeScript that cannot be blanked and is refused.
 
 Loaded by path in locked workers. Knows nothing of tools, and of parsing only the shape of the nodes.
-A node that the grammar could not parse is left as it is, with all that lies inside it: the engine reads the text next,
-and its own syntax error is then about the real mistake and not about a type beside it.
+A node that the grammar could not parse is left unchanged, with everything in it: the engine reads the text next, and
+reports the real mistake and not a type next to it.
 """
 
 from __future__ import annotations

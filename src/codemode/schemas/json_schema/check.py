@@ -1,8 +1,8 @@
-"""Checks plain JSON values against JSON Schemas, in time and memory that the sizes of both bound.
+"""Checks JSON values against JSON Schemas, in time and memory bounded by both sizes.
 
-Every rule is applied in steps that are counted and can be stopped; what a reference or an alternative has found of a
-value is remembered, so that recursive schemas cost no more than each rule on each value; no message quotes a value, and
-no pattern runs on an engine that backtracks. Nothing is ever fetched.
+Every rule runs in counted steps that can be stopped. Results of references and alternatives are cached by value, so
+that recursive schemas cost no more than each rule on each value. No message quotes a value, and no pattern runs on an
+engine that backtracks. Nothing is ever fetched.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Keywords of JSON Schema, in every draft, as functions of a rule and a value. Each takes steps as its work grows.
+"""Keywords of JSON Schema, in every draft, as functions of a rule and a value.
 
-A keyword is ``(check, node, rule, value, path)`` and yields what the value breaks; ``node`` are the rules it stands in.
+A keyword is ``(check, node, rule, value, path)`` and yields the problems of the value; ``node`` is the schema that
+contains the rule. Each takes steps as its work grows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walk a JSON Schema to the schemas in it, and copy one without parts that cannot be used."""
+"""Walks a JSON Schema's subschemas, and copies a schema without its unusable parts."""
 
 from __future__ import annotations
 
