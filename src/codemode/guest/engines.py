@@ -50,7 +50,7 @@ class EnginePool:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are as many as there may be."""
+        """True when there are as many as there may be."""
         return self._made_count >= self._max_engines
 
     def make_spare(self, worker: Any, fill_free_heap: Pack) -> None:
@@ -69,7 +69,7 @@ class EnginePool:
         return context, runtime, taken_bytes + filler_bytes
 
     def next_engine(self, used_engine: object, *, makes_more: bool) -> Engine | None:
-        """One in the place of what was used, made ahead or, if it may be, now; None when there is none."""
+        """Return a new engine, from the stock or created now if that is allowed; else None."""
         self._retained.append(used_engine)
         if self._spare_engines:
             return self._spare_engines.pop()

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 # A string takes its length and 33 bytes, rounded up to one of the engine's sizes. Each round takes as many of each size
-# as an arena has blocks: the first fills what is free, the second and third fill a new arena, in which the last value
-# of the second is whatever was free before; that one keeps it. An arena that was full and is no longer is used first,
-# and so is what is freed last: hence what the first round took is freed before the rest.
+# as an arena has blocks. The first fills the free blocks. The second and third fill a new arena, except that the last
+# value of the second takes the last block that was free before and stays there. The engine first uses an arena that has
+# just stopped being full, and first reuses the block that was freed last: therefore the values of the first round are
+# freed before the rest.
 _FILL_SCRIPT = """(() => {
   "use strict";
   const SIZES = [SIZES], lists = SIZES.map(() => []), kept = [];

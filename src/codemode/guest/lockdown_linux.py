@@ -177,7 +177,7 @@ def _drop_capabilities() -> None:
 
 
 def _deny_all_files() -> str:
-    """A Landlock ruleset with no rules: whatever it handles is denied."""
+    """A Landlock ruleset with no rules: it denies everything that it handles."""
     abi = _require_success(_syscall(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_CREATE_RULESET_VERSION), "landlock")
     attributes = _landlock_attributes(abi)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
@@ -217,10 +217,11 @@ def _set_limit(name: str, value: int) -> None:
 
 
 class FinalLockdown:
-    """What one worker applies after the last fork; `program` is the filter, or why there is none.
+    """The lock that one worker applies after the last fork.
 
-    `parent_pid`: die with this parent. The signal follows the thread that forked, so that thread must last as long as
-    its process: the only one of the zygote, the starter's of the host.
+    `program` is the filter, or the reason for its absence. `parent_pid`: die with this parent. The signal follows the
+    thread that forked, so that thread must last as long as its process: the only one of the zygote, the starter's of
+    the host.
     """
 
     def __init__(self, filter_program: bytes | OSError, parent_pid: int, skip: frozenset[str] = frozenset()) -> None:

@@ -34,9 +34,9 @@ class ProgramReset:
                 self.is_waiting = False
 
     def prepare_next_program(self) -> bytes | None:
-        """Take another engine, and return what tells the host so; None: there is none, and the worker ends.
+        """Take another engine and return the frame that reports it; None if none is left: the worker exits.
 
-        It is not rehearsed: the host, to which the last result is on its way, may wait for this very processor.
+        It has no warm-up: the host, to which the last result is on its way, may wait for this very processor.
         """
         worker = self._worker
         used_engine = (worker.engine, worker.turn_runner)

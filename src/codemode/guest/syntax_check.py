@@ -24,13 +24,13 @@ _MAX_SEARCHED_CHARACTERS = 1 << 16
 
 
 def check_module(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
-    """What the analyser said of a module, or the problem that the engine has with it.
+    """Return the analyser's result for a module, or the engine's syntax error in it.
 
-    ``result["asked"]`` is what the engine is asked about; it is left out of what comes back. A ``"draft"`` is asked
-    about where the text itself is no module, and ``"js"`` too where a name that is imported could be declared again:
-    to the engine an import is nothing that a declaration collides with; what stands for it in front of the text is.
-    A text ``"keeping"`` the value of the last statement takes the place of ``"js"`` where the engine can read it.
-    What the engine has no memory or stack for is left to the run.
+    ``result["asked"]`` is the text that the engine checks; the return value lacks it. The ``"draft"`` is checked where
+    the text itself is no module, and ``"js"`` too where an imported name could be declared again: the engine sees no
+    import that a declaration collides with, only the code for it in front of the text.
+    A text ``"keeping"`` the value of the last statement replaces ``"js"`` where the engine can read it.
+    If the engine has too little memory or stack to check, the run decides.
     """
     draft, text = result.pop("draft", None), result.pop("asked", None) or result.get("js")
     if text is None:
@@ -107,10 +107,10 @@ def _line_and_column(text: str, offset: int) -> dict[str, int]:
 
 
 def _locate_error(evaluate: Evaluate, text: str, message: str) -> int:
-    """Where that stands which the engine names without a place.
+    """Return the place of an error that the engine reports without one.
 
-    It reads from the front and stops there, so the shortest beginning with the same message ends there. What is said
-    of a whole text is no beginning's.
+    The engine reads from the front and stops there, so the shortest beginning with the same message ends there.
+    Messages about the whole text fit no beginning.
     """
     unknown_export = _UNKNOWN_EXPORT.fullmatch(message)
     if unknown_export is not None:

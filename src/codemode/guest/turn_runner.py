@@ -16,7 +16,7 @@ MIN_LIMIT_SECONDS = 0.005
 NO_LIMIT = -1
 # An answer that has a value, and where that begins at the latest.
 VALUE_KEY, MAX_VALUE_OFFSET = ',"value":', 64
-RUN_JOBS_AGAIN = "again"  # the kernel has asked what became of the program, and is told so in a job
+RUN_JOBS_AGAIN = "again"  # the kernel asked how the program ended, and gets the answer in a job
 STOPPED_MESSAGE = 'F{"message": "stopped", "origin": "time"}'
 
 
@@ -37,9 +37,9 @@ class TurnRunner:
         self._excludes_waiting = False  # between turns
         self._turn_ended_at = 0.0
 
-    # What each first run of a function costs in a forked process is more than what it does: so there are few.
+    # The first run of a function costs more in a forked process than its work: so there are few functions.
     def set_time_limit(self, milliseconds: int, counts_waiting: bool) -> None:
-        """Let the program take no longer. The turn in which this is said has begun."""
+        """Set the program's time limit to the past. The turn with this call has begun."""
         self._deadline, self._excludes_waiting = self._clock() + milliseconds / 1000, not counts_waiting
         self._context.set_time_limit(milliseconds / 1000)
 
@@ -90,7 +90,7 @@ class TurnRunner:
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
 
     def has_free_memory(self, memory_limit_bytes: int) -> bool:
-        """Whether the engine may take more than a thousandth of its limit still. Asked so that no memory is written."""
+        """Return whether the engine may take more than a thousandth of its limit. Writes no memory."""
         if self._deadline:
             self._context.set_time_limit(NO_LIMIT)
         self._context.set_memory_limit(memory_limit_bytes - (memory_limit_bytes >> 10))
@@ -121,7 +121,7 @@ class TurnRunner:
             jobs += 1
             if jobs % JOBS_PER_CHECK:
                 continue
-            # Jobs that go on for ever after the end must not hold back the result.
+            # Jobs that run forever after the end must not hold back the result.
             if self._runtime("finished", "") == "1":
                 break
             if self._is_overdue():
@@ -129,9 +129,10 @@ class TurnRunner:
         return False
 
     def _set_engine_deadline(self) -> None:
-        """Let the engine stop the program, which it does by processor time of one entry.
+        """Allow the engine to stop the program by the processor time of one entry.
 
-        It asks the system for that at each entry, so it is let do so only where the program's own code may run.
+        The engine asks the system for that time at each entry, so only entries that may run the program's own code
+        allow it.
         """
         self._context.set_time_limit(max(self._deadline - self._clock(), MIN_LIMIT_SECONDS))
 
@@ -139,7 +140,7 @@ class TurnRunner:
         return 0 < self._deadline <= self._clock()
 
     def _collect_stopped_output(self) -> tuple[str, bool]:
-        """What the program has written. What it asks for does not count."""
+        """Return the program's output. Its requests do not count."""
         self._context.set_time_limit(NO_LIMIT)
         lines = self._require_text(self._runtime("drain", "")).split("\n")
         return "\n".join([*(line for line in lines if line.startswith("L")), STOPPED_MESSAGE]), True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-# What programs mostly say: what the analysis of one comes to and no rehearsal has, costs it pages that are then copied.
+# Common code of programs: the analysis of code without a warm-up writes to pages that must be copied.
 FUNCTION_SOURCE = """// Add up.
 const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] });
 let sum = 0;

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .lock import SandboxLockdown
 
 CHANNEL_FD = 3
-# Little, for each read allocates so much anew. Of a long frame more is read at once.
+# Small, because each read allocates as much again. A long frame is read in larger parts.
 MAX_READ_BYTES = 1 << 12
 # A turn's messages go out as one frame up to this size.
 MAX_BATCH_BYTES = 1 << 16
@@ -34,9 +34,9 @@ UNLOCKED_CPU_SECONDS = 3600
 
 _HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">III?", ">IB"))
 _ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD, _TIME = b"ARMDST"
-# What a program is to be read as, by the number in the frame.
+# The program kinds, by the number in the frame.
 _MODULE_SURFACE = 2
-# Of a program that has failed in a way of which the engine may not know the place.
+# Kinds of failure for which the engine may not know the place.
 _TYPE_ERROR_LINE, _PLACE_SEARCH_MS = 'X{"name":"TypeError"', 200
 _OUT_OF_MEMORY = "out of memory"
 _OUT_OF_MEMORY_FRAME = b'F{"message": "MemoryError", "origin": "memory"}'
@@ -160,11 +160,11 @@ class Worker:
                     return received, True
         except MemoryError:
             replies.append(_OUT_OF_MEMORY_FRAME)
-        except Exception as error:  # noqa: BLE001 -- whatever the engine raises ends this worker, and says so
+        except Exception as error:  # noqa: BLE001 -- any exception of the engine ends this worker, with a report
             replies.append(_encode_failure(error))
         else:
             return received, False
-        self.program_reset = None  # whatever it was, no other program runs here
+        self.program_reset = None  # no other program runs here
         return b"", True
 
     def _answer_frame(self, body: bytes | memoryview) -> tuple[bytes, bool]:
@@ -214,7 +214,7 @@ class Worker:
         if repair is None:
             return analysis
         analysis = self._analyse_once(repair.text, deadline_ms, surface)
-        # What was in a fence may export, as a module of Node.js does.
+        # A fenced text may export, as a module of Node.js does.
         if (second_repair := analyse.repair_program(repair.text, deadline_ms, analysis)) is not None:
             repair = analyse.chain_repairs(repair, second_repair)
             analysis = self._analyse_once(repair.text, deadline_ms, surface)
@@ -253,7 +253,7 @@ class Worker:
         return lines.encode(), is_finished
 
     def _correct_place(self, line: str) -> str:
-        """What a program threw, with the place that its text shows where the engine knows none."""
+        """Return the program's exception, with a place found in its text where the engine knows none."""
         try:
             config: dict[str, Any] = json.loads(self._config_text)
             given_values: dict[str, Any] = config.get("given") or {}
@@ -267,12 +267,12 @@ class Worker:
             return line
 
     def _evaluate_module(self, js: str, memory_limit_bytes: int) -> tuple[str, object]:
-        """What the kernel is told of a module: the engine's promise, which is not looked at, or why there is none."""
+        """Return the kernel's input for a module: the engine's promise, unexamined, or the reason for its absence."""
         try:
             promise = self.context.module(js)
             return "watch" if self.turn_runner.has_free_memory(memory_limit_bytes) else "watch full", promise
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the program ends with it
-            # Of a text that the engine evaluates no error comes this way: these words are the engine's or Python's.
+        except Exception as error:  # noqa: BLE001 -- any exception ends the program
+            # No error of a text that the engine evaluates arrives here: these messages are the engine's or Python's.
             reported_error = error if type(error).__module__ == "_quickjs" else f"SyntaxError: {error}"
             return "refused", str(reported_error)[:MAX_MESSAGE_CHARACTERS].encode("ascii", "backslashreplace").decode()
 

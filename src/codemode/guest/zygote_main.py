@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PACKET_STRUCT = struct.Struct("=cIi")
 _REQUEST_STRUCT = struct.Struct("=I?")
 _RETRY_MS = 10
-# Who asks for workers comes before engines for programs to come, but not always: else there would never be any.
+# Requests for workers come before engines for later programs, but not always: else no engine would be made.
 _MAX_REQUESTS_PER_SPARE_ENGINE = 8
 # Behind these the interpreter has specialised what is called most. More were not faster, and the first worker waits.
 _WARM_UP_ROUNDS = 4
@@ -77,7 +77,7 @@ class ZygoteServer:
         gc.disable()
 
     def serve(self) -> None:
-        """Fork on request, for ever. In between, make the engines that workers have beside their first."""
+        """Fork on request, forever. In between, create the extra engines of workers."""
         poller, control = self._poller, self._control.fileno()
         poller.register(control, select.POLLIN)
         poller.register(self._host_pidfd, select.POLLIN)

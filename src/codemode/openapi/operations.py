@@ -327,7 +327,7 @@ class Operation:
 
     @cached_property
     def has_links(self) -> bool:
-        """Whether a success response that is a list documents a ``Link`` header."""
+        """True when a success response that is a list documents a ``Link`` header."""
         return any(_documents_links(response, self.spec) for response in self.success_responses())
 
     def success_responses(self) -> list[Mapping[str, Any]]:

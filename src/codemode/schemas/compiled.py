@@ -149,7 +149,7 @@ class CompiledSchema(Protocol):
 
     @property
     def varies(self) -> bool:
-        """Whether one input may give two values: a default is made anew each time."""
+        """True when one input may give two values: a default is made anew each time."""
         ...
 
     def validate_input(self, value: Any) -> ValidatedInput:

@@ -201,7 +201,7 @@ class TypeSchema:
 
     @property
     def varies(self) -> bool:
-        """Whether one input may give two values."""
+        """True when one input may give two values."""
         return has_varying_defaults(self._core_schema)
 
     @cached_property
@@ -235,7 +235,7 @@ class TypeSchema:
 
     @cached_property
     def excludes_fields(self) -> bool:
-        """Whether the type has fields that are no part of its JSON."""
+        """True when the type has fields that are no part of its JSON."""
         return has_excluded_fields(self._core_schema)
 
     @cached_property

@@ -347,7 +347,7 @@ def _read_count(value: Any, default: int) -> int:
 
 
 def _may_exceed_exact_integers(schema: Schema) -> bool:
-    """Whether a schema says of its integers that some are BigInt in a program. Without limits most never are."""
+    """Return whether a schema says of its integers that some are BigInt in a program. Without limits most never are."""
     limits = [schema.get(name) for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")]
     return any(isinstance(limit, int | float) and abs(limit) > MAX_EXACT_INTEGER for limit in limits)
 

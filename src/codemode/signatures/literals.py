@@ -27,7 +27,7 @@ _UNSAFE_EXCEPT_NEWLINE = re.compile(f"[{_INVISIBLE_CHARACTERS}]")
 
 
 def is_identifier(name: str) -> bool:
-    """Whether ``tools.<name>`` can be written."""
+    """Return whether ``tools.<name>`` can be written."""
     return _IDENTIFIER.match(name) is not None
 
 

@@ -277,7 +277,7 @@ def additional_properties_schema(schema: Mapping[Any, Any]) -> Any:
 
 
 def lists_property_names(schema: Mapping[Any, Any]) -> bool:
-    """Whether ``propertyNames`` may be a list of keys, which a type can show."""
+    """Return whether ``propertyNames`` may be a list of keys, which a type can show."""
     return any(keyword in mapping_or_empty(schema.get("propertyNames")) for keyword in ("enum", "const", "$ref"))
 
 

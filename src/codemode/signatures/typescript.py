@@ -216,7 +216,7 @@ class TypePrinter:
         return f"[{', '.join(items)}]"
 
     def _refers_back(self, shape: Shape, scope: _PrintScope) -> bool:
-        """Whether a tuple or array, with no object around it, leads back to the definition that it stands in."""
+        """Return whether a tuple or array, with no object around it, leads back to the definition that it stands in."""
         pending: list[Shape] = [shape] if isinstance(shape, Array | Tuple | Union | Intersection) else []
         while pending:
             match pending.pop():

@@ -30,7 +30,7 @@ class Face(Protocol):
 
     @property
     def tells_what_was_done(self) -> bool:
-        """Whether the text of a failed program names the calls that it had made."""
+        """True when the text of a failed program names the calls that it had made."""
         ...
 
     def request(self, program: str) -> Request:

@@ -46,40 +46,40 @@ MODULE_NAMES = (
     "source_positions",
     "strip_types",
 )
-# What a program is: the body of a function, the same with its names, an ES module.
+# The kinds of program: the body of a function, the same with its names, an ES module.
 FUNCTION_BODY, FUNCTION_BODY_WITH_NAMES, MODULE = range(3)
 
 
 class ExtraChecks:
-    """What looks through the tree of a program once more, where its text has certain words."""
+    """Extra walks through a program's tree, for texts that contain certain words."""
 
     def __init__(self, locale_calls: Any, free_names: Any) -> None:
         self.locale_calls, self.free_names = locale_calls, free_names
 
 
 def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
-    """An analyser. ``site_paths`` hold the parser's packages. A rehearsal uses nothing up.
+    """An analyser. ``site_paths`` hold the parser's packages. A warm-up uses nothing up.
 
-    ``clock`` gives seconds: of this thread's own computing, unless it is given. While others have the processor a busy
-    machine may let a worker stand still for longer than an innocent text may take.
+    ``clock`` returns seconds; the default counts this thread's own processor time, because a busy machine may stop a
+    worker for longer than an innocent text may take.
 
-    Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the text as it came (not parsed in time or
-    not understood: nothing may be concluded; with a ``"draft"`` where types stand beside what was not understood) and
-    ``{"problems": [{"message", "line", "column"}]}``. No text makes it raise.
+    Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the unchanged text (not parsed in time or
+    not understood: no conclusion is allowed; with a ``"draft"`` where the text has types and parts that were not
+    understood) and ``{"problems": [{"message", "line", "column"}]}``. No text makes it raise.
     The facts are those of `facts.FactCollector`, with ``"line"`` and ``"column"`` in place of ``"at"``, and with names
     also ``{"names": {name: [byte offset in the text]} or None (not certain), "loops": [{"kind", "line", "column"}],
     "named_calls": [{"name", "caught", "line", "column"}], "definitions": [name]}``.
     Where the last statement is an expression, ``"last": [start, end]`` are its UTF-16 offsets in ``"js"``.
-    Of a module they are ``{"module": {"prefix", "take", "imports", "dynamic", "namespace_calls"}}``: how many bytes
-    stand in front of line 1 of ``"js"``, the global that these read, what is imported under which names, what
-    `import()` loads, and which members of a namespace must be functions; beside them ``"asked"``, the text of which the
-    engine says whether it is a module. Of one that keeps the value of its last statement ``"last": [offset, length]``
-    says what was put before that, in UTF-16 units behind the prefix.
-    Where the value of the last statement is the result of a program that returns nothing, ``"ends"`` says what to do
-    with it (`program_ending`), and ``"repairs"`` lists what was done to the text or is done at the end.
-    Attributes of the analyser: ``repair_program(text, deadline_ms, analysis)`` returns the program that was meant,
-    where ``analysis`` says that the text is no program (`program_repair`). ``restore_places(analysis, repair, text)``
-    gives the places in the text as it came. ``chain_repairs(first, second)`` makes one repair of two.
+    A module's facts are ``{"module": {"prefix", "take", "imports", "dynamic", "namespace_calls"}}``: the number of
+    bytes in front of line 1 of ``"js"``, the global that they read, the imports and their names, the modules that
+    `import()` loads, and the namespace members that must be functions. The result also has ``"asked"``, the text whose
+    syntax the engine checks. If the value of the last statement is kept, ``"last": [offset, length]`` locates the code
+    in front of it, in UTF-16 units behind the prefix.
+    Where the value of the last statement is the result of a program that returns nothing, ``"ends"`` names its use
+    (`program_ending`), and ``"repairs"`` lists the repairs of the text and those at its end.
+    Attributes of the analyser: ``repair_program(text, deadline_ms, analysis)`` returns the intended program, where
+    ``analysis`` finds that the text is no program (`program_repair`). ``restore_places(analysis, repair, text)``
+    returns the places in the unrepaired text. ``chain_repairs(first, second)`` makes one repair of two.
     ``correct_place(line, text, deadline_ms, rows)`` is `read_places.ReadPlaceCorrector.correct_line`.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
@@ -231,7 +231,7 @@ def _repair_program(
 
 
 def _unclear_result(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:
-    """What is not understood runs as it is, or not at all: the engine says whether it is JavaScript."""
+    """Return text that was not understood unchanged: the engine decides whether it is JavaScript."""
     if blanked == text:
         return {"js": text, "facts": None}
     return {"js": text, "facts": None, "draft": {"js": blanked, "is_ambiguous": is_ambiguous, **place}}

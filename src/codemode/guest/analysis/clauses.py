@@ -56,14 +56,14 @@ class Specifier:
         self.start, self.end = exported.start, end
 
     def imported_name(self) -> str | None:
-        """What is imported: "default", "*" or the name, escapes decoded."""
+        """The imported name, with escapes decoded; "default" or "*"."""
         return "default" if self.is_default else "*" if self.exported.text == "*" else self.exported.decode_name()
 
 
 class Clause:
-    """What stands between the first word of a statement and the module that it names, and that module's token.
+    """The clause between a statement's first word and its module, and the module's token.
 
-    ``comma`` is one with no name behind it.
+    ``comma`` is a comma without a name behind it.
     """
 
     __slots__ = ("comma", "is_type", "source", "specifiers")
@@ -159,7 +159,7 @@ def decode_word(text: str) -> str | None:
 
 
 def decode_string(quoted_text: str, *, is_template: bool = False) -> str | None:
-    """The text that a string says between its quotes, in strict code; None when it is none."""
+    """Return the content of a string literal in strict code; None for other text."""
     if is_template:
         quoted_text = quoted_text.replace("\r\n", "\n").replace("\r", "\n")
     if "\\" not in quoted_text:
@@ -195,7 +195,7 @@ def _combine_surrogates(pair: re.Match[str]) -> str:
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """Whether a text holds half of a pair."""
+    """Return whether a text holds half of a pair."""
     return not text.isascii() and any("\ud800" <= unit <= "\udfff" for unit in text)
 
 

@@ -37,9 +37,9 @@ IDENTIFIERS = (
 )
 WRAPPER_NODES = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
 MODULE_USE_KINDS = {"import": "import()", "require": "require()"}
-# What may stand behind the name `tools` where it is only read from.
+# Tokens that may follow the name `tools` in a read.
 MEMBER_ACCESS = (b".", b"[", b"?.", b"!.", b"![")
-# What may stand before it where its names are read, on one line, and behind it then.
+# Tokens before and behind it on one line where its names are read.
 BEFORE_LISTED_TOOLS = re.compile(
     rb"(?<![\w$.])(?:Object\.(?:keys|values|entries|hasOwn)\(|Reflect\.(?:ownKeys|has)\(|in )[ \t]*$"
 )
@@ -50,8 +50,8 @@ MAX_LISTING_BYTES = 64
 class FactCollector:
     """Collects one program's facts from its nodes; places are byte offsets under ``"at"``.
 
-    With ``on_call``, which hears of each call of a plain name and of that name, somebody else collects identifiers, and
-    says where `tools` and `require` are (`add_identifiers`). ``results`` hears of each call of a tool.
+    ``on_call`` gets each call of a plain name and that name. With it the caller collects identifiers, and passes the
+    places of `tools` and `require` (`add_identifiers`). ``results`` gets each call of a tool.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FactCollector:
         self._literals_left = MAX_LITERALS
 
     def handlers(self) -> dict[str, Handler]:
-        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             **dict.fromkeys(IDENTIFIERS if self._on_named_call is None else (), self._on_identifier),
             "meta_property": self._on_meta_property,

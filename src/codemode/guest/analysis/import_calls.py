@@ -62,7 +62,7 @@ class ImportCalls:
         self._functions_end = self._tries_end = 0
 
     def handlers(self) -> dict[str, Handler]:
-        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             # Nothing but an append, which keeps out of these leaves: there is one for every fifth node.
             **dict.fromkeys(self._kinds, self.identifiers.append),
@@ -73,7 +73,7 @@ class ImportCalls:
         }
 
     def find_first(self, word: bytes) -> int | None:
-        """Where a name stands first, without escapes."""
+        """Return the first place of a name without escapes."""
         ranges = (node.byte_range for node in self.identifiers)
         return next((start for start, end in ranges if self.data[start:end] == word), None)
 
@@ -82,7 +82,7 @@ class ImportCalls:
         return {word.decode() for node in unread for word in WORD.findall(code, node.start_byte, node.end_byte)}
 
     def may_have_namespace_calls(self, namespaces: dict[str, str]) -> bool:
-        """Whether there may be calls of members of namespaces, beside those that it has found itself."""
+        """Return whether the program may contain further calls of namespace members."""
         return bool(self._calls) and bool(namespaces or self._namespaces_loaded)
 
     def find_namespace_calls(
@@ -134,7 +134,7 @@ class ImportCalls:
             self._add_dynamic_import(node, callee.start_byte)
         elif kind in MEMBER_NODES and len(self._calls) < MAX_CALLS:
             at = node.start_byte
-            # Of calls at one place the innermost comes last: `name.member()` of `name.member().then()`.
+            # The innermost of several calls at one place comes last: `name.member()` of `name.member().then()`.
             self._calls[at] = (node, at < self._tries_end, at < self._functions_end)
         return True
 
@@ -172,7 +172,7 @@ class ImportCalls:
     # -- what is certain of it
 
     def _find_offsets(self, names: dict[str, Any]) -> dict[str, list[int]] | None:
-        """Where each of these names stands; None when a name is written with escapes."""
+        """Return the places of these names; None when a name is written with escapes."""
         offsets_by_name: dict[str, list[int]] = {name: [] for name in names}
         wanted = {name.encode(): offsets for name, offsets in offsets_by_name.items()}
         data = self.data
@@ -213,7 +213,7 @@ class ImportCalls:
         return match[1].decode() if match[1] is not None else match[2][1:-1].decode()
 
     def _is_plain_call(self, node: Node, offset: int) -> bool:
-        """Whether a call is of the member itself, and does not ask whether there is one."""
+        """Return whether a call is of the member itself, and does not ask whether there is one."""
         callee = node.child_by_field_name("function")
         object_node = None if callee is None else self._facts.unwrap(callee).child_by_field_name("object")
         arguments = node.child_by_field_name("arguments")

@@ -19,7 +19,7 @@ BLOCK_DECLARATIONS = ("function_declaration", "generator_function_declaration", 
 def find_last_expression(tree: Tree, data: bytes) -> tuple[int, int] | None:
     """Return the byte offsets of the expression in ``data``.
 
-    None where the last statement is none, or where the engine might read its beginning as part of the one before.
+    None if the last statement is no expression, or if the engine might join its beginning to the statement before.
     """
     cursor = tree.walk()
     node = cursor.node if cursor.goto_last_child() else None

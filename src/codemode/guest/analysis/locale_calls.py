@@ -94,7 +94,7 @@ def _find_call(tree: Tree, start: int, end: int) -> Node | None:
 
 
 def _defines_method(method: str, data: bytes) -> bool:
-    """Whether a program has a method of this name of its own."""
+    """Return whether a program has a method of this name of its own."""
     return re.search(rb"(?<![\w$.])" + method.encode() + rb"\s*[(:=]|\." + method.encode() + rb"\s*=", data) is not None
 
 

@@ -180,7 +180,7 @@ class _Program:
             self.prefix = parts["module_text"].write_prefix(collector.bindings, load_name, last_name, self._global_name)
 
     def is_ambiguous(self) -> bool:
-        """Whether the engine may read in another way what is changed here, or read an import that was not seen."""
+        """Return whether the engine may read the changes in another way, or read an import that was missed."""
         at = self._first_ambiguity_offset
         if at is None:
             return False

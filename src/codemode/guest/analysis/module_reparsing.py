@@ -117,7 +117,7 @@ def _to_block_comment(comment: re.Match[bytes]) -> bytes:
 
 
 def _continuation_start(text: bytes, node: Node, following: Node) -> int | None:
-    """Where the rest of a statement may begin that goes on with the next one."""
+    """Return where a statement's rest may begin that continues with the next statement."""
     children = node.children
     if node.type == "expression_statement":
         first = children[0]
@@ -129,7 +129,7 @@ def _continuation_start(text: bytes, node: Node, following: Node) -> int | None:
 
 
 def _insert_missing_semicolons(text: bytes, tree: Tree) -> bytes:
-    """A `;` where the grammar misses one at the end of a statement, before a line that could not go on with it."""
+    """Return where the grammar misses a `;` before a line that cannot continue the statement."""
     completed = bytearray(text)
     for node in tree.root_node.children:
         if node.type in STATEMENTS and node.has_error:
@@ -140,7 +140,7 @@ def _insert_missing_semicolons(text: bytes, tree: Tree) -> bytes:
 
 
 def _missing_semicolon_offset(statement: Node) -> int | None:
-    """Where a `;` is missing."""
+    """Return the place of a missing `;`."""
     children = statement.children
     last = children[-1] if children else None
     return last.start_byte if last is not None and last.is_missing and last.type == ";" else None

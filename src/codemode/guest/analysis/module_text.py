@@ -55,9 +55,10 @@ class UnusedNames:
 
 
 def write_prefix(bindings: list[Binding], load_name: str, last_name: str, global_name: str) -> str:
-    """What stands in front of the program; without a ``load_name`` it calls no `import()`.
+    """Return the code in front of the program.
 
-    Without a ``last_name`` the value of its last statement is not kept.
+    Without a ``load_name`` the program calls no `import()`. Without a ``last_name`` the value of its last statement is
+    not kept.
     """
     destructured: list[str] = []
     at = 0

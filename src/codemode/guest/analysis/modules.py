@@ -69,7 +69,7 @@ class ModuleCollector:
         self.exported_names: set[str] = set()
 
     def handlers(self) -> dict[str, Handler]:
-        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        """Handlers by node kind; each returns whether the walk enters the node."""
         return {"program": self._on_program, "import_statement": self._on_import, "export_statement": self._on_export}
 
     def _on_program(self, node: Node) -> bool:
@@ -77,7 +77,7 @@ class ModuleCollector:
         return True
 
     def _is_statement(self, node: Node) -> bool:
-        """Whether it stands where the engine takes one."""
+        """Return whether it stands where the engine takes one."""
         return node.start_byte in self._statement_starts and not node.has_error
 
     def _on_import(self, node: Node) -> bool:
@@ -124,7 +124,7 @@ class ModuleCollector:
         return False
 
     def _statement_end(self, node: Node) -> int:
-        """Where a statement ends: its attributes are not always in the tree, and a `;` may be in the tree alone."""
+        """Return the end of a statement; the tree may lack its attributes, or have its `;` separately."""
         end = node.end_byte
         if (
             self.data[end - 1] in BLANK_BYTES or self.data[end - 1] >= MIN_MULTIBYTE_LEAD
@@ -134,7 +134,7 @@ class ModuleCollector:
         return end if attributes is None else attributes.end()
 
     def _read_statement_clause(self, node: Node, end: int) -> Any:
-        """What a statement says behind its first word; None when that is only types."""
+        """Return the clause behind a statement's first word; None for types alone."""
         tokens = self._clauses.tokenize(self.data, node.start_byte, end)
         clause = self._clauses.read_clause(tokens[1:])
         if clause.comma is not None:
@@ -185,7 +185,7 @@ class ModuleCollector:
         )
 
     def _is_types_only(self, declaration: Node) -> bool:
-        """Whether what is exported is nothing at run time."""
+        """Return whether what is exported is nothing at run time."""
         if declaration.type in NAMESPACES:
             body = declaration.child_by_field_name("body")
             return body is None or self._strip_types.contains_only_types(body)

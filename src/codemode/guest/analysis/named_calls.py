@@ -27,11 +27,11 @@ FUNCTIONS = (
     "generator_function_declaration",
     "method_definition",
 )
-# Whatever goes on after a failure says one of these, unless it writes it with escapes.
+# A program that handles a failure contains one of these, unless it is written with escapes.
 CATCHING_WORDS = (b"catch", b"then", b"finally", b"allSettled", b"any", b"race", b"\\u", b"\\x")
 CATCHING_WORD = re.compile(rb"\b(?:catch|then|finally|allSettled|any|race)\b|\\[ux]")
 BEFORE_AWAITED = re.compile(rb"(?<![\w$.#\x80-\xff])await\s*\Z")
-# What makes of a call only the first part of what is awaited.
+# Operators that make a call only the first part of the awaited expression.
 AFTER_CHAINED = re.compile(rb"\s*(?:\.|\?\.|[\[(`])")
 MAX_INPUT_ARGUMENTS = 2
 # Options under which a call throws, as without any.
@@ -51,7 +51,7 @@ class NamedCalls:
         self._functions_end = self._tries_end = 0
 
     def handlers(self) -> dict[str, Handler]:
-        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        """Handlers by node kind; each returns whether the walk enters the node."""
         return {**dict.fromkeys(FUNCTIONS, self._on_function), "try_statement": self._on_try}
 
     def on_named_call(self, node: Node, callee: Node) -> None:
@@ -69,9 +69,10 @@ class NamedCalls:
         return list(self._definitions)
 
     def find_calls(self, code: bytes, uses: list[int]) -> list[dict[str, Any]]:
-        """The calls in ``code`` (no comments in it), each ``{"name", "caught", "at"}``; ``uses``: every `callTool`.
+        """Return the calls in ``code`` (without comments), each ``{"name", "caught", "at"}``.
 
-        ``caught``: the program may go on after it. There are none when the name may mean something else somewhere.
+        ``uses``: every `callTool`. ``caught``: the program may continue after a failure. The list is empty when the
+        name may have another meaning somewhere.
         """
         if not self._calls or sorted(self._callees) != uses:
             return []
@@ -112,7 +113,7 @@ class NamedCalls:
 
 
 def _may_suppress_errors(arguments: list[Node]) -> bool:
-    """Whether the options of a call may keep it from throwing."""
+    """Return whether the options of a call may keep it from throwing."""
     if len(arguments) <= MAX_INPUT_ARGUMENTS:
         return False
     options = arguments[MAX_INPUT_ARGUMENTS]
@@ -126,6 +127,6 @@ def _has_catching_word(code: bytes) -> bool:
 
 
 def _is_directly_awaited(code: bytes, call: dict[str, Any]) -> bool:
-    """Whether a call is awaited where it stands, and nothing else is done with its promise."""
+    """Return whether a call is awaited where it stands, and nothing else is done with its promise."""
     before = code[max(0, call["at"] - 64) : call["at"]]
     return BEFORE_AWAITED.search(before) is not None and AFTER_CHAINED.match(code, call["end"]) is None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 4096
 MAX_USES = 16384
-# More than the rules ever tell of.
+# More than the rules ever report.
 MAX_PLACES_PER_NAME = 64
 MAX_LOOPS = 64
 
@@ -54,7 +54,7 @@ class NameCollector:
         self._loops: list[dict[str, Any]] = []
 
     def handlers(self) -> dict[str, Handler]:
-        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             # Nothing but an append, which keeps out of these leaves: there is one for every fifth node.
             **dict.fromkeys(IDENTIFIERS, self._identifiers.append),
@@ -96,7 +96,7 @@ class NameCollector:
         return _decode_names(offsets_by_text)
 
     def limit_places(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
-        """As many places of each name as anybody asks for."""
+        """The number of places stored for each name: as many as a rule reports."""
         return {name: offsets[:MAX_PLACES_PER_NAME] for name, offsets in names.items()}
 
     def _on_method(self, node: Node) -> bool:

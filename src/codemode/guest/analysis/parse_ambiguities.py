@@ -51,7 +51,7 @@ REGEX = re.compile(rb"/(?![*/])(?:[^/\\\[\r\n]|\\[^\r\n]|\[(?:[^\]\\\r\n]|\\[^\r
 CHARACTERS_BEFORE_OBJECT = (b"(", b",", b"=", b"[", b"&", b"|", b"?")
 WORDS_BEFORE_OBJECT = frozenset((b"return", b"throw"))
 WORDS_BEFORE_REGEX = frozenset(b"return typeof case do else in instanceof void delete throw".split())
-# What is no operand, or is one only sometimes.
+# Words that are not operands, or only sometimes.
 NON_OPERAND_WORDS = WORDS_BEFORE_REGEX | frozenset(
     b"await yield of let static new extends default break continue".split()
 )
@@ -74,7 +74,7 @@ class ParseAmbiguities:
         self._lookups_left = MAX_LOOKUPS
 
     def handlers(self) -> dict[str, Handler]:
-        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             **dict.fromkeys(TEXT_NODES if self._has_html_comments else ("regex",), self._text_nodes.append),
             **dict.fromkeys(("/", "/="), self.slash_nodes.append),
@@ -86,9 +86,9 @@ class ParseAmbiguities:
         return not (self._text_nodes or self.slash_nodes or self._html_comments)
 
     def first_ambiguity(self, code: bytes, methods: list[Node]) -> int | None:
-        """The place of the first doubt in ``code``, which has types and comments blank; None: there is none.
+        """Return the first ambiguous place in ``code`` (types and comments blank), or None.
 
-        ``methods`` are those that may be none.
+        ``methods`` are methods or calls before blocks.
         """
         return min(self._ambiguous_offsets(code, methods), default=None)
 
@@ -97,7 +97,7 @@ class ParseAmbiguities:
         return True
 
     def _ambiguous_offsets(self, code: bytes, methods: list[Node]) -> Iterator[int]:
-        """The first doubt of each kind."""
+        """Yield the first ambiguous place of each kind."""
         yield from (node.start_byte for node in self._html_comments[:1])
         if self._has_html_comments and (b"<!--" in code or b"-->" in code):
             bare = self._blank_spans(code, [(node.start_byte, node.end_byte) for node in self._text_nodes])
@@ -119,7 +119,7 @@ class ParseAmbiguities:
                 break
 
     def _is_object_method(self, code: bytes, method: Node) -> bool:
-        """Whether a method is one: the grammar takes a block for an object when calls and blocks take turns in it."""
+        """Return whether a method is real: the grammar reads alternating calls and blocks as an object."""
         holder = method.parent
         for _ in range(MAX_PARENTS):
             self._lookups_left -= 1
@@ -154,13 +154,13 @@ class ParseAmbiguities:
         return word in WORDS_BEFORE_REGEX or (word == b"of" and self._follows_loop_of(node))
 
     def _follows_loop_of(self, node: Node) -> bool:
-        """Whether the `of` before a regular expression is that of a loop's head."""
+        """Return whether the `of` before a regular expression is that of a loop's head."""
         before = self._previous_node(node)
         parent = None if before is None or before.type != "of" else before.parent
         return parent is not None and parent.type == "for_in_statement"
 
     def _follows_statement_head(self, node: Node) -> bool:
-        """Whether the `)` before a regular expression closes the head of an `if` or a loop."""
+        """Return whether the `)` before a regular expression closes the head of an `if` or a loop."""
         before = self._previous_node(node)
         if before is None or before.type == "do_statement":
             return before is not None
@@ -168,7 +168,7 @@ class ParseAmbiguities:
         return parent in (HEAD_STATEMENTS if before.type == "parenthesized_expression" else FOR_STATEMENTS)
 
     def _previous_node(self, node: Node) -> Node | None:
-        """What ends where a node begins, but for blanks and comments; None when that takes long to find."""
+        """Return the token that ends before a node, without blanks and comments; None if the search takes too long."""
         self._lookups_left -= 1
         step: Node | None = node if self._lookups_left >= 0 else None
         for _ in range(MAX_PARENTS):
@@ -181,7 +181,7 @@ class ParseAmbiguities:
         return None
 
     def _follows_statement_block(self, code: bytes, node: Node) -> bool:
-        """Whether the `}` before a regular expression ends a statement, beyond doubt, and no operand."""
+        """Return whether the `}` before a regular expression ends a statement, beyond doubt, and no operand."""
         self._lookups_left -= 1
         step: Node | None = node
         while step is not None and step.type != "expression_statement":
@@ -207,7 +207,7 @@ class ParseAmbiguities:
 
 
 def _begins_statement(code: bytes, node: Node) -> bool:
-    """Whether a node, in a block or the program itself, follows what only a statement follows."""
+    """Return whether a node, in a block or the program itself, follows what only a statement follows."""
     parent = node.parent
     before = _text_before(code, node.start_byte)
     is_in_block = parent is not None and parent.type in ("program", "statement_block")
@@ -231,7 +231,7 @@ def _last_word(before: bytes) -> bytes:
 
 
 def _ends_line_with(code: bytes, at: int, words: frozenset[bytes]) -> bool:
-    """Whether one of these words stands before a place, on the same line."""
+    """Return whether one of these words stands before a place, on the same line."""
     return _last_word(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")) in words
 
 
@@ -244,7 +244,7 @@ def _is_division_at(code: bytes, at: int) -> bool:
 
 
 def _divides_block_expression(code: bytes, slash: Node) -> bool:
-    """Whether what a `}` ends before a `/` stands where only an expression can: the engine divides it, too.
+    """Return whether what a `}` ends before a `/` stands where only an expression can: the engine divides it, too.
 
     On a line of its own the `/` must be none that could begin a regular expression either.
     """
@@ -274,7 +274,7 @@ def _ends_operand(before: bytes) -> bool:
 
 
 def _are_all_decrements(code: bytes) -> bool:
-    """Whether every `-->` is a step and a comparison: what stands first in its line begins a comment."""
+    """Return whether every `-->` is a step and a comparison: what stands first in its line begins a comment."""
     at = code.find(b"-->")
     while at >= 0:
         if not _ends_operand(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")):

@@ -106,7 +106,7 @@ def find_ending(tree: Tree, data: bytes) -> ProgramEnding | None:
 
 
 def _may_define_functions(data: bytes) -> bool:
-    """Whether a program may have a function of its own, without which nothing is left to be called or awaited."""
+    """Return whether a program may define functions. Without any, nothing remains to be called or awaited."""
     return b"=>" in data or b"function" in data
 
 
@@ -271,7 +271,7 @@ def _unwrap_parentheses(node: Node) -> Node:
 
 
 def _is_callable_without_arguments(function: Node, data: bytes) -> bool:
-    """Whether a function can be called without arguments, or with `tools` alone: it does not use any other."""
+    """Return whether a function can be called without arguments, or with `tools` alone: it does not use any other."""
     single_parameter = function.child_by_field_name("parameter")
     parameters = function.child_by_field_name("parameters")
     if single_parameter is not None:
@@ -298,7 +298,7 @@ def _parameter_name(parameter: Node) -> bytes | None:
 
 
 def _begins_statement(statements: list[Node], data: bytes) -> bool:
-    """Whether the engine too sees the last statement begin there, whatever stands before it."""
+    """Return whether the engine too begins the last statement there, after any preceding text."""
     start = statements[-1].start_byte
     if len(statements) == 1 or data[start] not in b"([`/+-*%,.?:<>=&|^~!":
         return True
@@ -307,7 +307,7 @@ def _begins_statement(statements: list[Node], data: bytes) -> bool:
 
 
 def _is_uncalled(name: bytes, data: bytes) -> bool:
-    """Whether a name occurs once, but for a list of exports."""
+    """Return whether a name occurs once, but for a list of exports."""
     exported = re.search(rb"\bexport\s*\{\s*" + re.escape(name) + rb"\s*\}", data)
     return _occurs_once(name, data if exported is None else data[: exported.start()] + data[exported.end() :])
 

@@ -153,7 +153,7 @@ def may_need_repair(text: str) -> bool:
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is an object or an array of JSON, with a text in it: to the parser it may be a program."""
+    """Return whether a text is an object or an array of JSON, with a text in it: to the parser it may be a program."""
     beginning = text.lstrip()[:1]
     if beginning == "" or beginning not in "{[" or '"' not in text:
         return False
@@ -176,7 +176,7 @@ def _split_words(text: str) -> set[str]:
 
 
 def _is_escaped_comment(text: str, beginning: str) -> bool:
-    """Whether a text is one line that a comment begins, with line breaks written in it."""
+    """Return whether a text is one line that a comment begins, with line breaks written in it."""
     return beginning == "//" and "\\n" in text and "\n" not in text.strip()
 
 
@@ -209,7 +209,7 @@ def _replace_with_statement(text: str, match: re.Match[str], keyword: str) -> st
 
 
 def _exports_function(text: str, at: int, name: str | None) -> bool:
-    """Whether what is exported is a function, written at ``at`` or declared under its ``name``."""
+    """Return whether what is exported is a function, written at ``at`` or declared under its ``name``."""
     following = EXPORTED.match(text, at)
     if name is None and following is not None:
         if following[1] is not None:
@@ -249,10 +249,10 @@ def remove_exports(text: str, exports: list[dict[str, Any]], last_at: int) -> Re
 
 
 def repair_program(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair | None:
-    """Return the program that was meant, or None where the text is taken as it is.
+    """Return the intended program, or None where the text stays unchanged.
 
-    ``has_no_error`` tells whether the parser understands a text, ``node_at`` in which kind of node a character is.
-    A fence or JSON around a program is removed whatever is inside; what is decoded must parse, which it did not before.
+    ``has_no_error`` returns whether the parser understands a text, ``node_at`` the kind of node of a character.
+    A fence or JSON around a program is always removed; decoded text must parse, if the original did not.
     """
 
     def parses(text: str) -> bool:
@@ -469,7 +469,7 @@ def _extract_from_fence(
 def _find_fenced_blocks(
     text: str, *, is_program: bool, is_in_comment: Callable[[str, int], bool]
 ) -> Iterator[tuple[int, int, bool, bool]]:
-    """Of each fenced block its start and end, whether its language may be a program's, and whether it is closed."""
+    """Return each fenced block: start, end, whether its language fits a program, whether it is closed."""
     opening: re.Match[str] | None = None
     fences = list(FENCE.finditer(text))
     if not is_program and (first := FENCE_AFTER_TEXT.search(text, 0, fences[0].end() if fences else len(text))):
@@ -510,7 +510,7 @@ def _blank_around(mapped_text: MappedText, start: int, end: int) -> MappedText:
 
 
 def _blank_text(text: str) -> str:
-    # A character beyond the basic plane keeps its place in `origins`; its column is told from there.
+    # A character beyond the basic plane keeps its place in `origins`, from which its column is counted.
     return "".join(character if character in NEWLINES else " " for character in text)
 
 

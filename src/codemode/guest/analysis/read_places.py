@@ -45,7 +45,7 @@ ITERATING_NODES = (
 )
 DESTRUCTURING_NODES = ("variable_declarator", "assignment_expression", "required_parameter", "assignment_pattern")
 WRAPPERS = ("parenthesized_expression", "non_null_expression", "as_expression", "satisfies_expression")
-# What a chain may begin with that has no place of its own. Names, calls and `await` have one.
+# Beginnings of a chain without a position. Names, calls and `await` have a position.
 UNPLACED_NODES = (
     *("this", "super", "null", "true", "false", "number", "string", "template_string", "regex", "array", "object"),
     *("meta_property", "undefined", "function_expression", "arrow_function", "class", "generator_function"),

@@ -62,7 +62,7 @@ def _to_underscores(match: re.Match[bytes]) -> bytes:
 
 
 def _find_type_arguments(data: bytes, tree: Tree, parse: Parse) -> Iterator[tuple[int, int]]:
-    """Where the tree has comparisons, or nothing that it understands, in the place of type arguments."""
+    """Return the places where the tree has comparisons or errors instead of type arguments."""
     for match in islice(ARGUMENTS_END.finditer(data), MAX_TYPE_ARGUMENTS):
         end = match.end()
         start = _find_opening_bracket(data, end)

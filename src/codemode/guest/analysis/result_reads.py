@@ -33,7 +33,7 @@ MAX_NAME_BYTES = 256
 WRAPPERS = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
 OPERATIONS = ("binary_expression", "augmented_assignment_expression")
 GUARD_OPERATORS = ("||", "&&", "??", "||=", "&&=", "??=", "==", "===", "!=", "!==", "in", "instanceof")
-# What is false of a field that is not there, and fails of none.
+# Comparisons that are false for a missing field; none of them throws.
 ORDER_OPERATORS = ("<", "<=", ">", ">=")
 GUARD_STATEMENTS = (
     "if_statement",
@@ -65,9 +65,9 @@ ASSIGNMENT_NODES = (
     "for_in_statement",
     *("array_pattern", "pair_pattern", "assignment_pattern", "rest_pattern"),
 )
-# Where what is not there may be meant: whoever calls or catches it may ask.
+# Contexts that allow a missing value: the caller or a catch may test it.
 DOUBTFUL_PARENTS = ("arrow_function", "throw_statement")
-# Where nothing but reading is meant.
+# Contexts that only read.
 READING_PARENTS = ("pair", "return_statement", "template_substitution")
 ROLE_BY_PARENT = {
     **dict.fromkeys(GUARD_STATEMENTS, "guarded"),
@@ -76,20 +76,20 @@ ROLE_BY_PARENT = {
     "variable_declarator": "renamed",
 }
 PASSED_ON_PARENTS = ("arguments", *READING_PARENTS)
-# What a name stands in that means something else.
+# Parents that give a name another meaning.
 NON_NAME_NODES = ("property_identifier", "string_fragment", "comment", "statement_identifier", "regex_pattern")
-# Who is given the whole and changes nothing of it.
+# Functions that get the whole and change nothing in it.
 CONSOLE_METHODS = (b"console.log", b"console.info", b"console.warn", b"console.error")
 FUNCTIONS = ("arrow_function", "function_declaration", "function_expression", "method_definition")
-# What a function throws may be caught where it is called.
+# An exception of a function may be caught at its call.
 CATCHING_CALL = re.compile(rb"\.\s*(?:catch|allSettled)\b")
 
 
 class ToolResult:
-    """One result: which of its fields are read, and which the program asks for.
+    """One result: the fields that the program reads, and those that it tests.
 
-    A read is a field, the name that it has in the program from then on, and whether it is doubtful: whoever is given it
-    may ask.
+    A read is a field, its name in the program from there, and whether it is doubtful: the function that gets it may
+    test it.
     """
 
     def __init__(self, tool: str) -> None:
@@ -122,7 +122,7 @@ class ResultReads:
         self._searches_left, self._uses_left = MAX_NAME_SEARCHES, MAX_ALL_USES
 
     def handlers(self) -> dict[str, Handler]:
-        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        """Handlers by node kind; each returns whether the walk enters the node."""
         functions = dict.fromkeys(FUNCTIONS, self._on_function)
         return {"program": self._on_program, "try_statement": self._on_try, **functions}
 
@@ -146,10 +146,10 @@ class ResultReads:
             self._add_declarator(parent_node, result)
 
     def find_reads(self, data: bytes) -> list[dict[str, Any]]:
-        """``[{"tool", "name", "at"}]``, the places as byte offsets; ``data`` is the program.
+        """Return ``[{"tool", "name", "at"}]``, the places as byte offsets; ``data`` is the program.
 
-        ``"asked"`` are the names of the same result that the program asks for; ``"doubtful"`` is there where whoever is
-        given a field may ask, or what fails is caught.
+        ``"asked"`` are the names of the same result that the program tests; ``"doubtful"`` is set where a function that
+        gets a field may test it, or where a failure is caught.
         """
         if len(self._try_spans) >= MAX_TRIES or len(self._function_spans) >= MAX_FUNCTIONS:
             self._try_spans = [(0, len(data))]
@@ -296,7 +296,7 @@ def _plain_property(member: Node) -> Node | None:
 
 
 def _is_plain_name(name: Node) -> bool:
-    """Whether a name is short, and written without escapes."""
+    """Return whether a name is short, and written without escapes."""
     return name.end_byte - name.start_byte <= MAX_NAME_BYTES and b"\\" not in (name.text or b"")
 
 
@@ -339,7 +339,7 @@ def _find_role(node: Node) -> str:
 
 
 def _find_role_in_container(container: Node) -> str:
-    """Where one of some arguments, or of an array, stands."""
+    """Return whether a node is one of several arguments or elements."""
     parent = container.parent
     if parent is None:
         return "doubtful"

@@ -15,7 +15,7 @@ WIDE_BLANKS = (b"\xc2\xa0", b"\xef\xbb\xbf")
 
 
 def add_places(data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was found, in order, with line and column in place of the byte offset ``"at"``."""
+    """Return the findings in order, with line and column in place of the byte offset ``"at"``."""
     ordered = sorted(items, key=lambda item: item["at"])
     return [
         {**item, "line": line, "column": column}

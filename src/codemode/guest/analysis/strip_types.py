@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .edits import Gap
     from .parse import Handler
 
-# What would continue the statement before it if only blanks were between them.
+# Tokens that would continue the previous statement if only blanks were between them.
 STATEMENT_HAZARDS = frozenset(b"([`+-*/")
 # The same after `x as T`, where TypeScript sees the end of the statement and JavaScript a call, an index or a tag.
 CAST_HAZARDS = frozenset(b"([`")
@@ -35,7 +35,7 @@ TYPE_STATEMENTS = (
     "function_signature",
 )
 TYPE_MEMBERS = ("index_signature", "abstract_method_signature", "method_signature")
-# Types that stand beside an expression (`x as T`): blanked by whoever holds them, never entered.
+# Types behind an expression (`x as T`): their parent blanks them, the walk never enters them.
 TYPE_EXPRESSION_NODES = (
     "array_type",
     "conditional_type",
@@ -111,7 +111,7 @@ class TypeStripper:
         self._export_equals = MODULE_EXPORT_EQUALS_MESSAGE if is_module else EXPORT_EQUALS_MESSAGE
 
     def handlers(self) -> dict[str, Handler]:
-        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             **dict.fromkeys(TYPE_NODES, self._on_type),
             **dict.fromkeys((*TYPE_STATEMENTS, *TYPE_MEMBERS), self._on_type_statement),
@@ -140,7 +140,7 @@ class TypeStripper:
         self.gaps += [self._gap(start, end) for start, end in places]
 
     def is_blanked(self, at: int) -> bool:
-        """Whether what stands at a place is blanked."""
+        """Return whether what stands at a place is blanked."""
         return any(gap.start <= at < gap.end for gap in self.gaps)
 
     def _add_problem(self, node: Node, message: str) -> bool:
@@ -192,7 +192,7 @@ class TypeStripper:
         return True
 
     def _check_line_break(self, type_node: Node) -> None:
-        """TypeScript ends `x as T` before a line that starts with `[`; the grammar goes on into that line."""
+        """TypeScript ends `x as T` before a line that starts with `[`; the grammar includes that line."""
         for _ in range(MAX_TYPE_DEPTH):
             children = type_node.children
             if type_node.type in ("lookup_type", "array_type") and len(children) > 1:
