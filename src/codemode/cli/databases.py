@@ -48,7 +48,7 @@ _THROTTLE_SECONDS = 60.0
 
 
 class LogThrottle(logging.Filter):
-    """Lets a message pass that it has not let pass within the last minute, whatever is filled into it."""
+    """Passes a message unless it has passed within the last minute, with any arguments."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -68,5 +68,5 @@ _LOG_THROTTLE = LogThrottle()
 
 
 def throttle_driver_log() -> None:
-    """Let the driver of Postgres say each thing once a minute, in this process."""
+    """Limit each message of the Postgres driver in this process to one a minute."""
     logging.getLogger(POSTGRES_LOGGER).addFilter(_LOG_THROTTLE)

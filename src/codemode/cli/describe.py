@@ -23,9 +23,10 @@ _MODULE_NAME = "codemode_tools_file"
 
 
 def load_tools(path: str | None) -> Mapping[str, Any] | list[Any]:
-    """Return the tools of a file, none without one. Raises `UsageError` for a file that has none or does not load.
+    """Return the tools of a file, or none without a file. Raises `UsageError` if it has no tools or does not load.
 
-    Its own ``tools``, a list or mapping, counts alone. Else every public function that it defines, and every `Tool`.
+    If it defines ``tools``, a list or mapping, only these count. Else every public function that it defines, and every
+    `Tool`.
     """
     if path is None:
         return []

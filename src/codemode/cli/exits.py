@@ -26,7 +26,7 @@ def flush_stdout() -> None:
 
 
 def is_stdout_closed() -> bool:
-    """Tell whether nobody reads any more what is printed."""
+    """Return whether the reader of the output has gone."""
     try:
         poller = select.poll()
         poller.register(sys.stdout, 0)
@@ -36,7 +36,7 @@ def is_stdout_closed() -> bool:
 
 
 def discard_stdout() -> None:
-    """Let what is still to be printed go nowhere: at its end Python would complain of the pipe once more."""
+    """Discard the remaining output: Python would report the closed pipe again at exit."""
     null_fd = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null_fd, sys.stdout.fileno())
     os.close(null_fd)

@@ -62,7 +62,7 @@ class TerminalApprovals:
 
 
 async def _ask_yes_no(prompt: str) -> bool:
-    # What was typed before the question was shown cannot be meant for it.
+    # Text typed before the question appeared cannot answer it.
     _discard_typed_input()
     print(prompt, end="", file=sys.stderr, flush=True)
     return (await _read_line()).strip().lower() in _YES_ANSWERS

@@ -32,7 +32,7 @@ _CHUNK_CHARACTERS = 1 << 16
 
 
 class SourceMeasure(NamedTuple):
-    """A text by its UTF-8 bytes and their SHA-256, which is None where nobody may know it or wants to."""
+    """A text by its UTF-8 bytes and their SHA-256, which is None if it must stay unknown or is unused."""
 
     source_bytes: int
     source_sha256: str | None
@@ -66,10 +66,9 @@ _RESPONSE_STATUS = re.compile(r'\{"status":([0-9]{1,9})[,}]')
 
 @dataclass(slots=True)
 class CallRecord:
-    """One call as it goes on; the events are made from it.
+    """One call in progress; the events are made from it.
 
-    Of an input that is hidden they have ``displayed_input_json``, what may be seen of it, and nothing as long as that
-    is None.
+    Events of a hidden input have ``displayed_input_json``, its visible part, or no input while that is None.
     """
 
     entry: LedgerEntry
@@ -176,7 +175,7 @@ def catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
 
 
 def message_event(kind: NoticeKind, payload_json: str, ids: Mapping[str, Any]) -> GuestMessageEvent:
-    """Return the event of what a program has said to whoever listens."""
+    """Return the event of a program's message to the host's listeners."""
     payload_fields = mapping_or_empty(_decode_or_none_if_invalid(payload_json))
     texts = {
         name: payload_fields[name]
@@ -204,7 +203,7 @@ def refusal_event(
     if error.reason not in ("self_reference", "access_denied", "limit", "validation"):
         return None
     if error.details.get("ran") is not False:
-        return None  # the call was told of when it was made
+        return None  # its event was already sent when the call was made
     call = mapping_or_empty(error.details.get("call"))
     name = call.get("toolName") or error.details.get("tool_name")
     return RefusalEvent(**ids, reason=error.reason, tool_name=name, code=call.get("code"))

@@ -21,20 +21,20 @@ from .reporter import HookDispatcher, SerialListener
 
 
 class NotificationListener:
-    """Tells ``notify``, sync or async, of every call of a tool and of what a program says; a listener of one run.
+    """Passes a run's tool calls and messages to ``notify``, sync or async; a listener of one run.
 
     ``{"type": "tool_call_start", "toolName", "input", "callId"}``, ``{"type": "tool_call_end", "toolName", "callId",
     "status": "ok" | "error", "durationMs", "error"?: {"name", "message", "code"}}``, ``{"type": "notify", "event",
     "payload"}`` and ``{"type": "log", "level", "message", "metadata"}``, in order, each a plain dict of its own. A call
-    that waits for somebody has ended when it goes on and ends. Nothing is told again in a replay. A call with a large
-    input is told of a little later, and what follows after it.
+    that waits for an answer ends after its resumption. A replay repeats nothing. A call with a large input is delivered
+    a little later, and its successors after it.
     """
 
     name: ClassVar[str] = "notify"
 
     def __init__(self, notify: Callable[[dict[str, Any]], Any]) -> None:
         self._notify = SerialListener(notify)
-        self._order_lock = asyncio.Lock()  # who waits for it goes on in the order of coming
+        self._order_lock = asyncio.Lock()  # asyncio locks are fair: waiters continue in their order
         self._pending_reads = 0
 
     def __call__(self, event: Event) -> Awaitable[None] | None:
@@ -59,7 +59,7 @@ class NotificationListener:
 
 
 def create_notification(event: Event) -> dict[str, Any] | None:
-    """Return what a client is told of an event; None: nothing."""
+    """Return a client's message for an event, or None."""
     match event:
         case NestedToolResultEvent():
             return None if event.replayed or event.status == "interrupted" else _call_end_message(event)
@@ -101,10 +101,10 @@ def record_meta_tool_span(options: Telemetry, name: str, tool_call_id: str | Non
 
 
 class CatalogQuestion:
-    """A question of the model to the catalog: ``async with`` it, and say in ``result_count`` how much was found.
+    """Record a model's question to the catalog: use it with ``async with`` and set ``result_count``.
 
-    ``name`` is the meta-tool's, ``asked`` the queries or the names, None as long as nobody has read them. What is
-    raised within is told and goes on.
+    ``name`` is the meta-tool's, ``asked`` the queries or the names, None while they are unread. Exceptions inside are
+    recorded and propagate.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class SerialListener:
         self._last: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]] = WeakKeyDictionary()
 
     def __call__(self, value: Any) -> Awaitable[None] | None:
-        """Call it. What is returned is to be awaited in a task of its own."""
+        """Call the hook. Await a returned awaitable in a task of its own."""
         pending = self._function(value)
         if not inspect.isawaitable(pending):
             return None
@@ -120,9 +120,9 @@ _HOOK_BY_EVENT: dict[type[Event], str] = {
 
 
 class HookDispatcher:
-    """Calls sync hooks at once and async ones as tasks. What they raise is reported, no more.
+    """Calls sync hooks at once and async ones as tasks. Logs their exceptions.
 
-    ``seconds`` is how long they have kept the event loop.
+    ``seconds`` is how long they have blocked the event loop.
     """
 
     def __init__(self, lifecycle: Lifecycle) -> None:
@@ -183,7 +183,7 @@ class HookDispatcher:
             pending = report(error, {"hook": name, "event": event})
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001 - nobody is left to tell
+        except BaseException:  # noqa: BLE001 - no caller is left
             return
         if inspect.isawaitable(pending):
             self._start(_ignore_failure(pending))
@@ -197,7 +197,7 @@ class HookDispatcher:
 async def _ignore_failure(pending: Any) -> None:
     try:
         await pending
-    except BaseException as error:  # noqa: BLE001 - nobody is left to tell
+    except BaseException as error:  # noqa: BLE001 - no caller is left
         _raise_if_task_ends(error)
 
 
@@ -215,7 +215,7 @@ _FETCH = logging.getLogger("codemode.fetch")
 
 
 def log_call_failure(kind: str, name: str, call_id: str, error: BaseException | None) -> None:
-    """Log what a program was not told of a failed call, with its traceback. ``kind`` is that of the request."""
+    """Log the details of a failed call that its program did not see, with a traceback. ``kind``: the request's."""
     raised = find_hidden_failure(error)
     if raised is None:
         return
@@ -240,19 +240,19 @@ def find_hidden_failure(error: BaseException | None) -> BaseException | None:
 
 _START_EVENT_BY_KIND: dict[str, type[Event]] = {"tool": NestedToolCallEvent}
 _END_EVENT_BY_KIND: dict[str, type[Event]] = {"tool": NestedToolResultEvent}
-_KINDS_WITHOUT_START_EVENT = ("catalog", "state")  # of which nobody hears that they begin; of state nobody hears at all
+_KINDS_WITHOUT_START_EVENT = ("catalog", "state")  # without a start event; state has no events at all
 Listener: TypeAlias = Callable[[Event], Any]
 """Hears every event, as hooks do. Its ``name`` is what ``on_hook_error`` reads when it fails."""
 
 
 class InvocationReporter:
-    """Hands the events of one invocation to its listeners and keeps what its trace needs.
+    """Passes the events of one invocation to its listeners and stores the data of its trace.
 
-    The events of a call come in the task that performs it, so that a listener can set context variables for it. Events
-    that nobody hears of are made only when a trace wants them. ``is_watched`` is False when nobody hears of any;
-    ``hooks`` add up how long they have kept the event loop; ``console`` is what was written so far. With
-    ``hides_inputs`` a call of a tool is told of when it is known what may be seen of its input, at the latest when it
-    ends: what the program gave is never part of an event then. ``kinds`` are those of the outer tool and of its input.
+    Events of a call are sent in the task that performs it, so that a listener can set context variables for it. Events
+    without a listener are made only for a trace. ``is_watched`` is False without listeners; ``hooks`` add up how long
+    they have blocked the event loop; ``console`` is the console output so far. With ``hides_inputs`` the start event of
+    a tool call waits for the visible part of its input, until the call ends at the latest: the program's own input is
+    then never part of an event. ``kinds`` are those of the outer tool and of its input.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class InvocationReporter:
             self._source_bytes = utf8_length(text) if isinstance(text, str) else text.source_bytes
             return
         if isinstance(text, str):
-            # Of a direct call there is no program but its input.
+            # A direct call has no program but its input.
             text = measure_source(text, hashes=source == "script")
         self._source_bytes = text.source_bytes
         told = {**text._asdict(), **_kind_fields(self._tool_kinds)}
@@ -302,7 +302,7 @@ class InvocationReporter:
             self._emit(WorkerTaken(**self._ids, wait_ms=self._now_ms() - self._started_at_ms))
 
     def report_call_start(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
-        """Tell that the program called a tool or asked for a URL. Of a question to the catalog only the end is told."""
+        """Report a tool call or a request for a URL. A question to the catalog is reported at its end."""
         record = CallRecord(entry, self._offset_ms + time.perf_counter() * 1000, replayed=replayed)
         self._open_calls[entry.id] = record
         if self._hides_inputs and entry.kind == "tool":
@@ -316,7 +316,7 @@ class InvocationReporter:
         return record
 
     def report_shown_input(self, record: CallRecord, input_json: str | None) -> None:
-        """Take what may be seen of the input of a call that was not told of yet, and tell of it."""
+        """Set the visible part of an unreported call's input, and report the call."""
         if record.is_input_hidden and not record.is_reported and record.entry.id in self._open_calls:
             record.displayed_input_json = input_json
             self._report_call_start_event(record)
@@ -345,7 +345,7 @@ class InvocationReporter:
         self._emit(event)
 
     def report_guest_message(self, kind: NoticeKind, payload_json: str) -> None:
-        """Tell of what the program says to whoever listens: a JSON object with the fields of `GuestMessageEvent`."""
+        """Report a program's message to listeners: a JSON object with the fields of `GuestMessageEvent`."""
         if self.is_watched:
             self._emit(message_event(kind, payload_json, self._ids))
 
@@ -366,7 +366,7 @@ class InvocationReporter:
         return trace
 
     def create_lazy_trace(self, result_bytes: int | None) -> LazyValue:
-        """Return what makes the trace of an invocation that has come to a result, and of which nobody listens."""
+        """Return a function that makes the trace of a finished invocation without listeners."""
         return LazyValue(_create_trace, *self._close_calls(result_bytes))
 
     def _now_ms(self) -> float:
@@ -403,7 +403,7 @@ class InvocationReporter:
         if record.is_reported:
             self._report_call_end_event(record)
         else:
-            # Whoever is told sets context variables between start and end, and this may be the task of somebody else.
+            # Listeners set context variables between start and end, and this may be another caller's task.
             copy_context().run(self._report_whole_call, record)
 
     def _has_hook_for_end(self, entry: LedgerEntry) -> bool:

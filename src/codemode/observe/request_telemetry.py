@@ -24,11 +24,11 @@ _PROPAGATED_HEADERS = ("traceparent", "tracestate", "baggage")
 def request_span(
     name: str, attributes: Attributes, *, request_carrier: Mapping[str, str], transport_carrier: Mapping[str, str]
 ) -> Generator[Any]:
-    """Record what is done within as the answer to a request, and give its span for `record_failure`.
+    """Record a block as the answer to a request, and yield its span for `record_failure`.
 
     Its parent comes from ``request_carrier``, else it is the current span, else it comes from ``transport_carrier``:
-    mappings with ``traceparent`` and ``tracestate``. What is done within is below it, and so are requests to others,
-    whether or not anybody records.
+    mappings with ``traceparent`` and ``tracestate``. The block's own spans are its children, and outgoing requests
+    carry it, with or without a recorder.
     """
     trace, propagate = _get_loaded_module("trace"), _get_loaded_module("propagate")
     if trace is None or propagate is None:
@@ -89,18 +89,18 @@ def detach_trace() -> Generator[None]:
 
 
 def is_telemetry_recorded() -> bool:
-    """Tell whether this process has somebody who records spans or metrics; without, all would be for nobody."""
+    """Return whether this process records spans or metrics."""
     trace, metrics = _get_loaded_module("trace"), _get_loaded_module("metrics")
     if trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return True
-    # Its stand-in for a provider that nobody has set has no public name.
+    # OpenTelemetry's stand-in for an unset provider has no public name.
     return metrics is not None and not type(metrics.get_meter_provider()).__name__.startswith("_Proxy")
 
 
 def record_call_end(outer_id: str, outcome: str, seconds: float, codes: list[str]) -> str | None:
-    """Record how a call of the gateway's tool has ended: ``answered``, ``input_required`` or the name of a class.
+    """Record how a gateway tool call ended: ``answered``, ``input_required`` or the name of a class.
 
-    Returns the id of its trace, 32 hexadecimal digits; None where there is none.
+    Returns its trace id, 32 hexadecimal digits, or None without a trace.
     """
     trace, trace_id = _get_loaded_module("trace"), None
     if trace is not None:
@@ -166,9 +166,9 @@ _instruments_by_provider: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakr
 
 
 def _get_loaded_module(name: str) -> Any:
-    """Return a module of OpenTelemetry; None where nobody has imported it, so that nobody records by it."""
+    """Return a module of OpenTelemetry; None if it is not imported, and therefore not in use."""
     module = sys.modules.get(f"opentelemetry.{name}")
-    # What another thread is importing at this moment has not all its names yet.
+    # A module that another thread is importing lacks some names.
     is_initializing = getattr(getattr(module, "__spec__", None), "_initializing", False)
     return None if is_initializing else module
 

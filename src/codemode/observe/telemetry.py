@@ -318,7 +318,7 @@ def _tool_attributes(name: str | None, tool_call_id: str) -> Attributes:
 
 
 def _payload_attribute(attribute: str, event: Event, name: str) -> Attributes:
-    """Return the JSON text of a value of a call, cut where it is long; nothing where the call has none."""
+    """Return the JSON text of a call's value, cut if it is long; an empty text without a value."""
     value: object = get_stored_value(event, name)
     if not isinstance(value, LazyValue):
         return {}

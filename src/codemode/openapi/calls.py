@@ -356,7 +356,7 @@ class OperationResponse(NamedTuple):
 
 
 def _find_error_message(parsed: Any) -> str:
-    """Return what an API says of its error, wherever it usually says it."""
+    """Return the error text of an API's response, from its usual fields."""
     if isinstance(parsed, str):
         return one_line(parsed, _MAX_MESSAGE_CHARACTERS)
     first = next(iter(list_or_empty(parsed)), parsed)

@@ -223,7 +223,7 @@ class RequestBody(NamedTuple):
 
 
 class RequestForm(NamedTuple):
-    """What a request is made of."""
+    """The parts of a request."""
 
     parameters: tuple[OperationParameter, ...]
     body: RequestBody | None
@@ -255,7 +255,7 @@ class Operation:
 
     @property
     def description(self) -> str:
-        """What the model reads: summary, description, method and path."""
+        """The model's description: summary, description, method and path."""
         summary = one_line(string_or_empty(self.raw.get("summary")).strip(), 300)
         long_description = clip_text(string_or_empty(self.raw.get("description")).strip(), _MAX_DESCRIPTION_CHARACTERS)
         long_description = "" if long_description.rstrip(".") == summary.rstrip(".") else long_description
@@ -331,7 +331,7 @@ class Operation:
         return any(_documents_links(response, self.spec) for response in self.success_responses())
 
     def success_responses(self) -> list[Mapping[str, Any]]:
-        """Return the responses that are results: those of 2xx, or the default where there is none."""
+        """Return the responses that are results: those of 2xx, or else the default."""
         responses = mapping_or_empty(self.raw.get("responses"))
         selected = [
             response for code, response in responses.items() if re.match(r"2(\d\d|XX)\Z", str(code), re.IGNORECASE)

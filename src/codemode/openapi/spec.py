@@ -41,9 +41,9 @@ _END_OF_CONTAINER: Any = object()
 
 
 def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
-    """Return the value of a YAML text. Of duplicate keys the last one counts.
+    """Return the value of a YAML text. The last of duplicate keys counts.
 
-    Raises `ValueError` for what is no YAML, for more values than ``max_values`` once aliases are expanded, for nesting
+    Raises `ValueError` for invalid YAML, for more values than ``max_values`` once aliases are expanded, for nesting
     beyond ``max_depth``, and when PyYAML is missing.
     """
     try:
@@ -156,7 +156,7 @@ class Spec:
 
     @property
     def title(self) -> str:
-        """The title of the API; empty where the document has none."""
+        """The title of the API; empty if the document has no title."""
         return one_line(string_or_empty(mapping_or_empty(self.document.get("info")).get("title")), 200)
 
     @property
@@ -168,11 +168,11 @@ class Spec:
 
     @cached_property
     def references(self) -> LocalReferences:
-        """Resolves references within the document. What lies elsewhere is not fetched, and is not found."""
+        """Resolves references within the document. References to other documents are not fetched, and find nothing."""
         return LocalReferences(self.document)
 
     def follow(self, value: Any) -> Mapping[str, Any]:
-        """Return the object behind a chain of references; an empty one where there is none."""
+        """Return the object behind a chain of references; an empty one if it leads nowhere."""
         return mapping_or_empty(self.references.followed(value))
 
     def digest(self, value: Any) -> str:
@@ -280,7 +280,7 @@ def _check_document(document: Any, name: str) -> Spec:
 
 
 def _server_url(server: Any) -> str:
-    """Return the URL of a server with the defaults of its variables; empty where one has none."""
+    """Return the URL of a server with its variables' defaults; empty if a variable has no default."""
     server = mapping_or_empty(server)
     variables = mapping_or_empty(server.get("variables"))
     url = string_or_empty(server.get("url"))[:2_000]

@@ -33,7 +33,7 @@ _log = logging.getLogger("codemode.openapi")
 class OpenApiTool(Tool):
     """A tool of an operation. ``metadata["openapi"]`` is the `Operation`."""
 
-    is_foreign: ClassVar[bool] = True  # nobody here can mend its schemas
+    is_foreign: ClassVar[bool] = True  # its schemas come from elsewhere and cannot be repaired
 
 
 class OpenApiTools(list[Tool]):
@@ -88,7 +88,7 @@ def openapi_tools(
     """
     spec = spec if isinstance(spec, Spec) else make_spec(spec, "the given object")
     caller = OperationCaller(client, _choose_server(spec, client, base_url), max_response_bytes, max_wait_ms)
-    # What the client fills in by itself no program can.
+    # Programs cannot set the parameters that the client fills in itself.
     client_parameters = [("header", operation.lower()) for operation in client.headers] + [
         ("query", operation) for operation in client.params
     ]

@@ -18,7 +18,7 @@ JsonSchema = dict[str, Any] | bool
 
 
 class Problem(TypedDict):
-    """What is wrong with a value, and where: ``path`` is empty for the value itself."""
+    """A mismatch of a value and its place: ``path`` is empty for the value itself."""
 
     path: str
     message: str
@@ -104,7 +104,7 @@ def merge_changed_defaults(value: Any, filled: Any, refilled: Any) -> Any:
             key: merge_changed_defaults(member, filled.get(key), refilled.get(key)) for key, member in value.items()
         }
         changed_keys = [key for key, member in filled.items() if key not in value and refilled.get(key) != member]
-        # Of a model that is a default, not all is fresh.
+        # A default that is a model is only partly new.
         return merged | {
             key: merge_changed_defaults({}, filled[key], refilled[key]) if key in refilled else filled[key]
             for key in changed_keys
@@ -149,7 +149,7 @@ class CompiledSchema(Protocol):
 
     @property
     def varies(self) -> bool:
-        """True when one input may give two values: a default is made anew each time."""
+        """True when one input may give two values, because a default is made for each."""
         ...
 
     def validate_input(self, value: Any) -> ValidatedInput:

@@ -12,7 +12,7 @@ from ..host.steps import WorkLimitError
 from ..records import record
 from .patterns import Match, PatternRefusedError, compile_linear, estimate_compiled_bytes, get_linear_pattern
 
-# It is read as that engine writes patterns. What cannot be told is read as more than there is, never as less.
+# Patterns are read in that engine's syntax. Where the cost is uncertain, the higher one counts.
 
 MAX_NODES = 1 << 15
 _MAX_READ_CHARACTERS = 1 << 15
@@ -39,9 +39,9 @@ class UnreadablePatternError(Exception):
 
 @record
 class RegexProgram:
-    """The nodes of a pattern; who comes to their end has found it. ``atoms`` are patterns of one character each.
+    """The nodes of a pattern; its last node means a match. ``atoms`` are patterns of one character each.
 
-    ``is_exact``: none of the ways through it is open only at the edge of a word or of a line, or to fewer characters.
+    ``is_exact``: no path through it depends on a word or line boundary, or on fewer characters.
     """
 
     nodes: list[Node]
@@ -59,7 +59,7 @@ def parse_pattern(pattern: str) -> RegexProgram:
 
 @dataclass(slots=True)
 class _RegexGroup:
-    """What has been read of a group: its alternatives, and of the last one what it is of, so far."""
+    """The state of reading a group: its alternatives, and the parts of the last one so far."""
 
     alternatives: list[list[Node]] = field(default_factory=list[list[Node]])
     parts: list[list[Node]] = field(default_factory=list[list[Node]])
@@ -192,10 +192,9 @@ def _branch_node(repeat_offset: int, next_offset: int, *, is_lazy: bool) -> tupl
     return (next_offset, repeat_offset) if is_lazy else (repeat_offset, next_offset)
 
 
-# Rust's engine goes through a text once, but at each character it looks at every place of the pattern where a match
-# may be by then: with repetitions that are counted these are thousands. Here the same places are followed, character
-# by character, where each step is counted and what was seen once is remembered. Whether a text matches is not decided
-# here.
+# Rust's engine goes through a text once, but at each character it visits every place of the pattern that a match may
+# have reached: thousands with counted repetitions. The code below visits the same places, character by character,
+# counts each step and caches results. It does not decide whether a text matches.
 
 MAX_UNITS_PER_MATCH = 1_000_000
 """What one match may take: a unit is one place at one byte of the text, up to ten nanoseconds."""
@@ -259,7 +258,7 @@ class _MatchState:
 
 
 class _MatchMemo:
-    """What has been seen of a pattern: its states, and of each character which atoms it fits."""
+    """The cache of a pattern: its states, and for each character the atoms that it fits."""
 
     def __init__(self) -> None:
         self.states: dict[tuple[int, ...], _MatchState] = {}
@@ -321,7 +320,7 @@ class _PatternAutomaton:
         return units
 
     def _has_few_states_in_ascii(self, take: Take) -> bool:
-        """Tell, once for all texts, whether there are few states whatever comes."""
+        """Return, once for all texts, whether the pattern has few states with any text."""
         if self._has_few_ascii_states is None:
             self._has_few_ascii_states = self._engine_may_cache_states and self._explore_states(
                 _TextSearch(self, _MatchMemo(), take)
@@ -371,7 +370,7 @@ class _PatternAutomaton:
         return 1 + len(self._atom_matchers) // _NODES_PER_STEP
 
     def follow_empty_moves(self, start_nodes: Iterable[int], *, is_start: bool) -> tuple[list[int], int]:
-        """Return the places that can be come to without a character, and how many nodes are seen on the way."""
+        """Return the places that are reachable without a character, and the number of nodes visited."""
         nodes, end = self._program.nodes, len(self._program.nodes)
         seen, places, pending = set[int](), list[int](), [*start_nodes]
         pending.reverse()
@@ -425,7 +424,7 @@ class _TextSearch:
         return memo.start_state
 
     def learn_characters(self, text: str) -> Collection[frozenset[int]]:
-        """Let the memo know the characters of a text, and return what there is of them by now."""
+        """Add the text's characters to the cache, and return their entries."""
         memo = self._memo
         for character in {*text} - memo.atoms_by_character.keys():
             self._take(self._automaton.steps_per_character)

@@ -35,7 +35,7 @@ def estimate_compiled_bytes(pattern: str) -> int:
         return MAX_COMPILED_BYTES
     total, last, outer_totals, depth = 0, 0, list[int](), 0
     for lexeme in _LEXEME.findall(pattern):
-        if depth:  # a class is one part, whatever is in it
+        if depth:  # a class is one part, with any content
             last += _estimate_lexeme_bytes(lexeme)
             depth += (lexeme[0] == "[") - (lexeme == "]")
             total += 0 if depth else last
@@ -56,7 +56,7 @@ def estimate_compiled_bytes(pattern: str) -> int:
 
 
 def _add_capture_bytes(pattern: str, size: int) -> int:
-    """Add what the engine makes beside it to find where groups are."""
+    """Add the parts that the engine adds to find groups."""
     capture_bytes = min(size * _CAPTURE_SIZE_FACTOR, _MAX_CAPTURE_BYTES) if "(" in pattern.replace("(?:", "") else 0
     return min(size + capture_bytes, MAX_COMPILED_BYTES)
 
@@ -74,8 +74,8 @@ def _estimate_lexeme_bytes(lexeme: str) -> int:
     return _CLASS_BYTES if lexeme[1:2] in tuple("dDsSbB") else _LITERAL_BYTES
 
 
-# What that engine cannot compile (look-around, back-references) is never run: Python's own engine may backtrack for
-# ever, with the interpreter to itself. Knows nothing of tools.
+# A pattern that the engine cannot compile (look-around, back-references) is never run: Python's own engine may
+# backtrack for ever, and holds the interpreter lock. Knows nothing of tools.
 
 MAX_FOREIGN_AUTOMATON_SIZE = 2000
 _MAX_ESTIMATED_CHARACTERS = 8192
@@ -108,12 +108,12 @@ class PatternRefusedError(ValueError):
 
 @contextmanager
 def foreign_patterns(*, are_foreign: bool = True) -> Generator[None, None, None]:
-    """Let tools that are made meanwhile lose patterns that cannot be run, with a warning: nobody here wrote them."""
-    lexeme = _is_foreign.set(are_foreign)
+    """Drop, with a warning, patterns that cannot run from tools made in this block: their schemas are foreign."""
+    token = _is_foreign.set(are_foreign)
     try:
         yield
     finally:
-        _is_foreign.reset(lexeme)
+        _is_foreign.reset(token)
 
 
 def are_patterns_foreign() -> bool:
@@ -138,7 +138,7 @@ def get_linear_pattern(pattern: str, *, is_rust_syntax: bool = False) -> LinearP
     """Return a pattern as it is run; ``is_rust_syntax`` is as in `compile_linear`. Raises `PatternRefusedError`."""
     compiled = _compiled_patterns.get((pattern, is_rust_syntax))
     if compiled is None:
-        # What compiles as it is may mean something else there: sets in a class, and what is done with them.
+        # A pattern that compiles unchanged may have another meaning there: sets in a class, and their operators.
         spellings = (pattern,) if is_rust_syntax else tuple(dict.fromkeys((_to_rust_syntax(pattern), pattern)))
         size = max(map(estimate_compiled_bytes, spellings))
         steps.count_steps(1 + size // _BYTES_PER_STEP)
@@ -237,7 +237,7 @@ def _is_shorthand(previous: str, following: str) -> bool:
 
 
 def iterate_patterns(schema: Any) -> Iterator[str]:
-    """Yield the patterns of a JSON Schema, wherever they stand."""
+    """Yield all patterns of a JSON Schema."""
     for rules in iterate_subschemas(schema):
         if isinstance(rules.get("pattern"), str):
             yield rules["pattern"]
@@ -265,7 +265,7 @@ def require_linear_patterns(schema: Any) -> None:
 
 
 def remove_patterns(schema: Any, refused: Collection[str]) -> Any:
-    """Copy a schema without these patterns. What it took before it takes still."""
+    """Copy a schema without these patterns. The copy accepts all values that the schema accepts."""
 
     def is_refused(rules: Mapping[str, Any]) -> bool:
         return isinstance(rules.get("pattern"), str) and rules["pattern"] in refused

@@ -140,7 +140,7 @@ class PlainSchema:
 
     @property
     def full_schema(self) -> CompiledSchema:
-        """What pydantic makes of the type."""
+        """The type's pydantic adapter."""
         if self._full_schema is None:
             steps.count_steps(steps.LOOP_STEPS + 1)  # it is imported off the event loop
             with importing:

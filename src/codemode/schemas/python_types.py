@@ -206,7 +206,7 @@ class TypeSchema:
 
     @cached_property
     def conversion(self) -> Conversion:
-        """What becomes of other scalars and names."""
+        """The handling of other scalars and names."""
         return "unknown" if may_convert_values(self._core_schema) else "pydantic"
 
     @cached_property
@@ -273,7 +273,8 @@ class TypeSchema:
         """Return plain JSON that stands for an instance: its own form if that tells all, else with what was given."""
         try:
             own_json = self._to_own_json(instance)
-            # A secret, a hidden field or a one-way serialiser would not come back as it was. What the guest gave does.
+            # A secret, a hidden field or a one-way serialiser would change the value. The guest's own input does not
+            # change.
             open_form = self._restore_hidden_fields(own_json, value)
             if self._reproduces(open_form, instance) or self._changes_when_validated_again(open_form):
                 return open_form

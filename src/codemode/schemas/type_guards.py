@@ -71,8 +71,8 @@ def _read_pattern_text(pattern: str | re.Pattern[str]) -> str:
 
 
 # A validator is one call into C for the whole value. Where it goes through many items, or round a recursive type (where
-# alternatives take time exponential in the depth), a function in Python is put in its way: it counts, it lets other
-# threads have the interpreter, and it can stop.
+# alternatives take time exponential in the depth), a Python function is inserted: it counts, it lets other threads run,
+# and it can stop.
 
 MAX_UNMETERED_VALUES = 256
 MIN_FAIL_FAST_VALUES = 1 << 13
@@ -141,9 +141,9 @@ def _extend_budget() -> None:
 
 
 class GuardedValidator:
-    """What validates plain Python for a pydantic adapter.
+    """A validator of plain Python for a pydantic adapter.
 
-    ``refuse`` hears of a pattern that cannot be run: it raises, or the pattern is left out. ``original`` matches
+    ``refuse`` is called with a pattern that cannot run: it raises, or the pattern is left out. ``original`` matches
     patterns in linear time too, but takes no steps.
     """
 
@@ -158,7 +158,7 @@ class GuardedValidator:
         self._is_recursive = traits.is_recursive
         self._pattern_size = traits.pattern_size
         self._has_items = traits.has_items
-        # What it takes to validate is then as long as the schema, whatever the value.
+        # The validation work is then proportional to the schema, for any value.
         self._has_bounded_cost = not (self._is_recursive or self._has_items)
         self._differs_in_json = traits.differs_in_json
         if traits.needs_linear_patterns and settings:
@@ -231,7 +231,7 @@ class GuardedValidator:
 
     @cached_property
     def _fail_fast_validator(self) -> Any:
-        # Half a million problems would be made, one object each, before anybody could stop it.
+        # Half a million problems would be made, one object each, before the validation could be stopped.
         return self._create_validator(fails_fast=True)
 
     @cached_property
@@ -278,7 +278,7 @@ def _create_exact_validator(core_schema: Any, config: Any) -> Any:
 
 
 class _CoreSchemaTraits:
-    """What there is in a core schema."""
+    """Findings in a core schema."""
 
     def __init__(self, core_schema: Any, engine: str | None) -> None:
         self.has_items = self.differs_in_json = False

@@ -89,7 +89,7 @@ class PieceSerializer:
         fields = model["schema"]
         if fields["type"] != "model-fields" or fields.get("computed_fields") or model.get("root_model"):
             return False
-        # What writes a field may look at the others.
+        # A field's serialiser may read the other fields.
         return not any(
             "serialization" in self.unwrap(field["schema"]) or "serialization_exclude_if" in field
             for field in fields["fields"].values()
@@ -197,7 +197,7 @@ def are_equal(first: Any, second: Any) -> bool:
             pending.append(_pair_members(left, right))
         elif value_type is type(right) and _is_plain_model(value_type):
             pending.append(zip(_model_parts(left), _model_parts(right), strict=True))
-        elif not left == right:  # noqa: SIM201 - whoever defines one need not define the other
+        elif not left == right:  # noqa: SIM201 - a class may define only one of both
             return False
     return True
 

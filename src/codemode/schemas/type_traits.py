@@ -23,7 +23,7 @@ _SCALARS = (str, int, float, type(None))
 
 
 class BufferedIterator(Iterator[Any]):
-    """What an iterator gives, read: a person is shown it all, and a tool still reads it from its beginning."""
+    """An iterator's values, read once: a person can see all, and a tool still reads them from the beginning."""
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
@@ -125,7 +125,7 @@ def _refuse_change(key: Any, new: Any) -> None:
 
 
 def has_varying_defaults(core_schema: Any) -> bool:
-    """Return True when one input may give two values, for a default is made anew each time."""
+    """Return True when one input may give two values, because a default is made for each."""
     return any(rules.get("default_factory") not in (None, *_PLAIN_FACTORIES) for rules in _iterate_schemas(core_schema))
 
 

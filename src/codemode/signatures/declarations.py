@@ -93,7 +93,7 @@ def _print_parameter(schema: Any, input_part: Part | None, printer: TypePrinter)
 
 
 def create_tool_doc(tool: DescribedTool) -> Doc:
-    """What stands in the comment of a tool: its summary, its annotations and an example."""
+    """Return the comment of a tool: its summary, its annotations and an example."""
     return Doc(summarize_tool(tool), (*hint_tags(tool), *create_example_tags(tool)))
 
 

@@ -172,7 +172,7 @@ class _RichSchemaSampler(_SchemaSampler):
         return Expression(f"new Set({to_literal(items)})") if schema.get("uniqueItems") is True else items
 
 
-# What of a condition a sample is made to meet: not its `if`; its `if`, as one without it does; and both.
+# The keywords of a condition that a sample meets: `else`; `then`; `if` and `then`.
 _CONDITION_BRANCHES = (("else",), ("then",), ("if", "then"))
 _TYPE_BY_KEYWORD = {
     "pattern": "string",
@@ -336,7 +336,7 @@ def _first_type(schema: Mapping[Any, Any]) -> str:
 
 
 def _vary_value(value: Any, index: int) -> Any:
-    """Of a number or a text another one for each place."""
+    """Return a different number or text for each place."""
     if index == 0 or isinstance(value, bool) or not isinstance(value, int | float | str):
         return value
     return f"{value}{index + 1}" if isinstance(value, str) else value + index

@@ -84,7 +84,7 @@ _LEGACY_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
 
 def read_document(schema: Any, *, has_rich_values: bool = False) -> Document:
-    """The shapes of one schema, whatever it is. Never raises, and visits at most ``MAX_NODES`` subschemas.
+    """The shapes of any one schema. Never raises, and visits at most ``MAX_NODES`` subschemas.
 
     ``has_rich_values``: it is of a Python type whose dates, bytes and sets cross as such.
     """
@@ -150,7 +150,7 @@ class _SchemaReader:
             reference = schema.get(keyword)
             if isinstance(reference, str):
                 target = self._read_reference(reference, context)
-                # Up to draft 7 everything beside a reference is ignored.
+                # Up to draft 7 every sibling keyword of a reference is ignored.
                 return (
                     target
                     if self._ignores_ref_siblings

@@ -43,7 +43,7 @@ class Tuple:
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """What a JSDoc comment says."""
+    """The text of a JSDoc comment."""
 
     description: str = ""
     tags: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """``index`` is the type of keys that are not listed; ``None`` when there are none worth telling."""
+    """``index`` is the type of keys that are not listed; ``None`` if there are none to declare."""
 
     properties: tuple[Property, ...]
     index: Shape | None = None
@@ -226,7 +226,7 @@ INEXPRESSIBLE_KEYWORDS = (
     "dependentSchemas",
     "unevaluatedItems",
 )
-# What else of a schema speaks about the same object: properties that it takes count as evaluated.
+# Other rules of a schema about the same object: properties that they accept count as evaluated.
 _EVALUATING_KEYWORDS = frozenset(
     {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"}
 )
@@ -270,7 +270,7 @@ def _iterate_own_limit_tags(schema: Mapping[Any, Any]) -> Iterator[str]:
 
 
 def additional_properties_schema(schema: Mapping[Any, Any]) -> Any:
-    """What a schema certainly says of properties that it does not list: a schema, or None."""
+    """Return the schema that certainly applies to unlisted properties, or None."""
     if "additionalProperties" in schema:
         return schema["additionalProperties"]
     return schema.get("unevaluatedProperties") if _EVALUATING_KEYWORDS.isdisjoint(schema) else None

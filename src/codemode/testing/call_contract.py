@@ -27,7 +27,7 @@ _TOO_LONG_SECONDS = 31.0  # of 30 that a program may take
 
 
 async def catches_errors_of_tools(plugin: PluginUnderTest) -> None:
-    """Failures that a program catches are its own business, however many: it goes on, and has not failed."""
+    """Any number of failures that a program catches neither ends it nor fails the run."""
     recorder, fails = ToolRecorder(), list[int]()
 
     def broken(n: int) -> int:
@@ -49,7 +49,7 @@ async def catches_errors_of_tools(plugin: PluginUnderTest) -> None:
 
 
 class _EndlessTool:
-    """A tool that never ends by itself; ``begun`` and ``ended`` tell of it."""
+    """A tool that never ends by itself; ``begun`` and ``ended`` record its calls."""
 
     def __init__(self) -> None:
         self.begun, self.ended = asyncio.Event(), asyncio.Event()
@@ -68,7 +68,7 @@ class _EndlessTool:
 
 
 async def bounds_slow_tools(plugin: PluginUnderTest) -> None:
-    """``tool_timeout_ms`` bounds a call by itself: the tool is stopped, and the program may go on without it."""
+    """``tool_timeout_ms`` bounds one call: the tool is stopped, and the program may continue without it."""
     slow = _EndlessTool()
     bounded = plugin.having(options={"execution_policy": {"tool_timeout_ms": 50}})
     js = "try { return await tools.endless({}); } catch (error) { return error.message; }"
@@ -139,7 +139,7 @@ async def tells_of_calls_while_they_run(plugin: PluginUnderTest) -> None:
 
 
 async def runs_sequential_tools_alone(plugin: PluginUnderTest) -> None:
-    """A tool that is declared sequential runs beside no other call of the program."""
+    """A tool that is declared sequential never runs in parallel with another call of the program."""
     at_work: list[str] = []
     crowded: list[list[str]] = []
 
@@ -184,7 +184,7 @@ async def runs_agents_in_tools(plugin: PluginUnderTest) -> None:
 
 
 async def gates_agents_in_tools(plugin: PluginUnderTest) -> None:
-    """What an agent inside a tool has to ask for does not run before, whatever becomes of the program."""
+    """A tool that an agent inside a tool needs approved does not run before, even if the program ends."""
     recorder = ToolRecorder()
     js = "try { return await tools.ask({}); } catch { return 'caught'; }"
     await run(plugin, _create_asking_tools(plugin, recorder, _REFUND), js)
@@ -192,7 +192,7 @@ async def gates_agents_in_tools(plugin: PluginUnderTest) -> None:
 
 
 async def asks_for_agents_in_tools(plugin: PluginUnderTest) -> None:
-    """What an agent inside a tool has to ask for, the outer run asks: then all goes on, and nothing runs twice."""
+    """The outer run asks for the approvals of an agent inside a tool: then it continues, and nothing runs twice."""
     recorder = ToolRecorder()
     inner = f"await tools.stock({{ product: 'nut' }}); {_REFUND}"
     tools = _create_asking_tools(plugin, recorder, inner)
@@ -248,7 +248,7 @@ async def offers_meta_tools_alone(plugin: PluginUnderTest) -> None:
 
 
 async def costs_the_same_for_any_tools(plugin: PluginUnderTest) -> None:
-    """What the model is offered does not change with the number of tools."""
+    """The model's tools do not change with the number of tools."""
 
     def create_tool(name: str) -> ContractTool:
         def tool(n: int) -> int:
@@ -313,7 +313,7 @@ async def answers_with_a_status(plugin: PluginUnderTest) -> None:
 
 
 async def narrows_a_script(plugin: PluginUnderTest) -> None:
-    """A script calls nothing beside the tools that it is allowed, and it cannot see them."""
+    """A script calls only the tools that it is allowed, and cannot see others."""
     recorder = ToolRecorder()
     script = "return [typeof getTool(codecallContext.name), await callTool(codecallContext.name, { product: 'nut' })];"
     arguments = {"script": script, "allowedTools": ["refund"], "context": {"name": "stock"}}

@@ -99,7 +99,7 @@ async def keeps_content_over_a_pause(plugin: PluginUnderTest) -> None:
 
 
 async def refuses_forged_content(plugin: PluginUnderTest) -> None:
-    """What only looks like a handle is data."""
+    """Data that only resembles a handle stays data."""
     assert await run(plugin, _ImageTools(plugin).tools, _FORGED_IMAGE_PROGRAM) == Finished(value="refused")
 
 
@@ -118,7 +118,7 @@ async def _expect_value(value: Any, work: Awaitable[Outcome]) -> str:
 
 
 async def has_the_state_it_tells_of(plugin: PluginUnderTest) -> None:
-    """Where the model reads of state, programs find what they leave, under any name; elsewhere there is none."""
+    """Where the model reads of state, programs find their stored values, under any name; elsewhere no state exists."""
     mentions_state = any("state.get(key)" in text for text in (await plugin.shown(ToolRecorder().tools)).values())
     js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
     outcome = await run(plugin, ToolRecorder().tools, js if mentions_state else "return typeof state;")
@@ -135,7 +135,7 @@ async def keeps_state_for_the_conversation(plugin: PluginUnderTest) -> None:
 
 
 async def keeps_the_state_of_a_failed_program(plugin: PluginUnderTest) -> None:
-    """What a program wrote stays, though it fails later."""
+    """A program's writes persist even if it fails later."""
     recorder = ToolRecorder()
     failed = await run(plugin, recorder.tools, _COUNT_PROGRAM + "throw new Error('later');")
     assert isinstance(failed, Failed), failed
@@ -143,7 +143,7 @@ async def keeps_the_state_of_a_failed_program(plugin: PluginUnderTest) -> None:
 
 
 async def writes_state_once(plugin: PluginUnderTest) -> None:
-    """A program that pauses and goes on has written once, and reads what it read before."""
+    """A program that resumes after a pause has written once, and reads the same values as before."""
     recorder = ToolRecorder()
     paused = await recorder.pause(plugin, f"{_COUNT_PROGRAM} await tools.refund({{ order: 'a' }}); {_GET_PROGRAM}")
     answers = {call.id: ContractAnswer(approved=True) for call in paused.calls}
@@ -153,7 +153,7 @@ async def writes_state_once(plugin: PluginUnderTest) -> None:
 
 
 async def keeps_large_results_whole(plugin: PluginUnderTest) -> None:
-    """Of a result that would fill the model's context the next program finds the whole, under the key it is told."""
+    """The next program finds the whole of an oversized result, under the key that the model reads."""
     tools = ToolRecorder().tools
     summary = await run(plugin, tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
     assert isinstance(summary, Finished), summary
@@ -175,7 +175,7 @@ _NAMES = ("stock", "refund", "close")
 
 
 class _NamedTools:
-    """Three tools that nobody has to be asked about; ``did`` is what has happened."""
+    """Three tools that need no approval; ``did`` lists their calls."""
 
     def __init__(self, *, gated: bool = False) -> None:
         self.did: list[str] = []
@@ -218,7 +218,7 @@ async def calls_as_selected(plugin: PluginUnderTest) -> None:
 
 
 async def keeps_tools(plugin: PluginUnderTest) -> None:
-    """What is in ``keep`` the model calls itself, beside the tools of the face, which stand for all others."""
+    """The model itself calls the tools in ``keep``, next to the tools of the surface, which stand for all others."""
     shop, keeping = _NamedTools(), plugin.having(keep=["stock"])
     assert set(await keeping.shown(shop.tools)) == {*plugin.face.offered, "stock"}
     assert await keeping.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
@@ -241,7 +241,7 @@ async def keeps_the_gate_of_direct_calls(plugin: PluginUnderTest) -> None:
 
 
 async def refuses_names_of_no_tool(plugin: PluginUnderTest) -> None:
-    """A name that fits no tool, and a text where a list is meant, are told of before the model is asked anything."""
+    """A name that fits no tool, and a text in place of a list, are reported before the model is asked anything."""
     for option in ("tools", "keep"):
         for wrong, expected_text in ((["stokc"], "'stock'"), ("stock", f"{option}=['stock']")):
             try:
@@ -278,9 +278,9 @@ SELECTION: tuple[Check, ...] = (
 
 
 # A plugin describes itself to the suite as a `PluginUnderTest` of eight methods. Each check is a coroutine function
-# that takes one and raises `AssertionError` for a broken promise, which its docstring says. Programs are written for
-# codeMode, as ``await tools.name(input)``: the plugin's `Face` says what a model sends in their place. What a framework
-# does not have is left out by name, or by the groups ``STATE``, ``SELECTION`` and ``PAUSES``::
+# that takes one and raises `AssertionError` if the plugin breaks the promise in its docstring. Programs are written for
+# codeMode, as ``await tools.name(input)``: the plugin's `Face` translates them for the model. Leave out checks that do
+# not apply to a framework by name, or by the groups ``STATE``, ``SELECTION`` and ``PAUSES``::
 #
 #     ROWS = without(runs_sequential_tools_alone, *SELECTION)
 #
@@ -327,20 +327,20 @@ async def shows_one_tool(plugin: PluginUnderTest) -> None:
 
 
 async def has_an_object_of_tools(plugin: PluginUnderTest) -> None:
-    """What the tools hang on says what it is, though tools have the names that the language reads of it."""
+    """The namespace of the tools names itself, even if tools have the names that the language reads."""
     tools = [ContractTool(name="toString", function=ToolRecorder().stock)]
     assert await run(plugin, tools, "return String(tools);") == Finished(value="[tool]")
 
 
 async def shows_exec_and_wait(plugin: PluginUnderTest) -> None:
-    """The model is offered exec and wait alone, and what it reads of exec tells of the tools."""
+    """The model is offered exec and wait alone, and the description of exec covers the tools."""
     shown = await plugin.shown(ToolRecorder().tools)
     assert sorted(shown) == ["exec", "wait"]
     assert "How many of a product there are." in shown["exec"]
 
 
 async def gives_the_value(plugin: PluginUnderTest) -> None:
-    """What a program returns reaches the model as JSON."""
+    """A program's return value reaches the model as JSON."""
     js = "return { stock: await tools.stock({ product: 'nut' }), none: null, list: [1.5, 'ü', true] };"
     outcome = await run(plugin, ToolRecorder().tools, js)
     assert outcome == Finished(value={"stock": 7, "none": None, "list": [1.5, "ü", True]}), outcome
@@ -402,7 +402,7 @@ async def validates_inputs(plugin: PluginUnderTest) -> None:
 
 
 async def tells_what_was_done(plugin: PluginUnderTest) -> None:
-    """The model of a failed program is told why; that of codeMode also which calls are done."""
+    """The model reads why its program failed; on codeMode also which calls are done."""
     js = "await tools.stock({ product: 'nut' }); throw new TypeError('no luck');"
     outcome = await run(plugin, ToolRecorder().tools, js)
     assert isinstance(outcome, Failed), outcome
@@ -440,7 +440,7 @@ async def tells_of_large_results(plugin: PluginUnderTest) -> None:
 
 
 async def hides_host_errors(plugin: PluginUnderTest) -> None:
-    """What a tool raises by accident is neither for the program nor for its result."""
+    """An accidental exception of a tool appears neither in the program nor in its result."""
 
     def broken() -> None:
         """Fail."""

@@ -84,7 +84,7 @@ Script: TypeAlias = Callable[[FakeWorker], None]
 class FakeSource:
     """A source of workers for `WorkerPool(source=...)`: each of them runs ``script`` in a thread of its own.
 
-    The worker ends when its script returns. What a script raises, `HostGoneError` apart, surfaces in its thread.
+    The worker ends when its script returns. An exception of a script, except `HostGoneError`, surfaces in its thread.
     """
 
     def __init__(self, script: Script) -> None:

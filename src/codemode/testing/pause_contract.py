@@ -88,7 +88,7 @@ async def cannot_be_caught(plugin: PluginUnderTest) -> None:
 
 
 async def pauses_again(plugin: PluginUnderTest) -> None:
-    """A program that goes on may pause again; what was approved does not run again."""
+    """A resumed program may pause again; approved calls do not run again."""
     recorder = ToolRecorder()
     js = "await tools.refund({ order: 'a' }); await tools.refund({ order: 'b' }); return 'both';"
     outcome: Outcome = await recorder.pause(plugin, js)
@@ -101,7 +101,7 @@ async def pauses_again(plugin: PluginUnderTest) -> None:
 
 
 async def cannot_be_raced_past(plugin: PluginUnderTest) -> None:
-    """A call that waits is not left behind by a program that goes on with whatever is faster."""
+    """A waiting call is not lost when the program continues with a faster one."""
     recorder = ToolRecorder()
     for how in ("race", "any"):
         js = f"return await Promise.{how}([tools.refund({{ order: 'a' }}), tools.stock({{ product: 'nut' }})]);"
@@ -134,7 +134,7 @@ async def answers_all_at_once(plugin: PluginUnderTest) -> None:
 
 
 async def answers_some_first(plugin: PluginUnderTest) -> None:
-    """Where some of the waiting calls are answered, the rest goes on waiting, under the same ids."""
+    """After answers to some of the waiting calls, the rest still waits, under the same ids."""
     recorder = ToolRecorder()
     outcome: Outcome = await recorder.pause(plugin, _THREE_REFUNDS_PROGRAM)
     assert isinstance(outcome, Paused)
@@ -152,7 +152,7 @@ async def answers_some_first(plugin: PluginUnderTest) -> None:
 async def asks_again_for_a_wrong_edit(plugin: PluginUnderTest) -> None:
     """An edit that does not fit runs nothing and is not used up: the call is asked about again, with the reason.
 
-    The plugin refuses the answers and the pause stays open, or the run pauses anew; the program never sees the edit.
+    The plugin refuses the answers and the pause stays open, or the run pauses again; the program never sees the edit.
     """
     recorder = ToolRecorder()
     program = """

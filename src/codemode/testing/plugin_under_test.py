@@ -20,7 +20,7 @@ class Face(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in the name of a test."""
+        """The name of the plugin in test ids."""
         ...
 
     @property
@@ -99,10 +99,10 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, kw_only=True)
 class ContractTool:
-    """A tool to give to the framework: an annotated function with a docstring, sync or async.
+    """A tool for the framework: an annotated function with a docstring, sync or async.
 
-    ``function`` may also be what `PluginUnderTest.agent_in_a_tool` has made. A ``sequential`` one is declared as one
-    that runs beside no other, where the framework has such a declaration.
+    ``function`` may also come from `PluginUnderTest.agent_in_a_tool`. A ``sequential`` one is declared to run without
+    parallel calls, where the framework has such a declaration.
     """
 
     name: str
@@ -133,8 +133,8 @@ class WaitingCall:
 class Finished:
     """The tool gave the model an answer. ``value`` is that answer, as plain JSON.
 
-    ``content`` are the images, audio and files beside it, each with its MIME type and its bytes. ``conversation`` is
-    JSON text: all that the framework's user must keep so that the model can be asked again in the same conversation.
+    ``content`` are its images, audio and files, each with its MIME type and its bytes. ``conversation`` is JSON text:
+    all that the framework's user must store so that the model can be asked again in the same conversation.
     """
 
     value: Any
@@ -173,14 +173,14 @@ class PluginUnderTest(Protocol):
 
     @property
     def face(self) -> Face:
-        """What the agents are made with: `CODE_MODE`, `CODE_CALL` or `EXEC_WAIT`."""
+        """The surface of the agents: `CODE_MODE`, `CODE_CALL` or `EXEC_WAIT`."""
         ...
 
     def having(self, **settings: Any) -> PluginUnderTest:
         """Return the same plugin with other settings, in the plugin's own words.
 
-        ``options`` are those of `CodeModeOptions`, on every face; ``tools`` and ``listing`` come on codeMode alone,
-        ``keep`` on CodeCall too. What is wrong may raise here, or when the agent is made.
+        ``options`` are those of `CodeModeOptions`, on every surface; ``tools`` and ``listing`` are passed on codeMode
+        alone, ``keep`` on CodeCall too. Wrong settings may raise here, or when the agent is made.
         """
         ...
 
@@ -205,15 +205,15 @@ class PluginUnderTest(Protocol):
         after: str = "",
         hear: Hear | None = None,
     ) -> Outcome:
-        """Let the model once call a tool that it is offered, with this input.
+        """Make the model call one of its tools once, with this input.
 
-        ``after`` is the conversation of an earlier outcome, in which this is the next turn; without it this is a new
-        one. ``hear`` is told of the calls in programs as the framework's user would be, by its stream of events.
+        ``after`` is the conversation of an earlier outcome, which this turn continues; without it a new one starts.
+        ``hear`` gets the calls in programs as the framework's user would, from its stream of events.
         """
         ...
 
     async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
-        """Go on with a paused run. Raises whatever the framework raises when the answers are refused."""
+        """Continue a paused run. Raises the framework's own exception when the answers are refused."""
         ...
 
     def agent_in_a_tool(self, tools: Sequence[ContractTool], program: str) -> Any:
@@ -230,7 +230,7 @@ Check: TypeAlias = Callable[[PluginUnderTest], Awaitable[None]]
 async def run(
     plugin: PluginUnderTest, tools: Sequence[ContractTool], js: str, *, after: str = "", hear: Hear | None = None
 ) -> Outcome:
-    """Let the model run a program, written for codeMode. Returns its value, or the text of its failure."""
+    """Make the model run a program, written for codeMode. Returns its value, or the text of its failure."""
     name, arguments = plugin.face.request(js)
     return read_outcome(plugin, await plugin.call(tools, name, arguments, after=after, hear=hear))
 

@@ -44,11 +44,11 @@ class Event:
 class NestedToolCallEvent(Event):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
 
-    With a ``pipeline.before`` it comes after that, with the input that it let through; None for a call that did not get
-    so far. ``resumed``: the call was told of before, then waited for somebody, and now goes on. ``program`` is the
-    saved program that makes the call, ``line`` its line in that.
+    With a ``pipeline.before`` it comes after that, with the changed input; None for a call that did not get so far.
+    ``resumed``: an earlier event announced the call, which then waited for an answer and now continues. ``program`` is
+    the saved program that makes the call, ``line`` its line in that.
 
-    ``input`` is decoded each time it is read, as is ``output`` of a result: keep what you need more than once.
+    ``input`` is decoded each time it is read, as is ``output`` of a result: store it to use it more than once.
     """
 
     kind: ClassVar[str] = "tool"
@@ -160,7 +160,7 @@ class ConsoleEvent(Event):
 
 @record(kw_only=True)
 class GuestMessageEvent(Event):
-    """The program spoke to whoever listens. A replay does not repeat it.
+    """A message of the program to the host's listeners. A replay does not repeat it.
 
     ``kind`` "log" has ``level``, ``message`` and ``metadata``, "notify" has ``event`` and ``payload``.
     """
@@ -175,11 +175,11 @@ class GuestMessageEvent(Event):
 
 @record(kw_only=True)
 class RefusalEvent(Event):
-    """A program asked for what its surface forbids.
+    """A program requested an operation that its surface forbids.
 
     ``reason`` "static_rule" comes before anything runs and has ``violations``, each ``{"kind", "name"?, "location"}``;
     the others name a tool, and the call where one was made. "limit" and "validation" are calls that never left the
-    program and have ended it, one too many or with an input that is no JSON; ``code`` is what it was told of them.
+    program and have ended it, one too many or with an input that is not JSON; ``code`` is the program's error code.
     """
 
     reason: Literal["self_reference", "access_denied", "static_rule", "limit", "validation"]
@@ -192,9 +192,9 @@ class RefusalEvent(Event):
 @with_lazy_fields("asked")
 @record(kw_only=True)
 class CatalogEvent(Event):
-    """The catalog was searched, or tools of it were described: for a program, or for the model itself.
+    """A search of the catalog, or a description of its tools, for a program or the model itself.
 
-    ``asked`` is the query, or the names. ``result_count`` is None where nobody has counted.
+    ``asked`` is the query, or the names. ``result_count`` is None if unknown.
     """
 
     operation: Literal["search", "describe"]
@@ -215,10 +215,10 @@ class InterruptEvent(Event):
 
 @record(kw_only=True)
 class InvocationStarted(Event):
-    """The run begins; it has no worker yet. Of the program there are length and SHA-256, of UTF-8, never the text.
+    """The run begins; it has no worker yet. The program is given by its UTF-8 length and SHA-256, never its text.
 
-    ``source`` "invoke": the model calls one tool itself, and there is no SHA-256. ``resumed``: it goes on from a pause,
-    and what a pause keeps is the program without its types. ``tool_kind`` and ``tool_input_kind`` tell the outer tool
+    ``source`` "invoke": the model calls one tool itself, and there is no SHA-256. ``resumed``: it continues after a
+    pause, which stores the program without its types. ``tool_kind`` and ``tool_input_kind`` distinguish the outer tool
     from others of its name, where a surface has such; the second is the language of the program.
     """
 

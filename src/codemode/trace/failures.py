@@ -43,7 +43,7 @@ def log_omitted_tool(error: Exception) -> None:
 
 
 def log_tool_failure(message: str, raised: BaseException) -> None:
-    """Log what a tool's own function raised where no call could tell of it."""
+    """Log an exception of a tool's own function that no call can report."""
     log_failure(TOOLS_LOGGER, "%s", (message,), raised)
 
 
@@ -54,7 +54,7 @@ def failure_line(error: BaseException) -> str:
 
 
 def read_message(error: BaseException) -> str:
-    """Return the text of any exception, whatever its own ``__str__`` does."""
+    """Return the text of any exception, even if its own ``__str__`` fails."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - a tool may raise anything

@@ -12,7 +12,7 @@ EventT = TypeVar("EventT")
 
 
 class LazyValue:
-    """A value that is made anew each time it is looked at, so that nobody keeps it but who looks."""
+    """A value that is made at each access, so that only its reader stores it."""
 
     __slots__ = ("_arguments", "_make")
 
@@ -54,7 +54,7 @@ def get_stored_value(event: object, name: str) -> Any:
 
 
 def with_lazy_fields(*names: str) -> Callable[[type[EventT]], type[EventT]]:
-    """Let these fields of a data class with slots hold a `LazyValue`: whoever looks sees its value."""
+    """Allow a `LazyValue` in these fields of a data class with slots: a read returns its value."""
 
     def decorate(declared: type[EventT]) -> type[EventT]:
         for name in names:

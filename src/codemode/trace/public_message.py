@@ -44,7 +44,7 @@ def mask_host_paths(text: str) -> str:
     Paths of this host are those below its own folders (home, temporary, working directory, Python and its packages),
     below the usual folders of a system, and places in source files. Routes, dates, patterns and names are left.
     """
-    if found := _compile_os_error().search(text):  # what it quotes is a path, whatever it looks like
+    if found := _compile_os_error().search(text):  # its quoted part is always a path
         text = text[: found.end()] + _compile_quoted_path().sub(MASK, text[found.end() :])
     text = _compile_own_paths(_working_directory()).sub(MASK, text)
     return _compile_general_paths().sub(lambda found: found["kept"] or MASK, text)
@@ -63,7 +63,7 @@ def _compile_own_paths(working_directory: str) -> re.Pattern[str]:
 
     folder_names = [working_directory, sys.prefix, sys.base_prefix, str(Path(contextlib.__file__).parent), *sys.path]
     for find in (lambda: str(Path.home()), tempfile.gettempdir):
-        with contextlib.suppress(OSError, RuntimeError):  # there is none
+        with contextlib.suppress(OSError, RuntimeError):  # no home directory
             folder_names.append(find())
     absolute = [Path(name) for name in folder_names if Path(name).is_absolute()]
     folders = {*map(str, absolute), *(str(path.resolve()) for path in absolute)}

@@ -21,7 +21,7 @@ def visible(text: str, *, keep: str = "") -> str:
 
 
 def program_lines(source: str) -> list[str]:
-    """Return the lines of a program as its engine counts them; none where it has ends of which nobody can tell that."""
+    """Return a program's lines as its engine counts them; no lines if its line ends are ambiguous."""
     if _UNUSUAL_LINE_ENDS.search(source):
         return []
     return [line.removesuffix("\r") for line in source.removesuffix("\n").split("\n")]

@@ -128,9 +128,9 @@ class WorkerChannel:
                 self._flush()
 
     def take_unread_frame(self) -> bytes | None:
-        """Return the one frame that has come and was not told, empty when there is none.
+        """Return the one received frame that was not delivered, or b"" without one.
 
-        None when there is more, or something was not sent. Nothing is told any more afterwards.
+        None when there are more, or when a frame is unsent. Nothing is delivered afterwards.
         """
         if not (self._is_open and self._send_queue.is_empty and self._decoding_task is None) or len(self._frames) > 1:
             return None
@@ -180,7 +180,7 @@ class WorkerChannel:
             self._decoded_messages = iter(())
             if not self._send_queue.is_empty:
                 self._send_queue.clear()
-            # They lead back to whoever holds this channel: a circle that only the garbage collector would take apart.
+            # They refer to the channel's owner: a cycle that only the garbage collector could free.
             self._on_message = self._on_end = self._on_violation = self._on_failure = _ignore_event
 
     def _on_readable(self) -> None:
@@ -204,7 +204,7 @@ class WorkerChannel:
             self._deliver_messages()
 
     def _deliver_messages(self) -> None:
-        """Tell of what has come, in its order, for about a millisecond; nothing more is read before all is told."""
+        """Deliver received frames in order, for about a millisecond; reads no more until all are delivered."""
         remaining = _MAX_MESSAGES_PER_TURN
         try:
             while self._is_open:

@@ -47,7 +47,7 @@ def nesting_depth() -> int:
 
 
 def _nearest_held_slot(slot: InvocationSlot | None) -> InvocationSlot | None:
-    """Return the nearest that has its slot: one that has ended waits for nothing, whatever it left running."""
+    """Return the nearest enclosing run with a slot: an ended run waits for nothing, even with work left."""
     while slot is not None and not slot.is_held:
         slot = slot.outer
     return slot
@@ -60,7 +60,7 @@ _current_slot: ContextVar[InvocationSlot | None] = ContextVar("codemode_place", 
 # before what none does.
 
 MAX_EXTRA_SLOTS = 4
-_WORKER_OVERHEAD_BYTES = 48 << 20  # one worker beside its engine heap (requirement A22)
+_WORKER_OVERHEAD_BYTES = 48 << 20  # one worker without its engine heap (requirement A22)
 
 
 def compute_worker_limit(active: int, memory_limit_bytes: int, available_bytes: int) -> int:
@@ -87,14 +87,14 @@ class SlotQueue:
         self.active = 0
 
     def try_acquire(self, memory_limit_bytes: int, depth: int = 0) -> bool:
-        """Take a slot if one is free and nobody waits for one who comes before."""
+        """Take a slot if one is free and no earlier waiter is queued."""
         with self._lock:
             if any(self._waiting[min(depth, MAX_EXTRA_SLOTS) :]):
                 return False
             return self._try_take_slot(memory_limit_bytes, depth)
 
     def has_free_slot(self, memory_limit_bytes: int) -> bool:
-        """Tell whether a slot is free, and nobody waits for one."""
+        """Return whether a slot is free and the queue is empty."""
         with self._lock:
             return not any(self._waiting) and self.active < self._max_active(self.active, memory_limit_bytes)
 
@@ -184,7 +184,7 @@ class SlotQueue:
 
 
 class _Waiter:
-    """One invocation in the queue, on whatever loop it runs."""
+    """One invocation in the queue, on any loop."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, admitted: asyncio.Event, memory_limit_bytes: int, depth: int
@@ -204,10 +204,10 @@ class _Waiter:
 
 
 class LeaseOwner(Protocol):
-    """Who gave a lease and takes it back when somebody else needs its slots, as `WorkerPool` does."""
+    """The giver of a lease, which reclaims it when another run needs its slots, as `WorkerPool` does."""
 
     def add_revocable(self, lease: Lease) -> bool:
-        """Take note of a lease that can be given up; False: somebody needs its slots now, or none is free beside."""
+        """Record a lease that can be given up; False if its slots are needed now, or no other is free."""
         ...
 
     def remove_revocable(self, lease: Lease) -> None:
@@ -231,9 +231,7 @@ class Lease:
         self._slot_queues = slot_queues
         self._worker: PooledWorker | None = worker
         self._owner: LeaseOwner | None = owner
-        self._revoke_callbacks: list[
-            Callable[[], None]
-        ] = []  # at most one: whoever takes it out decides what becomes of it
+        self._revoke_callbacks: list[Callable[[], None]] = []  # at most one: its remover decides how it is used
         self.threads: InvocationThreads | None = None
         """Where tools run: slots that are given back stay taken until none does any more."""
         self.has_run_program = worker.reuse is not None and worker.reuse.program_count > 0
@@ -266,11 +264,11 @@ class Lease:
         return channel_class(self.process, max_frame_bytes, first_message=first_message, on_end=report_end, **callbacks)
 
     def refill(self, wanted: int | None = None) -> None:
-        """Let the next spare be started; meant for a moment when nobody waits for it."""
+        """Allow the next spare to start, at a moment when no run waits for it."""
         self._supply.refill(wanted)
 
     def mark_reusable(self, frame: bytes) -> None:
-        """Let the worker have another program, where its pool keeps workers. ``said``: the frame it has sent since."""
+        """Return the worker to its pool for another program, if it reuses workers. ``said``: its frame since then."""
         self._frame_after_program = None if self._was_revocable else frame
 
     def kill(self) -> None:
@@ -285,9 +283,9 @@ class Lease:
         self.release()
 
     def make_revocable(self, on_revoked: Callable[[], None]) -> bool:
-        """Keep worker and slots only until somebody else needs the slots; ``given_up`` is then called, in any thread.
+        """Keep worker and slots until another run needs the slots; ``given_up`` is then called, in any thread.
 
-        False: they are needed now. Until `take_back` the worker is not to be used.
+        False if they are needed now. The worker must not be used before `take_back`.
         """
         self._was_revocable = True
         self._revoke_callbacks.append(on_revoked)
@@ -305,7 +303,7 @@ class Lease:
         return True
 
     def revoke(self) -> bool:
-        """Give the slots of a lease that was only kept to somebody else. False when it is in use again."""
+        """Give the slots of a parked lease to another run. False when it is in use again."""
         try:
             notify_revoked = self._revoke_callbacks.pop()
         except IndexError:
@@ -319,7 +317,7 @@ class Lease:
         return True
 
     def release_without_threads(self) -> None:
-        """Do what `leave` does, though what runs in the threads of the run goes on: it needs no slot any more."""
+        """Do what `leave` does although threads of the run still work: they need no slot."""
         self.reclaim()
         self.threads = None
         self.kill_and_release()

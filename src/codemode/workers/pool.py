@@ -37,7 +37,7 @@ _PROC_DIRECTORY, _CGROUPS_DIRECTORY = "/proc", "/sys/fs/cgroup"
 
 
 class _CgroupFiles(NamedTuple):
-    """How a version of control groups calls what it tells. ``reclaimable`` is given back when somebody needs it."""
+    """The file names of a version of control groups. ``reclaimable`` memory is returned on demand."""
 
     folder: str
     limit_file: str
@@ -122,7 +122,7 @@ def _read_text(path: str) -> str:
 
 
 def close_when_collected(pool: object, supply: WorkerSupply) -> weakref.finalize[[WorkerSupply], Any]:
-    """Let the processes of a pool end with it. Nothing of the ``supply`` may know the pool."""
+    """End the processes of a pool with it. Nothing in ``supply`` may refer to the pool."""
     finalizer = weakref.finalize(pool, _start_closing, supply)
     finalizer.atexit = False  # pools that are there at the end of the interpreter are closed then
     return finalizer
@@ -152,7 +152,7 @@ ResultT = TypeVar("ResultT")
 
 @record
 class WorkerRequest:
-    """What an invocation asks of a pool. ``depth``: how many invocations with a slot wait for it."""
+    """The request of an invocation to a pool. ``depth``: how many invocations with a slot wait for it."""
 
     memory_limit_bytes: int
     on_saturation: str
@@ -160,9 +160,9 @@ class WorkerRequest:
 
 
 class WorkerPool:
-    """Workers of one kind. Processes start with the first invocation; `close`, or leaving a ``with``, ends them.
+    """Workers of one kind. Processes start with the first invocation; `close` or the end of ``with`` ends them.
 
-    Those of a pool that nobody has any more end by themselves, a moment later.
+    The processes of an unreferenced pool end on their own, a moment later.
     """
 
     @staticmethod
@@ -180,7 +180,7 @@ class WorkerPool:
     ) -> None:
         self.options = PoolOptions.of(options)
         self._make_source = source
-        # A share that nobody holds has no invocation either, and is made anew when it is next asked for.
+        # A share without references has no invocation either, and is created again when it is next requested.
         self._shares: weakref.WeakValueDictionary[str, PoolShare] = weakref.WeakValueDictionary()
         self._reset()
         _POOLS.add(self)
@@ -217,23 +217,22 @@ class WorkerPool:
 
     @property
     def supply(self) -> WorkerSupply:
-        """What gives the workers."""
+        """The source of the workers."""
         return self._supply
 
     @property
     def isolation(self) -> IsolationReport | None:
-        """What confines the workers; None before the first one is ready."""
+        """The isolation report of the workers; None before the first one is ready."""
         return self.supply.isolation
 
     def share(self, name: str, *, max_workers: int) -> WorkerPool:
-        """Return the part of this pool that one tenant may use, for wherever a pool is taken.
+        """Return the part of this pool that one tenant may use; accepted in place of a pool.
 
-        At most ``max_workers`` invocations of the share have a slot of the pool or stand in its queue; the others
-        queue in the share, or are refused, as ``on_saturation`` says. Shares that add up to no more than the pool's
+        At most ``max_workers`` invocations of the share have a slot of the pool or stand in its queue; the others queue
+        in the share, or are refused, according to ``on_saturation``. Shares that add up to no more than the pool's
         ``max_workers`` never wait for one another; one that is larger than the pool bounds how many of its invocations
-        stand in the pool's queue. The workers are the pool's own: a tenant that is to have a zygote
-        of its own gets a `WorkerPool` of its own. Closing a share closes that share and its own; the next one of its
-        name is another.
+        stand in the pool's queue. The workers are the pool's own: a tenant that needs its own zygote gets its own
+        `WorkerPool`. Closing a share closes that share and its own; the next one of its name is another.
         Raises `ValueError` when the share is in use with another ``max_workers``.
         """
         if require_text_or_none(name, "name") is None:
@@ -252,9 +251,9 @@ class WorkerPool:
         return self._is_closed or self.supply.inventory.has_started
 
     def start(self) -> None:
-        """Start a first spare, where there may be any, unless there was one before: it boots while the caller prepares.
+        """Start a first spare, if allowed and not done before: it boots while the caller prepares.
 
-        For the moment before an `acquire`, which tells of failures: this does not. It may take a while: no loop waits.
+        Call it before `acquire`, which reports failures; this does not. It may block: call it from no event loop.
         """
         if not self._is_closed:
             self.supply.start()
@@ -288,7 +287,7 @@ class WorkerPool:
         return Lease(supply, slot_queues, worker, self)
 
     async def acquire_slots(self, request: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
-        """Take a slot, waiting as ``wanted`` says. Raises `CodeModeConcurrencyError` when there is none."""
+        """Take a slot, waiting according to ``wanted``. Raises `CodeModeConcurrencyError` if none becomes free."""
         slot_queue = self._slot_queue
         if self._revocable_leases.leases and not slot_queue.has_free_slot(request.memory_limit_bytes):
             self._revocable_leases.revoke_oldest()
@@ -299,9 +298,9 @@ class WorkerPool:
         return (slot_queue,)
 
     def add_revocable(self, lease: Lease) -> bool:
-        """Take note of a lease whose program rests: it is given up when somebody needs its slot, the oldest first.
+        """Record the lease of a paused program: it is given up when a run needs its slot, the oldest first.
 
-        False, and nothing is noted, where somebody waits for a slot now, or no other one is free.
+        False, without a record, when a run waits for a slot now or no other slot is free.
         """
         if not self._slot_queue.has_free_slot(DEFAULT_MEMORY_LIMIT_BYTES):
             return False
@@ -364,7 +363,7 @@ class PoolShare(WorkerPool):
 
     @property
     def supply(self) -> WorkerSupply:
-        """What gives the workers of the whole pool."""
+        """The source of the whole pool's workers."""
         return self._parent.supply
 
     async def acquire_slots(self, request: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
@@ -402,7 +401,7 @@ class PoolShare(WorkerPool):
         self.supply.close_idle_workers(self.share_path)
 
     def reset_after_fork(self) -> None:
-        """In a forked child of the host: start afresh. The whole pool forgets its workers itself."""
+        """Reset in a forked child of the host. The whole pool forgets its workers itself."""
         self._initialize()
 
     def _reset(self) -> None:

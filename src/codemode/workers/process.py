@@ -20,8 +20,8 @@ from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock
 from .image import WorkerImage
 
-# Set in whatever is started as a worker. An application that was started by mistake, because it *is* the embedded
-# interpreter, finds it and starts no workers of its own: one wrong process instead of a bomb.
+# Set in every started worker. An application that was started by mistake, because it *is* the embedded interpreter,
+# finds it and starts no workers of its own: one wrong process instead of a fork bomb.
 WORKER_ENVIRONMENT_VARIABLE = "CODE_MODE_WORKER"
 _INTERPRETER_NAMES = ("python", "pypy")
 
@@ -76,9 +76,9 @@ class MemoryInUse(NamedTuple):
 
 
 class ProcessMemory:
-    """Holds open where the system tells of one process; of another one nothing is ever read there.
+    """Holds an open file with the system's data about one process; never reads data of another process.
 
-    Whoever asks and whoever closes it may be in different threads: nothing is opened again behind its end.
+    It may be read and closed in different threads: a closed file is not opened again.
     """
 
     def __init__(self) -> None:
@@ -182,10 +182,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_starter_thread)
 
 
-# A process is only ever named by its pidfd: a pid may already mean another process. Where there are none, by its
-# unreaped `subprocess.Popen`.
+# Processes are named by pidfd alone: a pid may already mean another process. Without pidfds, by the unreaped
+# `subprocess.Popen`.
 
-# What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
+# Variables that the dynamic loader may need to start this interpreter; the host's other variables are not passed on.
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Functions of shared libraries are found now, once, and not by each fork when it first calls them.
 _BIND_NOW_ENVIRONMENT = {"LD_BIND_NOW": "1"}

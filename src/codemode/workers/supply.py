@@ -193,8 +193,8 @@ def _parse_hello(payload: bytes) -> dict[str, Any]:
 HARD_MAX_WORKERS = 32
 """More workers at once are for a pool to ask for."""
 _MAX_START_ATTEMPTS = 2
-# Of workers that only end, as those do that somebody kills: a few at first, for a machine may not be able to start any;
-# once one has started, as many as the invocation has time for.
+# Limit of workers that end early, for example killed by the system: a few at first, because a machine may be unable to
+# start any; unlimited within the invocation's time once one has started.
 _MAX_FIRST_ENDED_ATTEMPTS, _MAX_ENDED_ATTEMPTS = 4, 200
 _FIRST_START_SECONDS = 1.5
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.005, 0.1
@@ -208,7 +208,7 @@ class WorkerSupply:
         self, options: PoolOptions, is_quiet: Callable[[], bool], make_source: Callable[[], WorkerSource] | None = None
     ) -> None:
         self._options = options
-        # Where nothing tells how much memory a process has, each runs one.
+        # Without a measure of a process's memory, each worker runs one program.
         self._programs_per_worker = options.programs_per_worker if sys.platform == "linux" else 1
         self._hello_validator: HelloValidator | None = None
         self._has_started = False
@@ -217,7 +217,7 @@ class WorkerSupply:
 
     @property
     def isolation(self) -> IsolationReport | None:
-        """What confines the workers; None before the first one is ready."""
+        """The isolation report of the workers; None before the first one is ready."""
         return self._hello_validator.report if self._hello_validator is not None else None
 
     def start(self) -> None:
@@ -284,16 +284,16 @@ class WorkerSupply:
         await _pause_before_retry(attempt)
 
     def create_first_message(self, reuse: WorkerReuse) -> BeginProgram:
-        """Return what a worker that runs more than one program is told before each."""
+        """Return the frame that a reused worker gets before each program."""
         with importing:
             from ..protocol.messages import BeginProgram  # late: a cold start would import it before a first worker
 
         return BeginProgram(reuse.program_count)
 
     def return_worker(self, worker: PooledWorker, frame: bytes = b"") -> None:
-        """Let a worker whose program has ended well wait for the next one of its share, or be closed soon.
+        """Keep a worker whose program ended well for the next one of its share, or close it soon.
 
-        It is for the host to say that it has, and to measure what is left. ``said``: the frame that was sent since.
+        The host must confirm the end, and measure the remaining memory. ``said``: the frame sent since then.
         """
         if worker.reuse is None or not worker.reuse.end_program(frame, worker.process.read_memory()):
             self.inventory.finished.append(worker)

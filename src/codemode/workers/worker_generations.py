@@ -26,7 +26,7 @@ _MAX_REUSE_SECONDS = 600.0
 # Engines that were used stay in memory: what a worker may have that was forked, or has made its engines itself.
 _MAX_RESIDENT_BYTES = 96 << 20
 _BYTES_PER_ENGINE = 1 << 20
-# What programs were given counts for the limit of their process even untouched: the next may have the largest heap.
+# Memory granted to programs counts for their process even when unused: the next may have the largest heap.
 _MAX_ADDRESS_SPACE_BYTES = 192 << 20
 
 
@@ -42,7 +42,7 @@ class WorkerReuse:
         self._program_started_at = time.monotonic()
 
     def begin_program(self) -> bool:
-        """Let it have another program; False: it has not said that it has a fresh engine for that."""
+        """Prepare the worker for another program; False if it has not reported a fresh engine."""
         frame, self.frame = self.frame, b""
         self._program_started_at = time.monotonic()
         return frame == b"N%d" % self.program_count
@@ -71,7 +71,7 @@ _MAX_EARLY_EXITS_IN_A_ROW = 2
 
 
 class WorkerSource(Protocol):
-    """Where workers come from: a zygote, or this interpreter started anew each time."""
+    """The source of workers: a zygote, or a new interpreter for each."""
 
     def spawn(self, *, warm_up: bool) -> WorkerProcess:
         """Return a worker that is starting; ``rehearsed``: there is time to prepare it."""
@@ -185,7 +185,7 @@ class SourceGeneration:
         return self.source.is_alive() and self.early_exits_in_a_row <= _MAX_EARLY_EXITS_IN_A_ROW
 
     def retire(self) -> bool:
-        """Give no more workers; True when there are none left that would end the source with them."""
+        """Stop giving workers; True when none is left that would end the source."""
         with self._lock:
             self._is_retired = True
             return not self._open_count

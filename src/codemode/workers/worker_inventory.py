@@ -36,14 +36,14 @@ class IdleWorkers:
         return iter(self._workers)
 
     def add(self, worker: PooledWorker) -> PooledWorker | None:
-        """Let one wait; return the one, of whatever share, that has to go for it."""
+        """Add a waiting worker; return the one, of any share, that it displaces."""
         self._workers[worker] = None
         return self._remove_worker(next(iter(self._workers))) if len(self._workers) > self._max_count else None
 
     def take(self, share: SharePath, *, has_spare: bool) -> PooledWorker | None:
-        """Return the worker of a share that has waited longest, None when there is none.
+        """Return the worker of a share that has waited longest, or None.
 
-        None too while it is still getting ready and there is a spare worker, unless others do so already.
+        Also None while it is still getting ready, a spare worker exists and no others get ready.
         """
         share_workers = [worker for worker in self._workers if worker.reuse is not None and worker.reuse.share == share]
         if not share_workers:
@@ -132,9 +132,9 @@ class WorkerInventory:
         return await self._start_thread.run(function)
 
     async def take(self) -> PooledWorker:
-        """Return a worker that is starting or ready. Raises `CodeModeWorkerError` when there is none.
+        """Return a worker that is starting or ready. Raises `CodeModeWorkerError` if the start fails.
 
-        For when `take_at_once` gives none: it waits for a thread.
+        Use it when `take_at_once` returns None: it waits for a thread.
         """
         handover = _Handover(self.close_worker)
         try:
@@ -145,7 +145,7 @@ class WorkerInventory:
             raise
 
     def keep_idle(self, worker: PooledWorker) -> None:
-        """Let a worker that is done wait for another program, the oldest of those that wait making way."""
+        """Keep a finished worker for another program, in place of the one that waited longest."""
         with self._lock:
             is_current = worker.generation is self._generation and not self.is_closed
             displaced = self.idle.add(worker) if is_current else worker
@@ -180,9 +180,9 @@ class WorkerInventory:
             self._close_threads.submit(partial(self._close_and_forget, worker))
 
     def replace_failed_worker(self, worker: PooledWorker, *, has_ended: bool) -> None:
-        """Kill a worker that never became ready, and replace what made it.
+        """Kill a worker that never became ready, and replace its source.
 
-        ``has_ended``: it only ended, as one does that somebody kills. Its source is replaced where that is repeated.
+        ``has_ended``: it ended on its own or was killed. Its source is then replaced only after several.
         """
         with self._lock:
             # Neither its sibling spares nor what made them can be trusted to work. Another invocation may
@@ -207,7 +207,7 @@ class WorkerInventory:
         return not self.is_closed and len(self.spares) < min(wanted, self._max_spares)
 
     def close(self) -> None:
-        """Kill spares and sources, and with a zygote every worker. Waits for the end of those that nobody uses."""
+        """Kill spares and sources, and with a zygote every worker. Waits for the end of unused workers."""
         with self._lock:
             self.is_closed = True
         with self._start_lock:
@@ -227,7 +227,7 @@ class WorkerInventory:
         return bool(self._generation or is_retired or self.busy or self._being_closed)
 
     def close_including_busy(self) -> None:
-        """Do what `close` does, and close the workers in use too: for when nobody can be using them."""
+        """Do what `close` does, and close the workers in use too: only when no run can use them."""
         self.close()
         for worker in list(self.busy):
             self._close_and_forget(worker)
@@ -288,7 +288,7 @@ class WorkerInventory:
             self.close_worker(worker)
 
     def _retire_generation(self) -> None:
-        """Give up the spares and take no more from what made them; workers in use go on."""
+        """Drop the spares and take no more from their source; workers in use continue."""
         with self._lock:
             spares, generation = [*self.spares, *self.idle.clear()], self._generation
             self.spares.clear()

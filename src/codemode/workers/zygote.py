@@ -34,7 +34,7 @@ _PACKET_STRUCT = struct.Struct("=cIi")
 _REQUEST_STRUCT = struct.Struct("=I?")
 _MAX_PACKET_BYTES = 1024
 _SEND_TIMEOUT_MS = 1000
-# Longer than a busy machine keeps a zygote waiting: with it die the programs of everybody.
+# Longer than a busy machine delays a zygote, because its end kills the programs of all tenants.
 _PIDFD_TIMEOUT_MS = 5000
 # Several threads may wait for packets, and one takes what another waits for.
 _POLL_MS = 50
@@ -115,7 +115,7 @@ class Zygote:
         return not self.is_alive()
 
     def describe_failure(self) -> str:
-        """What the zygote said before it gave up, or an empty string."""
+        """The zygote's last error output, or an empty string."""
         with self._lock:
             self._receive_packets()
             return self._failure
@@ -245,7 +245,7 @@ class _ForkedProcess:
         return self.pidfd >= 0 or bool(self.start_error)
 
     def can_close_at_once(self) -> bool:
-        """True once it is known what there is to kill; nobody waits for its death."""
+        """True once its process is known; no thread waits for its death."""
         self._zygote.receive_packets()
         return self.is_start_known
 

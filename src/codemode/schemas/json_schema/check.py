@@ -54,7 +54,7 @@ class SchemaDocument:
 
     def __init__(self, schema: Any, text: str) -> None:
         self._schema = schema
-        # Where such a reference leads depends on the way to it, so that what it leads to cannot be kept.
+        # The target of such a reference depends on the path to it, so it cannot be cached.
         self._is_dynamic = any(mark in text for mark in ('"$dynamicRef"', '"$recursiveRef"', '"$ref": "http'))
         self._has_references = any(f'"{keyword}"' in text for keyword in _REFERENCES)
         if self._has_references:
@@ -62,7 +62,7 @@ class SchemaDocument:
 
     @cached_property
     def root(self) -> Rules:
-        """Its rules. Raises what `referencing` raises for an identifier that is none."""
+        """Return the rules. Raises the exceptions of `referencing` for an invalid identifier."""
         dialect = select_dialect(self._schema, None)
         return Rules(self._schema, self._resolver(dialect.specification) if self._has_references else None, dialect)
 

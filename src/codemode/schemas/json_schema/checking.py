@@ -44,12 +44,12 @@ class ValidationFailure:
 
     @property
     def lacks_rule_name(self) -> bool:
-        """True as long as nobody has said which rule it is."""
+        """True while the rule is unknown."""
         return self.rule_name == _UNNAMED_RULE
 
     @property
     def path(self) -> list[str | int]:
-        """Where the value stands."""
+        """The path of the value."""
         return path_to_list(self.location)
 
     def to_problem(self) -> Problem:
@@ -128,7 +128,7 @@ class JsonSchemaDraft(Protocol):
 
     @property
     def specification(self) -> Any:
-        """What finds the identifiers and parts of its schemas."""
+        """A function that finds the identifiers and subresources of its schemas."""
         ...
 
     def knows(self, keyword: str) -> bool:
@@ -145,7 +145,7 @@ class JsonSchemaDraft(Protocol):
 
 
 class Rules:
-    """One schema of a document, ready for use. ``resolver`` finds what references mean; None where there are none."""
+    """One schema of a document, ready for use. ``resolver`` resolves references; None without any."""
 
     __slots__ = ("dialect", "is_nullable", "resolver", "rules", "schema")
 
@@ -154,7 +154,7 @@ class Rules:
         self.resolver = resolver
         self.dialect = dialect
         self.rules = dialect.rules_of(schema)
-        # As OpenAPI 3.0 has it, whatever else the schema says.
+        # OpenAPI 3.0: it applies with any other keywords.
         self.is_nullable = is_mapping(schema) and schema.get("nullable") is True
 
 

@@ -259,7 +259,7 @@ def _mark_evaluated_properties(
         return
     check.take(1 + len(value))
     if "additionalProperties" in rules or ("unevaluatedProperties" in rules and not is_own):
-        # What it did not take would be a failure of its own.
+        # A value that it rejects would be a failure of its own.
         evaluated.update(value)
         return
     evaluated.update(value.keys() & rules.get("properties", {}).keys())
@@ -293,7 +293,7 @@ def _mark_evaluated_items(
 
 
 def _iterate_applied_rules(check: CheckProtocol, node: Rules, value: Any) -> Iterator[Rules]:
-    """Yield the rules of schemas beside these that the value itself fits."""
+    """Yield the rules of the sibling schemas that the value itself fits."""
     schema: dict[str, Any] = node.schema
     for keyword in _REFERENCES:
         if keyword in schema and node.dialect.knows(keyword):
@@ -401,13 +401,13 @@ class Dialect:
         self._uri = next(uri for uri, name in _DRAFT_BY_URI.items() if name == draft)
         self._keywords = _KEYWORDS_BY_DRAFT[draft]
         self._accepts_whole_floats = draft != "4"
-        # In these a reference replaces what stands beside it.
+        # In these drafts a reference replaces its sibling keywords.
         self._ref_replaces_siblings = draft in ("4", "6", "7")
         self.contains_evaluates = draft == "2020-12"
 
     @cached_property
     def specification(self) -> Specification[Any]:
-        """What finds the identifiers and parts of its schemas."""
+        """Return a function that finds the identifiers and subresources of its schemas."""
         from referencing.jsonschema import specification_with
 
         return specification_with(self._uri)

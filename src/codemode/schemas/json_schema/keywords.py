@@ -122,7 +122,7 @@ def matches_pattern(check: CheckProtocol, rule: str, text: str) -> bool:
     try:
         return find_match(rule, text, check.take)
     except PatternRefusedError:
-        # Only a reference into what is no schema for anybody leads to one: all others were looked at before.
+        # Only a reference into a part that is no schema leads here: all others were checked before.
         return False
 
 
@@ -177,7 +177,7 @@ def unique_items(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path
             key = canonical_json(item)
             check.take(len(key) >> 6)
         elif isinstance(item, str):
-            key = (None, item)  # apart from what containers are written as
+            key = (None, item)  # a key that no container's text equals
         check.take()
         if key in seen:
             yield ValidationFailure(value, path)

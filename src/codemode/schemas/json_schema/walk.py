@@ -25,7 +25,7 @@ RESTRICTIVE_KEYWORDS: Mapping[str, tuple[str, ...]] = {
 
 
 def iterate_subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and every schema in it, also in keywords that nobody knows: a reference may lead there."""
+    """Yield a schema and every schema in it, also in unknown keywords: a reference may lead there."""
     return (item for _, item in iterate_placed_subschemas(schema))
 
 
@@ -51,7 +51,7 @@ def iterate_placed_subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Mapping
 
 
 def relaxed_copy(schema: Any, strip: Callable[[dict[str, Any]], None], loses_rule: Callable[[Any], bool]) -> Any:
-    """Copy a schema, each schema in it after ``strip``. What it took before it takes still.
+    """Copy a schema, each schema in it after ``strip``. The copy accepts all values that the schema accepts.
 
     A rule that would accept less because of a removed part (``loses_rule``) is left out: `not`, the condition of an
     `if`, the ban on further properties.
