@@ -62,7 +62,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """``index`` is the type of keys that are not listed; ``None`` if there are none to declare."""
+    """``index`` is the type of keys that are not listed; ``None`` without an index type."""
 
     properties: tuple[Property, ...]
     index: Shape | None = None

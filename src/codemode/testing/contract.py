@@ -118,7 +118,7 @@ async def _expect_value(value: Any, work: Awaitable[Outcome]) -> str:
 
 
 async def has_the_state_it_tells_of(plugin: PluginUnderTest) -> None:
-    """Where the model reads of state, programs find their stored values, under any name; elsewhere no state exists."""
+    """Where the model reads of state, programs find their stored values, under any name; others have no state."""
     mentions_state = any("state.get(key)" in text for text in (await plugin.shown(ToolRecorder().tools)).values())
     js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
     outcome = await run(plugin, ToolRecorder().tools, js if mentions_state else "return typeof state;")
