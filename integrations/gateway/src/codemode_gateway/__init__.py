@@ -1,4 +1,4 @@
-"""Connect to MCP servers of a configuration, and serve them as one MCP tool. Names are imported on first use."""
+"""Connect to the MCP servers of a configuration, and serve them as one MCP tool."""
 
 from __future__ import annotations
 

@@ -151,9 +151,9 @@ class JsonDocument:
         blanks = _blanks_before(self.text, member.start)
         return self._line_indent(node.start) + self.indent_step if blanks is None else blanks
 
-    def get_member_indent(self, one: JsonMember, node: JsonNode) -> str:
+    def get_member_indent(self, member: JsonMember, node: JsonNode) -> str:
         """Return the indentation of a member."""
-        return self._get_member_indent(one, node)
+        return self._get_member_indent(member, node)
 
     def _line_indent(self, position: int) -> str:
         line = _line_before(self.text, position)

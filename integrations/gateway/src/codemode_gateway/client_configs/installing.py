@@ -175,7 +175,7 @@ _INPUT_VARIABLE = re.compile(r"(?<!\$)\$\{input:([^}]*)\}")
 _CODEX_TIMEOUT_SECONDS = 600
 
 
-def find_own_command() -> tuple[str, ...]:
+def find_codemode_command() -> tuple[str, ...]:
     """Return the command that starts codemode, with its full path, because apps have a short PATH."""
     program = shutil.which(GATEWAY_NAME, path=str(Path(sys.executable).parent)) or shutil.which(GATEWAY_NAME)
     return (str(Path(program).absolute()),) if program else (sys.executable, "-m", GATEWAY_NAME)
@@ -189,7 +189,7 @@ def create_gateway_entry(
     current_entry: Any,
 ) -> dict[str, Any]:
     """Return the client's entry for the gateway. Additions by the user stay."""
-    program, *args = command or find_own_command()
+    program, *args = command or find_codemode_command()
     entry: dict[str, Any] = {"type": "stdio"} if target.entry_type else {}
     entry |= {"command": program, "args": [*args, "mcp", "--config", str(config)]}
     if target.format == "toml":
