@@ -246,11 +246,13 @@ class CodeModeProtocolError(CodeModeError):
         """
         if self.was_answered:
             return (
-                f"{what}, for it was answered before: {self.message}. Go on with {first} that came of the first"
-                " answers; the same answers again give the same outcome, and run nothing."
+                f"{what}: it was answered before: {self.message}. Continue with {first} from the first answers;"
+                " repeating the same answers returns the same outcome and runs nothing."
             )
-        keys = "Signing keys that outlive the process are set with codemode.set_continuation_signing_key"
-        return f"{what}: {self.message}. {keys}, how long a pause holds with continuation.max_age_ms; and {otherwise}."
+        keys = "Set signing keys that outlive the process with codemode.set_continuation_signing_key"
+        return (
+            f"{what}: {self.message}. {keys}, and how long a pause is valid with continuation.max_age_ms; {otherwise}."
+        )
 
 
 class CodeModeToolError(CodeModeError):

@@ -152,7 +152,7 @@ def test_a_program_seen_before_is_checked_against_the_tools_of_now(run, fails):
     js = "return await tools.hit(await 77)"
     assert run(js, [Recorder().tool]) == 77
     assert run(js, [Recorder().tool]) == 77
-    fails(CodeModeSyntaxError, js, [Recorder().tool.renamed("other")])
+    fails(CodeModeSyntaxError, js, [Recorder().tool.with_name("other")])
     assert run(js, [Recorder().tool]) == 77
 
 

@@ -163,7 +163,7 @@ def kept(schema: Any, caplog: pytest.LogCaptureFixture) -> PreparedTool:
         prepare_tool(one).compile()
     assert LOOK_AHEAD in caplog.text
     assert "'far'" in caplog.text
-    assert LOOK_AHEAD not in str(prepare_tool(one.renamed("away")).input_json_schema) or not isinstance(schema, dict)
+    assert LOOK_AHEAD not in str(prepare_tool(one.with_name("away")).input_json_schema) or not isinstance(schema, dict)
     return prepare_tool(one)
 
 
@@ -218,7 +218,7 @@ def test_loop_tools_that_an_adapter_makes_are_foreign(caplog, monkeypatch):
     assert made is not None
     assert prepare_tool(made).validate_input("b").value == "b"
     assert LOOK_AHEAD in caplog.text
-    assert prepare_tool(made.renamed("other")).input_json_schema == {}
+    assert prepare_tool(made.with_name("other")).input_json_schema == {}
 
 
 def test_loop_a_foreign_pattern_that_repeats_too_much_is_left_out():

@@ -196,7 +196,7 @@ def test_a_row_decides_nothing_but_what_it_showed() -> None:
 def test_the_calls_of_one_program_are_decided_together() -> None:
     async def work() -> None:
         tools = [keeping(REFUND, [], title="Refund"), keeping(REFUND, [])]
-        desk = CardDesk([tools[0], tools[1].renamed("send")])
+        desk = CardDesk([tools[0], tools[1].with_name("send")])
         js = f"return await Promise.all([{call(ASKED)[13:]}, {call(ASKED, 'send')[13:]}])"
         record_id = await desk.pause(js)
         async with desk.browser() as ana:

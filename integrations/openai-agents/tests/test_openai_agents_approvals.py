@@ -259,7 +259,7 @@ def test_a_state_that_was_answered_goes_on_by_the_first_answers_alone() -> None:
         second.reject(other)
     run(made, first)
     done = list(desk.did)
-    with pytest.raises(UserError, match=r"answered before: .* Go on with the state of the run that came") as caught:
+    with pytest.raises(UserError, match=r"answered before: .* Continue with the state of the run from") as caught:
         run(made, second)
     assert "Signing keys" not in str(caught.value)
     assert desk.did == done

@@ -38,8 +38,8 @@ from codemode import CodeModeProtocolError
 
 WAIT_SECONDS = 60.0
 ANSWERED_BEFORE = (
-    "This paused codeMode call cannot resume, for it was answered before: .* with other answers: .*"
-    "Go on with the message history that came of the first answers"
+    "This paused codeMode call cannot resume: it was answered before: .* with other answers: .*"
+    "Continue with the message history from the first answers"
 )
 REFUNDS = """
 const stock = await tools.stock({ product: "nut" });

@@ -189,7 +189,7 @@ class _ChunkWriter:
             if text is not None:
                 yield text, _ALREADY_WRITTEN
                 return
-        for key in ordered_keys(members) if self._sort_keys else members:
+        for key in sort_dict_keys(members) if self._sort_keys else members:
             yield f"{comma}{self._write_key(key)}:", members[key]
             comma = ","
 
@@ -217,7 +217,7 @@ class _ChunkWriter:
         return self._encode(value)
 
 
-def ordered_keys(members: dict[Any, Any]) -> list[Any]:
+def sort_dict_keys(members: dict[Any, Any]) -> list[Any]:
     """Return the keys of a dict in their order. Sorting a hundred thousand at once would keep the interpreter."""
     keys = list(members)
     if len(keys) <= _BATCH_VALUES:

@@ -53,7 +53,7 @@ class LocalReferences:
         pointer = self.resolve(reference) if isinstance(reference, str) else None
         return None if pointer is None else self.lookup(pointer)
 
-    def followed(self, schema: Any) -> Any:
+    def follow_chain(self, schema: Any) -> Any:
         """The schema behind a chain of references, or ``None`` where it leads nowhere or in circles."""
         for _ in range(MAX_REFERENCE_CHAIN):
             rules = mapping_or_empty(schema)
@@ -73,7 +73,7 @@ class LocalReferences:
 
 def resolve_reference(schema: Any, root: Any) -> Any:
     """Return the schema behind a ``$ref`` into ``root``; None where it leads nowhere or in circles."""
-    return LocalReferences(root).followed(schema)
+    return LocalReferences(root).follow_chain(schema)
 
 
 def _decode_part(part: str) -> str:

@@ -391,7 +391,7 @@ class Runner:
 
     def _report_paused_time(self, message: HostMessage, reported_seconds: float) -> None:
         """Report paused time to a worker that measures its program's time."""
-        paused_seconds = self._clock.stopped_seconds
+        paused_seconds = self._clock.paused_seconds
         milliseconds = int((paused_seconds - reported_seconds) * 1000)
         if isinstance(message, RunModule):
             self._reported_paused_seconds = paused_seconds  # the worker measures from here

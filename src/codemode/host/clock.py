@@ -66,7 +66,7 @@ class StoppableTimer:
             self._remaining -= self._now() - self._started
 
     @property
-    def stopped_seconds(self) -> float:
+    def paused_seconds(self) -> float:
         """How long it has not run since its first start."""
         if self._first_started is None:
             return 0.0

@@ -27,7 +27,7 @@ class WorkStopped(BaseException):
     """Nothing waits for this work any more."""
 
 
-def _unlimited() -> int:
+def _grant_unlimited() -> int:
     return 1 << 62
 
 
@@ -36,7 +36,7 @@ class _Meter:
 
     def __init__(self) -> None:
         self.remaining = 1 << 62
-        self.on_exhausted: Callable[[], int] = _unlimited
+        self.on_exhausted: Callable[[], int] = _grant_unlimited
 
 
 class _Thread(threading.local):

@@ -173,7 +173,7 @@ class Spec:
 
     def follow(self, value: Any) -> Mapping[str, Any]:
         """Return the object behind a chain of references; an empty one if it leads nowhere."""
-        return mapping_or_empty(self.references.followed(value))
+        return mapping_or_empty(self.references.follow_chain(value))
 
     def digest(self, value: Any) -> str:
         """Return a digest of a part of the document with all parts that it refers to."""

@@ -62,7 +62,7 @@ def limit(
     is_sent_to_worker: bool = False,
     is_signed: bool = False,
 ) -> int:
-    return checked_field(
+    return option_field(
         default,
         partial(require_positive, maximum=maximum, minimum=minimum),
         is_sent_to_worker=is_sent_to_worker,
@@ -71,10 +71,10 @@ def limit(
 
 
 def optional_limit_field() -> int | None:
-    return checked_field(None, _require_positive_or_none)
+    return option_field(None, _require_positive_or_none)
 
 
-def checked_field(default: Any, check: Check, *, is_sent_to_worker: bool = False, is_signed: bool = False) -> Any:
+def option_field(default: Any, check: Check, *, is_sent_to_worker: bool = False, is_signed: bool = False) -> Any:
     """Declare an option. ``is_sent_to_worker``: the worker needs it; ``is_signed``: a continuation keeps its value."""
     return field(
         default=default, metadata={"check": check, "is_sent_to_worker": is_sent_to_worker, "is_signed": is_signed}
@@ -82,7 +82,7 @@ def checked_field(default: Any, check: Check, *, is_sent_to_worker: bool = False
 
 
 def flag_field(*, default: bool, is_signed: bool = False) -> bool:
-    return checked_field(default, _require_bool, is_signed=is_signed)
+    return option_field(default, _require_bool, is_signed=is_signed)
 
 
 def _require_positive_or_none(value: Any, path: str) -> int | None:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 from ..cached_property import cached_property
 from .checked_fields import (
     CALLABLE,
-    checked_field,
     flag_field,
     limit,
+    option_field,
     optional_limit_field,
     require_command_or_none,
     require_count,
@@ -88,7 +88,7 @@ class ExecutionPolicy(OptionPart):
     max_values: int = limit(250_000)
     max_bridge_requests: int = limit(256, is_sent_to_worker=True, is_signed=True)
     max_in_flight_bridge_requests: int = limit(32, is_sent_to_worker=True, is_signed=True)
-    in_flight_limit: Literal["fail", "queue"] = checked_field(
+    in_flight_limit: Literal["fail", "queue"] = option_field(
         "fail", require_one_of("fail", "queue"), is_sent_to_worker=True, is_signed=True
     )
     max_console_bytes: int = limit(64 * 1024, is_sent_to_worker=True, is_signed=True)
@@ -98,13 +98,13 @@ class ExecutionPolicy(OptionPart):
     max_content_bytes: int = limit(64 * MIB)
     max_content_parts: int = limit(64, is_sent_to_worker=True, is_signed=True)
     max_description_characters: int = limit(40_000)
-    listing: Literal["full", "names", "search"] = checked_field("full", require_one_of("full", "names", "search"))
+    listing: Literal["full", "names", "search"] = option_field("full", require_one_of("full", "names", "search"))
     check_program: bool = flag_field(default=True)
     timeout_includes_tools: bool = flag_field(default=True, is_signed=True)
     tool_timeout_ms: int | None = optional_limit_field()
-    on_saturation: Literal["fail", "wait"] | None = checked_field(None, require_one_of(None, "fail", "wait"))
-    output_validation: OutputValidation = checked_field("warn", require_one_of("warn", "strict"))  # noqa: RUF009 - a field
-    values: Literal["json", "rich"] = checked_field("json", require_one_of("json", "rich"), is_signed=True)
+    on_saturation: Literal["fail", "wait"] | None = option_field(None, require_one_of(None, "fail", "wait"))
+    output_validation: OutputValidation = option_field("warn", require_one_of("warn", "strict"))  # noqa: RUF009 - a field
+    values: Literal["json", "rich"] = option_field("json", require_one_of("json", "rich"), is_signed=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -126,9 +126,9 @@ class FetchPolicy(OptionPart):
     path: ClassVar[str] = "fetch_policy"
 
     fetch: Callable[..., Awaitable[Any]] | None = field(default=None, metadata=CALLABLE)
-    allowed_origins: tuple[str, ...] = checked_field((), require_strings)
-    allowed_url_prefixes: tuple[str, ...] = checked_field((), require_strings)
-    allowed_methods: tuple[str, ...] = checked_field(("GET", "HEAD"), require_http_methods)
+    allowed_origins: tuple[str, ...] = option_field((), require_strings)
+    allowed_url_prefixes: tuple[str, ...] = option_field((), require_strings)
+    allowed_methods: tuple[str, ...] = option_field(("GET", "HEAD"), require_http_methods)
     max_response_bytes: int = limit(MIB)
     allow_redirects: bool = flag_field(default=False)
     max_redirects: int = limit(10)
@@ -141,7 +141,7 @@ class ApprovalPolicy(OptionPart):
 
     path: ClassVar[str] = "approval"
 
-    mode: Literal["callback", "interrupt"] = checked_field("callback", require_one_of("callback", "interrupt"))
+    mode: Literal["callback", "interrupt"] = option_field("callback", require_one_of("callback", "interrupt"))
     on_approval_required: Callable[[Any], Any] | None = field(default=None, metadata=CALLABLE)
     show_denial_reason: bool = flag_field(default=False)
 
@@ -201,8 +201,8 @@ class Telemetry(OptionPart):
     record_inputs: bool = flag_field(default=True)
     record_outputs: bool = flag_field(default=True)
     record_arguments: bool = flag_field(default=False)
-    function_id: str | None = checked_field(None, require_text_or_none)
-    metadata: Mapping[str, Any] | None = checked_field(None, require_mapping_or_none)
+    function_id: str | None = option_field(None, require_text_or_none)
+    metadata: Mapping[str, Any] | None = option_field(None, require_mapping_or_none)
     tracer: Any = field(default=None, metadata={"check": require_methods("start_span")})
     meter: Any = field(default=None, metadata={"check": require_methods("create_counter", "create_histogram")})
 
@@ -221,8 +221,8 @@ class ModelOutput(OptionPart):
     include_nested_tool_outputs: bool = flag_field(default=False)
     include_fetch_summary: bool = flag_field(default=False)
     include_console: bool = flag_field(default=False)
-    max_summary_entries: int = checked_field(32, require_count)
-    max_model_characters: int | None = checked_field(None, _model_characters)
+    max_summary_entries: int = option_field(32, require_count)
+    max_model_characters: int | None = option_field(None, _model_characters)
 
     @cached_property
     def includes_calls(self) -> bool:
@@ -253,7 +253,7 @@ class ContinuationOptions(OptionPart):
 
     keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": require_keys_or_none})
     max_age_ms: int | None = optional_limit_field()
-    conversation_id: str | None = checked_field(None, require_text_or_none)
+    conversation_id: str | None = option_field(None, require_text_or_none)
     seal: bool = flag_field(default=False)
     compress: bool = flag_field(default=False)
     guard: Any = field(default=None, metadata={"check": require_guard_or_none})
@@ -273,12 +273,12 @@ class PoolOptions(OptionPart):
     path: ClassVar[str] = "pool"
 
     max_workers: int | None = optional_limit_field()
-    on_saturation: Literal["fail", "wait"] = checked_field("fail", require_one_of("fail", "wait"))
+    on_saturation: Literal["fail", "wait"] = option_field("fail", require_one_of("fail", "wait"))
     wait_timeout_ms: int | None = optional_limit_field()
-    spare_workers: int = checked_field(2, require_not_negative)
-    isolation: Literal["auto", "required"] = checked_field("auto", require_one_of("auto", "required"))
-    start_method: Literal["auto", "fork", "exec"] = checked_field("auto", require_one_of("auto", "fork", "exec"))
-    worker_command: tuple[str, ...] | None = checked_field(None, require_command_or_none)
+    spare_workers: int = option_field(2, require_not_negative)
+    isolation: Literal["auto", "required"] = option_field("auto", require_one_of("auto", "required"))
+    start_method: Literal["auto", "fork", "exec"] = option_field("auto", require_one_of("auto", "fork", "exec"))
+    worker_command: tuple[str, ...] | None = option_field(None, require_command_or_none)
     programs_per_worker: int = limit(1, MAX_PROGRAMS_PER_WORKER)
     allow_kept_workers: bool = flag_field(default=False)
 

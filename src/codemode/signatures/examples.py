@@ -214,7 +214,7 @@ class _ConstrainedSampler(_SchemaSampler):
 
     def __init__(self, schema: Any, branches: tuple[str, ...]) -> None:
         super().__init__(LocalReferences(schema))
-        self._follow_reference = LocalReferences(schema).followed
+        self._follow_reference = LocalReferences(schema).follow_chain
         self._branches = branches
 
     def create_value(self, schema: Any, depth: int) -> Any:
@@ -404,9 +404,9 @@ def _dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
     wanted = [(tool, name, kind) for tool in tools[:_MAX_READERS] for name, kind in _fields(tool.input_json_schema)]
     for producer in tools[:_MAX_READERS]:
         schema = LocalReferences(producer.output_json_schema)
-        output = mapping_or_empty(schema.followed(producer.output_json_schema))
+        output = mapping_or_empty(schema.follow_chain(producer.output_json_schema))
         is_list = output.get("type") == "array"
-        item = schema.followed(output.get("items")) if is_list else output
+        item = schema.follow_chain(output.get("items")) if is_list else output
         offered = set(_properties(item, schema))
         for consumer, name, kind in wanted:
             if consumer is producer or (name, kind) not in offered:
@@ -429,7 +429,7 @@ def _fields(schema: Any) -> Iterator[tuple[str, str]]:
 def _properties(schema: Any, references: LocalReferences) -> Iterator[tuple[str, str]]:
     properties = mapping_or_empty(mapping_or_empty(schema).get("properties"))
     for name in islice(properties, MAX_SAMPLE_PROPERTIES):
-        kind = mapping_or_empty(references.followed(properties[name])).get("type")
+        kind = mapping_or_empty(references.follow_chain(properties[name])).get("type")
         if isinstance(name, str) and kind in ("string", "integer", "number"):
             yield name, kind
 

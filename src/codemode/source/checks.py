@@ -76,7 +76,7 @@ def check_program(
 
 
 def _module_problems(facts: Any) -> Iterator[ProgramProblem]:
-    for use in located_items(facts, "modules"):
+    for use in get_located_items(facts, "modules"):
         message = MODULE_USES.get(kind) if isinstance(kind := use.get("kind"), str) else None
         if message is not None:
             yield create_problem(use, message)
@@ -91,7 +91,7 @@ def _call_problems(
     unknown_messages: dict[str, str] = {}
     roots: dict[str, ToolSchema] = {}
     visits = SchemaVisits()
-    for call in located_items(facts, "calls"):
+    for call in get_located_items(facts, "calls"):
         name = call.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
             continue
@@ -148,7 +148,7 @@ class ToolSchema:
         return self._folded_names[name]
 
 
-def located_items(facts: Any, key: str) -> list[dict[str, Any]]:
+def get_located_items(facts: Any, key: str) -> list[dict[str, Any]]:
     items = list_or_empty(mapping_or_empty(facts).get(key))
     return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item) and _has_location(item)] if items else items
 
@@ -437,7 +437,7 @@ def _find_undefined(
     facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
 ) -> Iterator[ProgramProblem]:
     tools_by_folded_name: dict[str, str] | None = None
-    for use in located_items(facts, "free"):
+    for use in get_located_items(facts, "free"):
         name = use.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or name in globals_:
             continue
@@ -482,7 +482,7 @@ def _find_field_problems(
     roots: dict[str, ToolSchema] = {}
     visits = SchemaVisits()
     suggestions = iter(range(MAX_SUGGESTIONS))
-    for read in located_items(facts, "reads"):
+    for read in get_located_items(facts, "reads"):
         tool, name = read.get("tool"), read.get("name")
         if not isinstance(tool, str) or tool not in names or not isinstance(name, str):
             continue

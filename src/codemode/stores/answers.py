@@ -47,14 +47,14 @@ def _iter_changes(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
     stack: list[tuple[str, Any, Any]] = [("", before, after)]
     while stack:
         path, old, new = stack.pop()
-        members = _shared_members(old, new)
+        members = _pair_members(old, new)
         if members is not None:
             stack += [(_child_path(path, name), *values) for name, *values in reversed(members)]
         elif not _is_same(old, new):
             yield path, old, new
 
 
-def _shared_members(old: Any, new: Any) -> list[tuple[str, Any, Any]] | None:
+def _pair_members(old: Any, new: Any) -> list[tuple[str, Any, Any]] | None:
     if is_object(old) and is_object(new):
         names = dict.fromkeys((*old, *new))
         return [(name, old.get(name, _ABSENT), new.get(name, _ABSENT)) for name in names]
@@ -104,14 +104,14 @@ def display_digest(request: StoredRequest | PendingRequest) -> str:
     if not isinstance(request, StoredRequest | PendingRequest):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"request must be one of the requests of a record or an interrupt, got {request!r:.200}")
     kind, displayed_input = (
-        (request.kind, request.input) if isinstance(request, StoredRequest) else displayed_kind_and_input(request)
+        (request.kind, request.input) if isinstance(request, StoredRequest) else get_displayed_kind_and_input(request)
     )
     return content_digest(
         {"id": request.interrupt_id, "tool": request.tool_name, "input": displayed_input, "kind": kind}
     )
 
 
-def displayed_kind_and_input(request: PendingRequest) -> tuple[str, Any]:
+def get_displayed_kind_and_input(request: PendingRequest) -> tuple[str, Any]:
     """Return the kind of a request and the input that an approver sees.
 
     A framework that gates its tools itself asks with its own payload: ``asksApproval`` marks it as an approval of

@@ -52,7 +52,7 @@ from .resume_outcome import (
     renewing_lease,
     takes_record,
 )
-from .rows import decode_interrupt, lost_record_error, tenant_names, unwrap_outcome
+from .rows import create_lost_record_error, decode_interrupt, tenant_names, unwrap_outcome
 from .saved_programs import SavedProgramRows
 from .transaction import Database, Session, run_read, run_write
 
@@ -314,7 +314,7 @@ class InterruptStore(ABC):
                 if text is not None:
                     return await run_check(LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text))
                 if state == "lost":
-                    raise lost_record_error()
+                    raise create_lost_record_error()
                 remaining_seconds = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
                 if remaining_seconds <= 0:
                     why = "" if not_resumable is None else f"; the last host could not resume it: {not_resumable}"

@@ -14,7 +14,7 @@ from ..data.json_values import encode_json
 from ..errors import CodeModeError, CodeModeSerializationError, Resumable
 from ..interrupts.interrupt import Interrupt, PendingRequest, same_json
 from ..records import record as value
-from .answers import display_digest, displayed_kind_and_input
+from .answers import display_digest, get_displayed_kind_and_input
 from .audit import MAX_REQUESTS_IN_LINE, SYSTEM, Attribution, content_digest, truncate
 from .record_writes import EncodedPause, encode_next_pause, pause_record
 from .records import (
@@ -137,7 +137,7 @@ def _find_changed_requests(
 
 
 def _is_changed(row: RequestRow, pending: PendingRequest) -> bool:
-    request, (kind, displayed_input) = row.request, displayed_kind_and_input(pending)
+    request, (kind, displayed_input) = row.request, get_displayed_kind_and_input(pending)
     is_same = (request.kind, request.tool_name) == (kind, pending.tool_name) and same_json(
         request.input, displayed_input
     )
@@ -153,7 +153,7 @@ def _refuse_changed(session: Session, row: Row, changed: list[tuple[RequestRow, 
     """
     record_id, state, tenant = row[0], cast("RecordState", row[2]), row[4]
     for request_row, pending in changed:
-        kind, displayed_input = displayed_kind_and_input(pending)
+        kind, displayed_input = get_displayed_kind_and_input(pending)
         session.run(
             "UPDATE codemode_requests SET kind = ?, tool_name = ?, input = ?, payload = ?, shown = ?, at_line = ?,"
             " at_column = ?, refusal = ?, state = ?, is_taken = 0, decision = NULL, actor = NULL, decided_at_ms = NULL"

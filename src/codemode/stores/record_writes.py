@@ -12,7 +12,7 @@ from ..data.json_values import encode_json
 from ..errors import CodeModeProtocolError
 from ..interrupts.interrupt import Interrupt, PendingRequest
 from ..records import record
-from .answers import display_digest, displayed_kind_and_input
+from .answers import display_digest, get_displayed_kind_and_input
 from .audit import MAX_REQUESTS_IN_LINE, Attribution, truncate
 from .errors import RequestSupersededError, StoreError, StoreFullError
 from .records import OWNED_STATES, RecordState, StoredPause, next_record_state, next_request_state
@@ -286,7 +286,7 @@ def _get_state(session: Session, record_id: str) -> RecordState:
 
 
 def _request_columns(request: PendingRequest) -> Row:
-    kind, displayed_input = displayed_kind_and_input(request)
+    kind, displayed_input = get_displayed_kind_and_input(request)
     texts = require_text(kind, "kind"), require_text(request.tool_name, "tool_name")
     return (*texts, json.dumps(displayed_input), json.dumps(dict(request.payload)))
 

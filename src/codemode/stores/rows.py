@@ -66,7 +66,7 @@ def unwrap_outcome(text: str) -> Any:
     raise _decode_error(stored)
 
 
-def lost_record_error() -> RecordLostError:
+def create_lost_record_error() -> RecordLostError:
     """Return the error for a lost record that is not closed."""
     return RecordLostError(_END_MESSAGES["lost"], details={"actor": None, "reason": ""})
 

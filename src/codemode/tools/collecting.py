@@ -99,7 +99,7 @@ def _is_function(value: Any) -> bool:
 
 def _as_tool(value: Any, name: str | None) -> Tool:
     if isinstance(value, Tool):
-        return value.renamed(name or value.name)
+        return value.with_name(name or value.name)
     if _is_function(value):
         return Tool.from_function(cast("Callable[..., Any]", value), name=name)
     converted = ADAPTERS.convert(value)
@@ -108,7 +108,7 @@ def _as_tool(value: Any, name: str | None) -> Tool:
             raise WrongTypeError(
                 f"an adapter returned {type(converted).__name__} instead of a Tool for {_type_name(value)}"
             )
-        return converted.renamed(name or converted.name)
+        return converted.with_name(name or converted.name)
     if callable(value) and not inspect.isclass(value):
         refuse_framework_tool(value)
         return Tool.from_function(value, name=name)

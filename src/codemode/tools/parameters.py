@@ -114,7 +114,7 @@ class Parameter:
 class Parameters:
     """The parameters of a function that the guest can pass, all by name."""
 
-    given: tuple[Parameter, ...]
+    members: tuple[Parameter, ...]
     takes_any_keyword: bool
     context_name: str | None
 
@@ -176,7 +176,7 @@ def _unwrap_partials(function: Any) -> Any:
     return function
 
 
-def _qualified_name(function: Any) -> str:
+def _get_qualified_name(function: Any) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
@@ -186,7 +186,7 @@ def _type_hints(function: Any, context_type: type) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(target, localns=names, include_extras=True)
     except NameError as error:
-        raise ValueError(f"an annotation of {_qualified_name(function)} cannot be resolved: {error}") from None
+        raise ValueError(f"an annotation of {_get_qualified_name(function)} cannot be resolved: {error}") from None
     except TypeError:
         # Built-in callables carry no annotations.
         return {}
@@ -208,7 +208,7 @@ def _read_parameters(
             raise ValueError(f"parameter {name!r} of {function!r} cannot be passed by name")
         elif name == "self" and name not in hints:
             raise ValueError(
-                f"{_qualified_name(function)} is a method without its object: make the tool of a bound method"
+                f"{_get_qualified_name(function)} is a method without its object: make the tool of a bound method"
             )
         elif _is_context(hints.get(name), context_type):
             context_name = name
@@ -219,21 +219,21 @@ def _read_parameters(
                     name=name,
                     annotation=annotation,
                     default=parameter.default,
-                    description=_annotated_description(annotation) or docs.get(name, ""),
+                    description=_get_annotated_description(annotation) or docs.get(name, ""),
                 )
             )
     if variadic_name is not None and not takes_any_keyword:  # a wrapper that forwards everything has both
         raise ValueError(
             f"*{variadic_name} of {function!r} cannot be passed by name: make it a list, {variadic_name}: list[...]"
         )
-    return Parameters(given=tuple(items), takes_any_keyword=takes_any_keyword, context_name=context_name)
+    return Parameters(members=tuple(items), takes_any_keyword=takes_any_keyword, context_name=context_name)
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:
     return annotation is context_type or context_type in typing.get_args(annotation)
 
 
-def _annotated_description(annotation: Any) -> str:
+def _get_annotated_description(annotation: Any) -> str:
     if typing.get_origin(annotation) is not Annotated:
         return ""
     extras = typing.get_args(annotation)[1:]
@@ -259,12 +259,12 @@ def create_plain_validator(
     if parameters.takes_any_keyword:
         return None
     plain_types: dict[str, PlainType] = {}
-    for parameter in parameters.given:
+    for parameter in parameters.members:
         plain = find_plain_type(parameter.annotation)
         if plain is None or not _has_plain_default(parameter, plain):
             return None
         plain_types[parameter.name] = plain
-    return _PlainParameters(parameters.given, plain_types, compile_with_pydantic)
+    return _PlainParameters(parameters.members, plain_types, compile_with_pydantic)
 
 
 def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
@@ -300,7 +300,7 @@ class _PlainParameters(PlainSchema):
             keywords = self._keywords(value)
         except NotPlainError:
             return self.full_schema.validate_input(value)
-        return ValidatedInput(keywords, lambda: self._validated_json(keywords, value))
+        return ValidatedInput(keywords, lambda: self._to_validated_json(keywords, value))
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Refuse: parameters describe no output."""
@@ -317,7 +317,7 @@ class _PlainParameters(PlainSchema):
             copied[name] = plain.copy_value(keywords[name])
         return copied
 
-    def _validated_json(self, keywords: dict[str, Any], value: Any) -> Any:
+    def _to_validated_json(self, keywords: dict[str, Any], value: Any) -> Any:
         try:
             return self._keywords(keywords)
         except NotPlainError:  # the tool has put something else into it

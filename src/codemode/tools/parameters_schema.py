@@ -21,9 +21,9 @@ class ParametersSchema:
         from pydantic_core import SchemaError
 
         # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
-        self._names = {f"p{number}": parameter.name for number, parameter in enumerate(parameters.given)}
+        self._names = {f"p{number}": parameter.name for number, parameter in enumerate(parameters.members)}
         fields: Any = {
-            field: _model_field(parameter) for field, parameter in zip(self._names, parameters.given, strict=True)
+            field: _model_field(parameter) for field, parameter in zip(self._names, parameters.members, strict=True)
         }
         extra = "allow" if parameters.takes_any_keyword else "forbid"
         try:

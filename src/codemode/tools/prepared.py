@@ -86,7 +86,7 @@ class PreparedTool:
         self.description = tool.description
         self.execute = tool.execute
         self.needs_approval = tool.needs_approval
-        self.may_ask = tool.needs_approval is not False or tool.is_gated_elsewhere
+        self.may_ask = tool.needs_approval is not False or tool.is_gated_by_framework
         self.input_examples = tool.input_examples
         self.to_model_output = tool.to_model_output
         self.annotations = tool.annotations
@@ -417,10 +417,10 @@ def _redact_problem(problem: Problem, names: set[str]) -> Problem:
     if sentence is not None:
         is_prefix_only = sentence[0].startswith("Input should be a")
         message = sentence[0] if is_prefix_only else problem["message"]
-    return {"path": _known_path_prefix(problem["path"], names), "message": message}
+    return {"path": _keep_known_path(problem["path"], names), "message": message}
 
 
-def _known_path_prefix(path: str, names: set[str]) -> str:
+def _keep_known_path(path: str, names: set[str]) -> str:
     end = 0
     while (step := _PATH_STEP.match(path, end)) is not None:
         name = step["name"] or (json.loads(step["text"]) if step["text"] else None)

@@ -102,7 +102,7 @@ class Tool:
     title: str
     summary: str
     is_foreign: ClassVar[bool] = False  # of a framework or server: its schemas cannot be fixed here
-    is_gated_elsewhere: ClassVar[bool] = False  # by a framework, which may ask a person about any call of it
+    is_gated_by_framework: ClassVar[bool] = False  # by a framework, which may ask a person about any call of it
     schemas: ClassVar[ToolSchemas]  # each tool has its own, and it is no field
 
     def __init__(
@@ -189,7 +189,7 @@ class Tool:
             return False
         return True
 
-    def renamed(self, name: str) -> Tool:
+    def with_name(self, name: str) -> Tool:
         """Give the same tool under another name."""
         if name == self.name:
             return self

@@ -45,7 +45,7 @@ def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[t
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "get_running_loop", lambda: told)
         measured = clock.StoppableTimer(1000, lambda: None, uncounted=told)
-    assert measured.stopped_seconds == 0
+    assert measured.paused_seconds == 0
     measured.start()
     stood = 0
     for what, seconds in steps:
@@ -56,4 +56,4 @@ def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[t
         told.at += seconds
         told.seconds += seconds if what == "hooks" else 0
         stood += seconds if what != "run" else 0
-        assert measured.stopped_seconds == stood
+        assert measured.paused_seconds == stood

@@ -39,7 +39,7 @@ def test_annotations_of_a_server_say_neither_title_nor_summary() -> None:
 
 def test_a_summary_names_fields_of_the_input_and_formats_numbers() -> None:
     for summary in ("", "all {{of}} it", "{a}", "{a.b_c:.2f} {d:,.0f}"):
-        assert Tool("refund", execute=None, summary=summary).renamed("other").summary == summary
+        assert Tool("refund", execute=None, summary=summary).with_name("other").summary == summary
     for summary in ("{", "{}", "{0}", "{a[0]}", "{a!r}", "{a:>9999999}", "{a.}", "{a-b}", "{a:{b}}"):
         with pytest.raises(ValueError, match="summary of tool 'refund'"):
             Tool("refund", execute=None, summary=summary)

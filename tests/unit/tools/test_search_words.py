@@ -13,7 +13,7 @@ from codemode.tools.search import meanings, text_index
 from codemode.tools.search import words as stems
 from codemode.tools.search.postings import MAX_CORRECTIONS, KnownWords
 from codemode.tools.search.text_index import PREFIX_WEIGHT, SYNONYM_WEIGHT, find_corrected_readings, find_readings
-from codemode.tools.search.words import MAX_QUERY_WORDS, get_stem, indexed_words, query_words, split_words
+from codemode.tools.search.words import MAX_QUERY_WORDS, get_stem, query_words, split_indexed_words, split_words
 
 
 def known(*words: str) -> KnownWords:
@@ -41,7 +41,7 @@ def test_words_of_ascii_are_those_of_any_text(text):
 
 
 def test_words_without_spaces_are_indexed_in_pairs():
-    assert indexed_words("git仓库管理 が") == ["git", "仓库", "库管", "管理", "が"]
+    assert split_indexed_words("git仓库管理 が") == ["git", "仓库", "库管", "管理", "が"]
 
 
 @each_row(

@@ -197,7 +197,7 @@ class FrameworkTool(Tool):
     """A tool of the framework."""
 
     is_foreign = True
-    is_gated_elsewhere = True
+    is_gated_by_framework = True
 
 
 def stays_native(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:

@@ -185,7 +185,7 @@ def _to_toolset(tools: Any) -> AbstractToolset[Any]:
 
 def _to_tool(value: Any, name: str | None) -> Tool[Any]:
     if isinstance(value, codemode.Tool):
-        return _convert_core_tool(value.renamed(name) if name is not None else value)
+        return _convert_core_tool(value.with_name(name) if name is not None else value)
     if isinstance(value, Tool):
         framework_tool = cast("Tool[Any]", value)
         return (

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypedDict
 from ...options.checked_fields import (
     CALLABLE,
     Check,
-    checked_field,
     flag_field,
     limit,
+    option_field,
     require_methods,
     require_one_of,
     require_positive,
@@ -124,7 +124,7 @@ class DirectCalls(OptionPart):
     path: ClassVar[str] = "direct_calls"
 
     enabled: bool = flag_field(default=False)
-    allowed_tools: tuple[str, ...] | None = checked_field(None, _check_optional_strings)
+    allowed_tools: tuple[str, ...] | None = option_field(None, _check_optional_strings)
     filter: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
 
 
@@ -138,7 +138,7 @@ class Vm(OptionPart):
 
     path: ClassVar[str] = "vm"
 
-    preset: Literal["locked_down", "secure", "balanced", "experimental"] = checked_field(
+    preset: Literal["locked_down", "secure", "balanced", "experimental"] = option_field(
         "secure", require_one_of(*PRESETS)
     )
     timeout_ms: int = _preset_field(require_positive)
@@ -177,7 +177,7 @@ class Sidecar(OptionPart):
     extraction_threshold: int = limit(1024)
     max_resolved_size: int = limit(5 * MIB)
     allow_composites: bool = flag_field(default=False)
-    max_script_length_when_disabled: int | None = checked_field(
+    max_script_length_when_disabled: int | None = option_field(
         65_536, lambda value, path: None if value is None else require_positive(value, path, MAX_SOURCE_BYTES)
     )
 
@@ -219,24 +219,24 @@ class CodeCallOptions(OptionPart):
     the timeout and the number of calls. Raises `ValueError` with the full path of an invalid option.
     """
 
-    mode: Literal["codecall_only", "codecall_opt_in", "metadata_driven"] = checked_field(
+    mode: Literal["codecall_only", "codecall_opt_in", "metadata_driven"] = option_field(
         "codecall_only", require_one_of(*MODES)
     )
     top_k: int = limit(8, MAX_LISTED)
     max_definitions: int = limit(8, MAX_LISTED)
     include_tools: Callable[..., bool] | None = field(default=None, metadata=CALLABLE)
-    app_ids: tuple[str, ...] | None = checked_field(None, _check_optional_strings)
+    app_ids: tuple[str, ...] | None = option_field(None, _check_optional_strings)
     direct_calls: DirectCalls = field(metadata=_part_check(DirectCalls))
     vm: Vm = field(metadata=_part_check(Vm))
     sidecar: Sidecar = field(metadata=_part_check(Sidecar))
     search: Search = field(metadata=_part_check(Search))
-    names: Literal["dotted", "colon", "underscore"] = checked_field(
+    names: Literal["dotted", "colon", "underscore"] = option_field(
         "dotted", require_one_of("dotted", "colon", "underscore")
     )
-    tool_errors: Literal["hidden", "message"] = checked_field("hidden", require_one_of("hidden", "message"))
+    tool_errors: Literal["hidden", "message"] = option_field("hidden", require_one_of("hidden", "message"))
     notify: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
     settings: CodeModeOptions = field(metadata={"check": _check_settings})
-    reserved_prefixes: tuple[str, ...] = checked_field(RESERVED_PREFIXES, _check_strings)
+    reserved_prefixes: tuple[str, ...] = option_field(RESERVED_PREFIXES, _check_strings)
 
     @staticmethod
     def is_meta_tool_name(name: str) -> bool:

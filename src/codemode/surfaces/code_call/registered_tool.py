@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeSerializationError
-from ...options.checked_fields import checked_field, require_strings, require_text_or_none
+from ...options.checked_fields import option_field, require_strings, require_text_or_none
 from ...options.part import OptionPart
 from ...schemas.compiled import JsonSchema
 from ...signatures.examples import iterate_samples
@@ -70,12 +70,12 @@ class ToolMetadata(OptionPart):
 
     path: ClassVar[str] = ""
 
-    visible_in_list_tools: bool | None = checked_field(None, _check_optional_boolean)
-    enabled_in_code_call: bool | None = checked_field(None, _check_optional_boolean)
-    app_id: str | None = checked_field(None, require_text_or_none)
-    source: str | None = checked_field(None, require_text_or_none)
-    tags: tuple[str, ...] = checked_field((), require_strings)
-    examples: tuple[UsageExample, ...] = checked_field((), _parse_examples)
+    visible_in_list_tools: bool | None = option_field(None, _check_optional_boolean)
+    enabled_in_code_call: bool | None = option_field(None, _check_optional_boolean)
+    app_id: str | None = option_field(None, require_text_or_none)
+    source: str | None = option_field(None, require_text_or_none)
+    tags: tuple[str, ...] = option_field((), require_strings)
+    examples: tuple[UsageExample, ...] = option_field((), _parse_examples)
 
 
 def parse_metadata(tool: Tool) -> ToolMetadata:

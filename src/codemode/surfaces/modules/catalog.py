@@ -22,7 +22,7 @@ from ...execution.outcome_texts import (
 from ...host.forks import forkable_lock
 from ...protocol.ending_errors import syntax_error
 from ...schemas.compiled import json_type_name
-from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, located_items
+from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, get_located_items
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clip_text
 from .discovery import USAGE, build_search_index, call_discovery, unknown_server_error
@@ -311,7 +311,7 @@ def check_absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeS
 
 def _find_absent_names(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
     paths: dict[str, str] | None = None
-    for use in located_items(facts, "free"):
+    for use in get_located_items(facts, "free"):
         name = use.get("name")
         if not isinstance(name, str) or name in GLOBALS:
             continue

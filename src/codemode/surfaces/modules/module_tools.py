@@ -276,7 +276,7 @@ def _expand_alternatives(local: LocalReferences, schemas: list[Any]) -> list[Map
     for _ in range(_MAX_ALTERNATIVES):
         if not pending:
             break
-        rules = mapping_or_empty(local.followed(pending.pop(0)))
+        rules = mapping_or_empty(local.follow_chain(pending.pop(0)))
         expanded.append(rules)
         for keyword in ("anyOf", "oneOf"):
             pending += islice(list_or_empty(rules.get(keyword)), _MAX_ALTERNATIVES)  # more are never used

@@ -14,7 +14,7 @@ from ...cached_property import cached_property
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.described_tool import DescribedTool
 from .query import forms_of_parameter
-from .words import get_stem, indexed_words, split_words
+from .words import get_stem, split_indexed_words, split_words
 
 
 class NamedTools:
@@ -240,16 +240,16 @@ def collect_texts(name: str, tool: DescribedTool) -> SearchedTexts:
 
 def create_entry(columns: SearchedTexts) -> IndexEntry:
     """Return the index entry of these texts."""
-    summary_words = indexed_words(columns.summary)
+    summary_words = split_indexed_words(columns.summary)
     sentence_length = (
-        len(summary_words) if columns.sentence == columns.summary else len(indexed_words(columns.sentence))
+        len(summary_words) if columns.sentence == columns.summary else len(split_indexed_words(columns.sentence))
     )
     weighted = (
-        (indexed_words(columns.name), _NAME_WEIGHT),
+        (split_indexed_words(columns.name), _NAME_WEIGHT),
         (summary_words[:sentence_length], _SENTENCE_WEIGHT),
-        (summary_words[sentence_length:] + indexed_words(" ".join(columns.labels)), _REST_WEIGHT),
-        (indexed_words(" ".join(columns.parameters)), _PARAMETERS_WEIGHT),
-        (indexed_words(" ".join(columns.examples)), _EXAMPLES_WEIGHT),
+        (summary_words[sentence_length:] + split_indexed_words(" ".join(columns.labels)), _REST_WEIGHT),
+        (split_indexed_words(" ".join(columns.parameters)), _PARAMETERS_WEIGHT),
+        (split_indexed_words(" ".join(columns.examples)), _EXAMPLES_WEIGHT),
     )
     weights = defaultdict[str, float](float)
     length = 0

@@ -125,7 +125,7 @@ class TextIndex:
         named_slots = (slot for slot in self.postings.find_by_plain_name(query.plain) if among is None or slot in among)
         return scores | dict.fromkeys(named_slots, 1.0)
 
-    def covered_share(self, words: list[str], slot: int) -> float:
+    def coverage(self, words: list[str], slot: int) -> float:
         """Return the share of these words that a tool has, weighted by rarity, a synonym as a half."""
         query_words = self._look_up_words(words)
         shares = (
@@ -287,7 +287,7 @@ def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str
     content_words = [word for word in query.words if word not in GENERIC_VERBS] or query.words
     if best is not None and (
         not content_words
-        or index.covered_share(content_words, best) >= _MIN_COVERED_SHARE
+        or index.coverage(content_words, best) >= _MIN_COVERED_SHARE
         or index.postings.find_by_plain_name(query.plain)
     ):
         return None

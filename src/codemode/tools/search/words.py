@@ -58,7 +58,7 @@ def split_words(text: str) -> list[str]:
     return " ".join(parts).lower().split()
 
 
-def indexed_words(text: str) -> list[str]:
+def split_indexed_words(text: str) -> list[str]:
     """Return the words of a text, unspaced scripts as pairs of characters."""
     words = split_words(text) if text else []
     return (

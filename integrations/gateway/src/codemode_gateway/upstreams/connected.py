@@ -104,7 +104,7 @@ class ConnectedUpstreams(Sequence[ModuleServer]):
                 raise result
             for tool in result:
                 name = _unique_name(f"{_to_identifier(upstream.server_id)}_{_to_identifier(tool.name)}", tools)
-                tools[name] = tool.renamed(name)
+                tools[name] = tool.with_name(name)
         return tools
 
 
