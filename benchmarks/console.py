@@ -270,7 +270,7 @@ def _copy(store: Any, record_id: str, records: int) -> None:
     with store._database.transaction(writes=True) as session:  # noqa: SLF001
         for name, changed in _COPIES.items():
             key = "id" if name == "records" else "record_id"
-            session.rows(f"SELECT * FROM codemode_{name} WHERE {key} = ?", record_id)
+            session.fetch_all(f"SELECT * FROM codemode_{name} WHERE {key} = ?", record_id)
             columns = [one[0] for one in session._cursor.description]  # noqa: SLF001
             values = ", ".join(changed.get(one, one) for one in columns)
             session.run(

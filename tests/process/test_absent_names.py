@@ -7,7 +7,7 @@ from module_servers import HUB, RESULT, answer
 
 from codemode import CodeModeError, create_code_call_tools, create_code_mode_tool, create_exec_wait_tools
 from codemode.errors import CodeModeSyntaxError
-from codemode.guest.analysis.free_names import LANGUAGE
+from codemode.guest.analysis.free_names import LANGUAGE_NAMES
 
 calls: list[str] = []
 
@@ -112,4 +112,4 @@ def test_the_functions_of_the_language_are_known():
     js = "return Object.getOwnPropertyNames(globalThis).filter((name) => typeof globalThis[name] === 'function')"
     exotic = {"InternalError", "SuppressedError", "Iterator", "ArrayBuffer", "DataView", "tools", "content"}
     found = {name for name in create_code_mode_tool([]).execute_sync({"js": js}) if not name.endswith("Array")}
-    assert found - {name.decode() for name in LANGUAGE} <= exotic
+    assert found - {name.decode() for name in LANGUAGE_NAMES} <= exotic

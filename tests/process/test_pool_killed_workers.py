@@ -30,8 +30,8 @@ class KilledWorkers(Zygote):
         super().__init__(WorkerImage.from_installed(GUEST_RUNTIME, ()))
         type(self).made += 1
 
-    def spawn(self, *, rehearsed: bool = True) -> Any:
-        worker = super().spawn(warm_up=rehearsed)
+    def spawn(self, *, warm_up: bool = True) -> Any:
+        worker = super().spawn(warm_up=warm_up)
         if type(self).kills:
             type(self).kills -= 1
             self.kill() if self.whole else worker.kill()

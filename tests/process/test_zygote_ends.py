@@ -68,7 +68,7 @@ def test_a_zygote_without_descriptors_refuses_workers_and_keeps_those_it_has(
     configuration = images.WorkerImage.to_configuration_json
     monkeypatch.setattr(
         images.WorkerImage,
-        "configuration",
+        "to_configuration_json",
         lambda image, **more: configuration(image, **{**more, "lockdown_path": str(lockdown)}),
     )
     zygote = Zygote(stub_image())

@@ -52,7 +52,7 @@ def tools():
 @pytest.mark.parametrize("form", FORMS)
 def test_loop_a_large_ledger_is_packed_and_opened_elsewhere(tools, monkeypatch, form):
     options = {**PAUSING, "continuation": {"keys": "key", **form}}
-    watch = Watch(monkeypatch).over(recovery, "pack").over(continuations, "body_of")
+    watch = Watch(monkeypatch).over(recovery, "pack").over(continuations, "from_texts")
 
     async def both() -> Any:
         interrupt = await run_code_mode(LARGE_JS, tools, options=options)
@@ -63,7 +63,7 @@ def test_loop_a_large_ledger_is_packed_and_opened_elsewhere(tools, monkeypatch, 
 
 
 def test_loop_a_small_pause_stays_on_the_loop(monkeypatch):
-    watch = Watch(monkeypatch).over(recovery, "pack").over(continuations, "body_of")
+    watch = Watch(monkeypatch).over(recovery, "pack").over(continuations, "from_texts")
     tools = [Spy().tool("text"), Spy().guarded()]
 
     async def both() -> Any:

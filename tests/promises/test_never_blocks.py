@@ -49,10 +49,10 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
         loop = asyncio.get_running_loop()
         spawn = SourceGeneration.spawn
 
-        def late(generation: SourceGeneration, *, rehearsed: bool) -> Any:
+        def late(generation: SourceGeneration, *, warm_up: bool) -> Any:
             loop.call_soon_threadsafe(starting.set)
             asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
-            return spawn(generation, warm_up=rehearsed)
+            return spawn(generation, warm_up=warm_up)
 
         monkeypatch.setattr(SourceGeneration, "spawn", late)
         async with WorkerPool({"spare_workers": 0}) as pool:

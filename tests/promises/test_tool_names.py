@@ -116,4 +116,4 @@ def test_a_call_by_an_odd_name_is_checked_approved_and_replayed():
 def test_a_tool_named_then_stays_refused():
     with pytest.raises(ValueError, match="then"):
         create_code_mode_tool([echo("then")])
-    assert "tools.constructor(" in create_code_mode_tool([echo("constructor")]).description
+    assert " constructor(input" in create_code_mode_tool([echo("constructor")]).description

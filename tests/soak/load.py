@@ -33,7 +33,7 @@ class WatchedPool(WorkerPool):
         self.admitted: list[int] = []
         self.most_active = 0
 
-    async def enter(self, wanted: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
+    async def acquire_slots(self, wanted: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
         arrival = next(self._arrivals)
         admissions = await super().acquire_slots(wanted, wait_timeout_ms)
         self.admitted.append(arrival)

@@ -119,7 +119,7 @@ class Watchdog:
         machine, channel = run.machine, run._channel
         counts = {name: getattr(machine, name) for name in ("_is_clock_paused", "ending")}
         counts |= {name: getattr(machine._requests, name) for name in ("running", "awaiting_person", "running_timers")}
-        counts["turns"] = {name: getattr(machine._turns, name) for name in ("owed", "ended")}
+        counts["turns"] = {name: getattr(machine._turns, name) for name in ("owed_count", "ended_count")}
         entries = machine.ledger.entries
         unsettled = [entry.id for entry in entries if entry.outcome is None]
         unsent = not channel._send_queue.is_empty

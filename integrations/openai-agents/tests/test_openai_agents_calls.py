@@ -202,7 +202,7 @@ def test_values_are_json_and_outputs_are_declared() -> None:
 
     tool = code_mode([order])
     assert "note?:" in tool.description
-    assert "open?: boolean" in tool.description
+    assert "open: boolean" in tool.description
     assert said("const found = await tools.order({ number: 3 }); return [found.id, found.open];", order) == [3, True]
 
 

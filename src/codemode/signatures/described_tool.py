@@ -41,7 +41,7 @@ class RenamedTool:
     input_examples: tuple[Any, ...]
     annotations: Mapping[str, Any]
     rich_sides: tuple[bool, bool] = (False, False)
-    may_ask: bool = False
+    needs_person: bool = False
 
 
 def rich_value_sides(tool: DescribedTool) -> tuple[bool, bool]:
@@ -50,14 +50,20 @@ def rich_value_sides(tool: DescribedTool) -> tuple[bool, bool]:
     return sides
 
 
-def may_ask(tool: DescribedTool) -> bool:
-    """Return whether a call of a tool may need approval."""
-    return bool(getattr(tool, "may_ask", False))
+def needs_person(tool: DescribedTool) -> bool:
+    """Return whether calls of a tool need approval, always or for some inputs."""
+    return bool(getattr(tool, "needs_person", False))
 
 
 def rename_tool(tool: DescribedTool, name: str) -> RenamedTool:
     """Return a tool as it is described under this name."""
     schemas = tool.input_json_schema, tool.output_json_schema
     return RenamedTool(
-        name, tool.description, *schemas, tool.input_examples, tool.annotations, rich_value_sides(tool), may_ask(tool)
+        name,
+        tool.description,
+        *schemas,
+        tool.input_examples,
+        tool.annotations,
+        rich_value_sides(tool),
+        needs_person(tool),
     )

@@ -87,6 +87,7 @@ class PreparedTool:
         self.execute = tool.execute
         self.needs_approval = tool.needs_approval
         self.may_ask = tool.needs_approval is not False or tool.is_gated_by_framework
+        self.needs_person = tool.needs_approval is not False or tool.needs_person
         self.input_examples = tool.input_examples
         self.to_model_output = tool.to_model_output
         self.annotations = tool.annotations

@@ -103,6 +103,7 @@ class Tool:
     summary: str
     is_foreign: ClassVar[bool] = False  # of a framework or server: its schemas cannot be fixed here
     is_gated_by_framework: ClassVar[bool] = False  # by a framework, which may ask a person about any call of it
+    needs_person: ClassVar[bool] = False  # a framework asks about each call
     schemas: ClassVar[ToolSchemas]  # each tool has its own, and it is no field
 
     def __init__(

@@ -82,7 +82,7 @@ def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date
             assert (await one.record(record_id, tenant=ALL_TENANTS)).id == record_id
             assert await version(two) == (len(newer), 1)
         monkeypatch.setattr(schema, "UPGRADES", newer[:-1])
-        with pytest.raises(StoreUnavailableError, match=f"version {len(newer)}.* Use that one here too"):
+        with pytest.raises(StoreUnavailableError, match=f"version {len(newer)}.* Upgrade codemode here"):
             await make().record(record_id, tenant=ALL_TENANTS)
 
     within(scenario())
@@ -153,7 +153,7 @@ def test_what_a_cancelled_caller_has_left_open_is_closed_with_its_store(tmp_path
 
     def connected(*arguments, real=sqlite_file.connect, **more):
         connection = ToldConnection(real(*arguments, **more))
-        if more.get("waits", True):  # the others are for looks alone
+        if more.get("is_waiting", True):  # the others are for looks alone
             made.append(connection)
         return connection
 

@@ -200,6 +200,12 @@ class FrameworkTool(Tool):
     is_gated_by_framework = True
 
 
+class GatedTool(FrameworkTool):
+    """A tool of the framework whose every call needs approval."""
+
+    needs_person = True
+
+
 def stays_native(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
     """Return whether only the model can call this tool.
 
@@ -261,6 +267,7 @@ def _description_key(definition: ToolDefinition) -> list[Any]:
         definition.parameters_json_schema,
         get_annotations(definition),
         repr(get_surface_metadata(definition)),
+        definition.kind,
     ]
 
 
@@ -283,7 +290,8 @@ def get_surface_metadata(definition: ToolDefinition) -> dict[str, Any]:
 def _convert_tool(
     name: str, definition: ToolDefinition, output_schema: dict[str, Any] | None, return_type: Any
 ) -> Tool:
-    tool = FrameworkTool(
+    tool_class = GatedTool if definition.kind == "unapproved" else FrameworkTool
+    tool = tool_class(
         definition.name,
         execute=partial(_execute, name),
         description=definition.description or "",
@@ -297,7 +305,7 @@ def _convert_tool(
         PreparedTool.of(tool).compile()
     except ValueError:
         # The framework validates itself; without a readable schema only the declaration is lost.
-        return FrameworkTool(
+        return tool_class(
             tool.name,
             execute=tool.execute,
             description=tool.description,

@@ -94,7 +94,7 @@ def _format_rules(options: RunOptions, servers: Sequence[ListedServer]) -> str:
         f"{name} {getattr(defaults, option)}/{getattr(ceilings, option)}" for option, name in WIRE_NAMES.items()
     )
     rules = _RULES_TEXT.format(limits=", ".join(limit_texts))
-    if any(server.may_ask for server in servers):
+    if any(tool.tool.needs_person for server in servers for tool in server.tools):
         rules += f"\n{_APPROVAL_RULE}"
     return f"{rules}\n{RICH_VALUES_RULE}" if is_rich.get() else rules
 
