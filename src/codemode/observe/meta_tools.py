@@ -103,7 +103,7 @@ def record_meta_tool_span(options: Telemetry, name: str, tool_call_id: str | Non
 class CatalogQuestion:
     """Record a model's question to the catalog: use it with ``async with`` and set ``result_count``.
 
-    ``name`` is the meta-tool's, ``asked`` the queries or the names, None while they are unread. Exceptions inside are
+    ``name`` is the meta-tool's, ``queries`` the queries or the names, None while they are unread. Exceptions inside are
     recorded and propagate.
     """
 
@@ -112,10 +112,10 @@ class CatalogQuestion:
         options: CodeModeOptions,
         name: str,
         operation: Literal["search", "describe"],
-        asked: Any = None,
+        queries: Any = None,
         tool_call_id: str | None = None,
     ) -> None:
-        self.asked = asked
+        self.queries = queries
         self.result_count: int | None = None
         self._options = options
         self._name = name
@@ -140,7 +140,7 @@ class CatalogQuestion:
             **self._ids,
             operation=self._operation,
             source="model",
-            asked=self.asked,
+            asked=self.queries,
             started_at_ms=self._started_at_ms,
             duration_ms=(perf_counter() - self._started) * 1000,
             result_count=self.result_count,

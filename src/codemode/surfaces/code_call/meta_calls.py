@@ -268,7 +268,7 @@ def create_catalog_question(
 ) -> CatalogQuestion:
     """Return an async context manager that reports a catalog query to hooks and telemetry.
 
-    Set its ``asked`` to the queries or names.
+    Set its ``queries`` to the queries or tool names.
     """
     from ...observe.meta_tools import CatalogQuestion
 
@@ -345,7 +345,7 @@ class MetaCalls(SyncForms):
         name, tools = self._full_name("search"), self._tools
         async with create_catalog_question(self.options, "search", tool_call_id) as catalog_question:
             request = await read_bounded(input, partial(parse_search_input, name, input, self.options))
-            catalog_question.asked = request.queries
+            catalog_question.queries = request.queries
             answer = await answer_search(tools, request)
             catalog_question.result_count = len(answer["tools"])
         return answer
@@ -363,7 +363,7 @@ class MetaCalls(SyncForms):
         name, tools = self._full_name("describe"), self._tools
         async with create_catalog_question(self.options, "describe", tool_call_id) as catalog_question:
             names, max_definitions = await read_bounded(input, partial(parse_describe_input, name, input, self.options))
-            catalog_question.asked = names
+            catalog_question.queries = names
             answer = await run_check(LARGE_CHARACTERS, partial(answer_describe, tools, names, max_definitions))
             catalog_question.result_count = len(answer["tools"])
         return answer

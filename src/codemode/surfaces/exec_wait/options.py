@@ -31,7 +31,7 @@ def _clamp_integer(value: Any, path: str, minimum: int, maximum: int) -> int:
     return min(max(value, minimum), maximum)
 
 
-def _bounded_field(default: int, minimum: int, maximum: int) -> Any:
+def _integer_field(default: int, minimum: int, maximum: int) -> Any:
     return field(default=default, metadata={"check": partial(_clamp_integer, minimum=minimum, maximum=maximum)})
 
 
@@ -89,19 +89,19 @@ class ExecWaitOptions(OptionPart):
     runtime: str = _choice_field("quickjs", "quickjs", "quickjs-wasi")
     mode: str = _choice_field("only", "only")
     languages: tuple[str, ...] = field(default=LANGUAGES, metadata={"check": _check_languages})
-    timeout_ms: int = _bounded_field(10_000, 100, 60_000)
-    memory_limit_bytes: int = _bounded_field(64 * MIB, MIB, MAX_HEAP_BYTES)
-    max_output_bytes: int = _bounded_field(64 * _KIB, _KIB, 10 * MIB)
-    max_snapshot_bytes: int = _bounded_field(10 * MIB, _KIB, 256 * MIB)
-    max_pending_tool_calls: int = _bounded_field(16, 1, 128)
-    snapshot_ttl_seconds: int = _bounded_field(900, 1, 86_400)
-    search_default_limit: int = _bounded_field(8, 1, 50)
-    max_search_limit: int = _bounded_field(50, 1, 50)
+    timeout_ms: int = _integer_field(10_000, 100, 60_000)
+    memory_limit_bytes: int = _integer_field(64 * MIB, MIB, MAX_HEAP_BYTES)
+    max_output_bytes: int = _integer_field(64 * _KIB, _KIB, 10 * MIB)
+    max_snapshot_bytes: int = _integer_field(10 * MIB, _KIB, 256 * MIB)
+    max_pending_tool_calls: int = _integer_field(16, 1, 128)
+    snapshot_ttl_seconds: int = _integer_field(900, 1, 86_400)
+    search_default_limit: int = _integer_field(8, 1, 50)
+    max_search_limit: int = _integer_field(50, 1, 50)
     wait_timeout_ms: int | None = _optional_field(_check_wait_timeout)
-    max_tool_calls: int = _bounded_field(4_096, 1, 100_000)
-    max_waiting_runs: int = _bounded_field(64, 1, 10_000)
+    max_tool_calls: int = _integer_field(4_096, 1, 100_000)
+    max_waiting_runs: int = _integer_field(64, 1, 10_000)
     max_waiting_runs_per_conversation: int | None = _optional_field(_check_run_limit)
-    max_warm_runs: int = _bounded_field(4, 0, 64)
+    max_warm_runs: int = _integer_field(4, 0, 64)
     approvals: Literal["interrupt", "park"] = _choice_field("interrupt", "interrupt", "park")
     host_error_detail: Literal["hidden", "message"] = _choice_field("hidden", "hidden", "message")
 

@@ -126,8 +126,8 @@ def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
         return error_class, code, hint
     if error.code in HIDDEN_CODES:
         return error_class, code, HIDDEN_CALL_HINT
-    has_own_code = is_raised and error.code != type(error).default_code
-    if not has_own_code:
+    sets_code = is_raised and error.code != type(error).default_code
+    if not sets_code:
         return error_class, code, hint
     return error_class, clip_text(error.code, _MAX_CODE_CHARACTERS), RAISED_HINTS.get(error.code, hint)
 

@@ -427,7 +427,7 @@ def test_a_resume_has_the_tools_of_now_and_says_so():
         (lambda: ModuleServer("x" * 300, {}), "server_id"),
         (lambda: ModuleServer(5, {}), "server_id"),  # pyright: ignore[reportArgumentType]
         (lambda: ModuleServer("a", 5), "tools"),
-        (lambda: ModuleServer("a", {"x": 5}), "not a tool"),
+        (lambda: ModuleServer("a", {"x": 5}), "Expected a Tool"),
         (lambda: ModuleServer("a", {}, name=5), "name"),  # pyright: ignore[reportArgumentType]
         (lambda: ModuleServer("a", {}, capabilities="tools"), "capabilities"),
         (lambda: create_modules_tool({"a": {}}), "servers"),
