@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
 
-from codemode_pydantic_ai.content import displayed_arguments
+from codemode_pydantic_ai.content import to_displayed_arguments
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, RootModel, Secret
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
@@ -74,7 +74,7 @@ def test_every_kind_of_value_can_be_shown() -> None:
         "aliased": Aliased(Cents=3),
         "keys": {1: {"deep": [True, None]}},
     }
-    assert displayed_arguments(values, None) == {
+    assert to_displayed_arguments(values, None) == {
         "colour": "red",
         "rows": [1, 2],
         "point": {"x": 1, "when": "2030-01-02T00:00:00"},

@@ -45,7 +45,7 @@ class NestedAnswers:
         return None
 
     def take(self, interrupt_id: str, displayed: Any, *, keeps_checkpoints: bool) -> Any:
-        """Take the answer to a question; None if there is none."""
+        """Take the answer to a question, or None."""
         if keeps_checkpoints:
             return self._by_id.pop(interrupt_id, None)
         return self._by_display_digest.pop(compute_display_digest(displayed), None)
@@ -116,23 +116,23 @@ def _interrupt(config: RunnableConfig, question: Question, given_answer: _GivenA
 
 def _take_given_answer(config: RunnableConfig, node: RunnableConfig, displayed: Any) -> _GivenAnswer | None:
     """Take the answer to this task's question, unless it was given by interrupt id."""
-    own_node = get_node_context(config)
-    if own_node is None or own_node.scratchpad.resume:
+    node_context = get_node_context(config)
+    if node_context is None or node_context.scratchpad.resume:
         return None
-    own_interrupt_id = compute_interrupt_id(config.get("configurable", {})[NAMESPACE], 0)
-    enclosing_node: NodeContext | None = own_node
+    task_interrupt_id = compute_interrupt_id(config.get("configurable", {})[NAMESPACE], 0)
+    enclosing_node: NodeContext | None = node_context
     is_retry = config.get("metadata", {}).get("run_attempt", 1) > 1
     while enclosing_node is not None:
         nested_answers = enclosing_node.scratchpad.get_null_resume
         if isinstance(nested_answers, NestedAnswers):
-            answer = nested_answers.take(own_interrupt_id, displayed, keeps_checkpoints=own_node.keeps_checkpoints)
+            answer = nested_answers.take(task_interrupt_id, displayed, keeps_checkpoints=node_context.keeps_checkpoints)
             return None if answer is None else _GivenAnswer(answer)
         if enclosing_node.resume_value is not None:
             if is_retry:
                 return None  # a retry on LangGraph's platform repeats an answer that may be used
-            given_answer = _take_run_answer(own_node, own_interrupt_id, enclosing_node, displayed)
+            given_answer = _take_run_answer(node_context, task_interrupt_id, enclosing_node, displayed)
             if given_answer is not None and given_answer.loop is not None:
-                for scratchpad in (own_node.scratchpad, node.get("configurable", {})[SCRATCHPAD]):
+                for scratchpad in (node_context.scratchpad, node.get("configurable", {})[SCRATCHPAD]):
                     scratchpad.get_null_resume(True)  # else LangGraph passes it to the next interrupt
             return given_answer
         enclosing_node = get_node_context(enclosing_node.loop.config)
@@ -140,12 +140,12 @@ def _take_given_answer(config: RunnableConfig, node: RunnableConfig, displayed: 
 
 
 def _take_run_answer(
-    own_node: NodeContext, own_interrupt_id: str, resumed_node: NodeContext, displayed: Any
+    node_context: NodeContext, task_interrupt_id: str, resumed_node: NodeContext, displayed: Any
 ) -> _GivenAnswer | None:
     pending, answers = resumed_node.pending_interrupts, resumed_node.resume_value
-    own_interrupt = pending.get(own_interrupt_id)
-    if own_interrupt is None and not own_node.keeps_checkpoints:  # without checkpoints the id differs each time
-        own_interrupt = next(
+    task_interrupt = pending.get(task_interrupt_id)
+    if task_interrupt is None and not node_context.keeps_checkpoints:  # without checkpoints the id differs each time
+        task_interrupt = next(
             (
                 interrupt
                 for interrupt in pending.values()
@@ -153,15 +153,15 @@ def _take_run_answer(
             ),
             None,
         )
-    if own_interrupt is None:
+    if task_interrupt is None:
         return None
     if resumed_node.has_resume_map:
         return (
-            _GivenAnswer(answers[own_interrupt.id])
-            if own_interrupt.id in answers and _take_once(resumed_node.loop, own_interrupt.id)
+            _GivenAnswer(answers[task_interrupt.id])
+            if task_interrupt.id in answers and _take_once(resumed_node.loop, task_interrupt.id)
             else None
         )
-    if (own_interrupt.id != own_interrupt_id and len(pending) > 1) or not _take_once(
+    if (task_interrupt.id != task_interrupt_id and len(pending) > 1) or not _take_once(
         resumed_node.loop, _PLAIN_ANSWER_KEY
     ):
         return None
@@ -224,17 +224,21 @@ def may_ask_now(config: RunnableConfig, tool_call_id: str, questions_to_ask: Ite
     """
     questions = list(questions_to_ask)
     keys, own_digests = {item.key for item in questions}, {compute_display_digest(item.value) for item in questions}
-    own_node = get_node_context(config)
-    if own_node is None or not own_node.keeps_checkpoints or get_node_context(own_node.loop.config) is not None:
+    node_context = get_node_context(config)
+    if (
+        node_context is None
+        or not node_context.keeps_checkpoints
+        or get_node_context(node_context.loop.config) is not None
+    ):
         return True
-    if any(isinstance(item, dict) and cast("Any", item).get("of") in keys for item in own_node.get_step_results()):
+    if any(isinstance(item, dict) and cast("Any", item).get("of") in keys for item in node_context.get_step_results()):
         return True  # answered before: it reads the stored answers
-    pending, resume_value = own_node.pending_interrupts, own_node.resume_value
+    pending, resume_value = node_context.pending_interrupts, node_context.resume_value
     if any(compute_display_digest(item.value) in own_digests for item in pending.values()):
         return True  # its own question is pending
-    if resume_value is None or own_node.has_resume_map:
+    if resume_value is None or node_context.has_resume_map:
         pending = {key: item for key, item in pending.items() if key not in (resume_value or {})}
         if pending:
             return False
     with _lock:
-        return _asking_call_ids.setdefault(own_node.loop, tool_call_id) == tool_call_id
+        return _asking_call_ids.setdefault(node_context.loop, tool_call_id) == tool_call_id

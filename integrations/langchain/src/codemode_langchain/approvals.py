@@ -51,7 +51,7 @@ class Caller(Protocol):
 
     @property
     def limits(self) -> CallLimits | None:
-        """The limits; None if there are none."""
+        """The limits, or None."""
         ...
 
     def may_be_intercepted(self) -> bool:

@@ -67,7 +67,7 @@ class ArgumentsSchema:
 
     @property
     def varies(self) -> bool:
-        """Whether one input may validate to two values."""
+        """Whether validation of an input is nondeterministic."""
         return self._compiled_schema.varies if self._model_schema is None else self._model_schema.varies
 
     @property
@@ -134,7 +134,7 @@ class ArgumentsSchema:
             revalidated: Arguments = self.validate_input(copy_json(source)).value
             if revalidated.displayed == arguments.displayed and revalidated.values is not None:
                 return revalidated.values
-        raise self._changed_input_error("its schema produces a new value each time")
+        raise self._make_changed_input_error("its schema produces a new value each time")
 
     def _revalidate_changed(
         self, changed_arguments: dict[str, Any], tool_input: dict[str, Any], tool_call_id: str | None, parse: ParseInput
@@ -143,26 +143,26 @@ class ArgumentsSchema:
             revalidated: Arguments = self.validate_input(copy_json(changed_arguments)).value
         except SchemaMismatch as mismatch:
             parse(tool_input, tool_call_id)  # raises LangChain's error for the model
-            raise self._changed_input_error("it does not fit the schema") from mismatch
+            raise self._make_changed_input_error("it does not fit the schema") from mismatch
         self._require_same(changed_arguments, revalidated.displayed)
         return cast("dict[str, Any]", revalidated.values)
 
     def _require_same_parse(self, displayed_before: dict[str, Any], result: Any) -> None:
-        """Raise if the tool's parser changes or adds arguments, apart from defaults."""
+        """Raise if the tool's parser changes or adds arguments, except defaults."""
         if not isinstance(result, dict):
-            raise self._changed_input_error("its arguments are parsed to another type")
+            raise self._make_changed_input_error("its arguments are parsed to another type")
         displayed_after = to_displayed(self._injected.remove_from(cast("dict[str, Any]", result)))
         self._require_same(displayed_before, displayed_after)
         self._require_same({key: displayed_after[key] for key in displayed_before}, displayed_before)
         for key in displayed_after.keys() - displayed_before.keys():
             if self._defaults is None or not self._defaults.is_default(key, displayed_after[key]):
-                raise self._changed_input_error(f"{key} is added")
+                raise self._make_changed_input_error(f"{key} is added")
 
     def _require_same(self, before: Any, after: Any) -> None:
         if (path := find_difference(before, after)) is not None:
-            raise self._changed_input_error(f"{path} changes")
+            raise self._make_changed_input_error(f"{path} changes")
 
-    def _changed_input_error(self, reason: str) -> CodeModeToolError:
+    def _make_changed_input_error(self, reason: str) -> CodeModeToolError:
         return CodeModeToolError(
             f"the input of tool {self._name!r} differs when it is validated again: {reason}",
             details={"tool_name": self._name},
@@ -170,7 +170,7 @@ class ArgumentsSchema:
 
 
 def find_difference(before: Any, after: Any, path: str = "value") -> str | None:
-    """Return the path where ``after`` changes ``before``, apart from added keys; None if nowhere."""
+    """Return the path where ``after`` changes ``before``, except added keys; None if nowhere."""
     if isinstance(before, dict) and isinstance(after, dict):
         values = cast("dict[str, Any]", after)
         for key, item in cast("dict[str, Any]", before).items():
@@ -307,7 +307,7 @@ def find_call_id_fields(fields: Mapping[str, Any]) -> set[str]:
 
 
 def _get_validation_model(tool: BaseTool) -> type[BaseModel] | None:
-    """Return the model that LangChain validates with; None if there is none or the tool parses its input itself."""
+    """Return the model that LangChain validates with; None without a model or if the tool parses its input."""
     schema: Any = tool.args_schema
     is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
     return cast("type[BaseModel]", schema) if is_model and not _overrides_parse_input(tool) else None

@@ -195,7 +195,7 @@ _OUTER_CALL_KEY = "codemode"
 
 @dataclass(kw_only=True)
 class CallOutput:
-    """Output of one nested call apart from its value: state commands, an artifact, its pending questions.
+    """Output of one nested call besides its value: state commands, an artifact, its pending questions.
 
     ``counted``: the tool's name, if limits apply and the call ran. Field names are stored.
     """

@@ -69,7 +69,7 @@ class CodeCallSurface(Surface):
         return self._visible_names
 
     def find_tool(self, name: str) -> PreparedTool | None:
-        """Return a prepared tool by name; None if there is none."""
+        """Return a prepared tool by name, or None."""
         tool = self._tools_by_name.get(name)
         return None if tool is None else PreparedTool.of(tool)
 

@@ -169,7 +169,7 @@ def _source_of_part(source: Any, part: Any) -> Any:
     return _ItemSource(part, source.surrounding_list) if isinstance(source, _ItemSource) else part
 
 
-def _unplaced_source(source: Any) -> Any:
+def _source_without_path(source: Any) -> Any:
     """Return the source of a value without one at its path: the enclosing list, or `NO_SOURCE`."""
     if isinstance(source, _ItemSource):
         return source.surrounding_list
@@ -215,10 +215,13 @@ def _display_error(reason: str) -> SchemaMismatch:
 
 def display_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
     """Return fields of a model by name, and its extra fields."""
-    return {**_display_own_fields(model, names, source), **_display_items((model.model_extra or {}).items(), source)}
+    return {
+        **_display_declared_fields(model, names, source),
+        **_display_items((model.model_extra or {}).items(), source),
+    }
 
 
-def _display_own_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
+def _display_declared_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
     fields = type(model).model_fields
     displayed = {
         name: to_displayed(_read_field(model, name), find_source(source, name, fields[name])) for name in names
@@ -240,7 +243,8 @@ def _read_field(model: BaseModel, name: str) -> Any:
 def _display_model(model: BaseModel, source: Any) -> dict[str, Any]:
     fields = type(model).model_fields
     displayed_fields = {
-        _input_keys(name, fields[name])[0]: value for name, value in _display_own_fields(model, fields, source).items()
+        _input_keys(name, fields[name])[0]: value
+        for name, value in _display_declared_fields(model, fields, source).items()
     }
     # An extra field may have the name of a field with an alias.
     return {**_display_items((model.model_extra or {}).items(), source), **displayed_fields}
@@ -250,10 +254,10 @@ def find_source(source: Any, name: str, field: FieldInfo) -> Any:
     """Return the source of a model's field in a JSON object."""
     source_value = _source_value(source)
     if not isinstance(source_value, dict):
-        return _unplaced_source(source)
+        return _source_without_path(source)
     values = cast("dict[str, Any]", source_value)
     matches = (_source_of_part(source, values[key]) for key in (*_input_keys(name, field), name) if key in values)
-    return next(matches, _unplaced_source(source))
+    return next(matches, _source_without_path(source))
 
 
 def _input_keys(name: str, field: FieldInfo) -> list[str]:
@@ -266,7 +270,7 @@ def _input_keys(name: str, field: FieldInfo) -> list[str]:
 def _display_items(items: Iterable[tuple[Any, Any]], source: Any) -> dict[str, Any]:
     source_value = _source_value(source)
     values = cast("dict[str, Any]", source_value) if isinstance(source_value, dict) else {}
-    unplaced_source = _unplaced_source(source)
+    unplaced_source = _source_without_path(source)
     displayed: dict[str, Any] = {}
     for key, value in items:
         name = _key_text(key)
@@ -306,7 +310,7 @@ def _item_sources(source: Any, count: int) -> Iterable[Any]:
     """Return the source of each of ``count`` items."""
     source_value = _source_value(source)
     if not isinstance(source_value, list):
-        return [_unplaced_source(source)] * count
+        return [_source_without_path(source)] * count
     source_items = cast("list[Any]", source_value)
     # A validator may drop, repeat or move items: a text anywhere in the program's list is no host secret.
     surrounding = source.surrounding_list if isinstance(source, _ItemSource) else _ListSource(source_items)

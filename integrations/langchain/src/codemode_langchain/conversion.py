@@ -58,7 +58,7 @@ def is_destructive(annotations: Mapping[str, Any]) -> bool:
 
 
 def get_server_output_schema(tool: BaseTool) -> dict[str, Any] | None:
-    """Return the output schema that a server declares, None if there is none.
+    """Return the output schema that a server declares, or None.
 
     Adapters do not expose it: it is read from the closure of the tool's function.
     """
@@ -91,7 +91,7 @@ def to_server_value(content: Any, artifact: Any = None) -> Any:
 
 
 def join_block_texts(content: Sequence[Any]) -> str | None:
-    """Return the text of content blocks; None if they have none."""
+    """Return the text of content blocks, or None."""
     texts = [block if isinstance(block, str) else _mapping(block).get("text") for block in content]
     return "\n".join(block for block in texts if isinstance(block, str) and block) or None
 
@@ -350,11 +350,11 @@ def _get_output_schema(tool: BaseTool) -> Any:
     """Return the output schema of an MCP tool, or the return type of a tool's function."""
     if is_mcp_tool(tool):
         return get_server_output_schema(tool)
-    annotated = _annotated_output(tool)
+    annotated = _get_return_type(tool)
     return None if annotated is None else InferredOutput(annotated)
 
 
-def _annotated_output(tool: BaseTool) -> Any:
+def _get_return_type(tool: BaseTool) -> Any:
     """Return the return type of a tool's function; None if it does not describe the value."""
     function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
     if function is None:

@@ -75,9 +75,9 @@ class NestedScratchpad:
     _asked_count: int = field(default=0, init=False)
 
     @property
-    def has_own_interrupt(self) -> bool:
+    def has_tool_interrupt(self) -> bool:
         """True if the tool raised an interrupt of its own: it asked more than was answered."""
-        return self._asked_count > len(self._own_answers)
+        return self._asked_count > len(self._tool_answers)
 
     def apply_to(self, config: RunnableConfig) -> RunnableConfig:
         """Return the nested call's configuration; unchanged outside a node."""
@@ -98,7 +98,7 @@ class NestedScratchpad:
             call_counter=itertools.count(first_number).__next__,
             subgraph_counter=itertools.count(first_number).__next__,
             interrupt_counter=self._next_interrupt,
-            resume=self._own_answers,
+            resume=self._tool_answers,
             get_null_resume=nested_answers,
         )
         newest_by_id = {answer.inside: answer.value for answer in newest_foreign}
@@ -110,7 +110,7 @@ class NestedScratchpad:
         return cast("RunnableConfig", {**config, "configurable": {**configurable, **configurable_fields}})
 
     @property
-    def _own_answers(self) -> list[Any]:
+    def _tool_answers(self) -> list[Any]:
         return [answer.value for batch in self.answers for answer in batch if answer.is_own]
 
     @property
@@ -230,7 +230,7 @@ class NestedCalls:
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
-            with self._recorded(attempt):
+            with self._record_call(attempt):
                 return self._run_attempt(attempt)
         finally:
             if self.save_output is not None and (output := self.outputs.get(context.tool_call_id)):
@@ -246,7 +246,7 @@ class NestedCalls:
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
-            with self._recorded(attempt):
+            with self._record_call(attempt):
                 return await self._arun_attempt(attempt)
         finally:
             if self.asave_output is not None and (output := self.outputs.get(context.tool_call_id)):
@@ -287,7 +287,7 @@ class NestedCalls:
             return {call_id: output.asked for call_id, output in self.outputs.items() if output.asked is not None}
 
     @contextmanager
-    def _recorded(self, attempt: _CallAttempt) -> Generator[None]:
+    def _record_call(self, attempt: _CallAttempt) -> Generator[None]:
         call = attempt.call
         made_call = self.made_calls[str(call["id"])] = MadeCall(call["name"], call["args"])
         try:
@@ -409,7 +409,7 @@ class _CallAttempt:
         output = CallOutput(
             commands=self._commands,
             artifact=artifact_fields if artifact is not None else None,
-            counted=self._counted_tool,
+            counted=self._tool_name_for_limits,
         )
         self._calls.add_output(self._id, output)
         return None if message is None else to_program_value(message, self.capture)
@@ -426,7 +426,7 @@ class _CallAttempt:
         interrupts = get_interrupts(error)
         if interrupts is None:
             # Earlier writes are kept; a paused call runs again.
-            self._calls.add_output(self._id, CallOutput(commands=self._commands, counted=self._counted_tool))
+            self._calls.add_output(self._id, CallOutput(commands=self._commands, counted=self._tool_name_for_limits))
             if isinstance(error, ToolException):
                 raise format_error(error, self._tool.name) from error.__cause__
             if isinstance(error, NotImplementedError) and is_async_only(self._tool):
@@ -440,7 +440,7 @@ class _CallAttempt:
             "questions": [
                 {"id": item.id, "value": item.value, "response_schema": item.response_schema} for item in interrupts
             ],
-            "is_own": self._scratchpad.has_own_interrupt,
+            "is_own": self._scratchpad.has_tool_interrupt,
             "answers": len(self._answers),
             "given": [[asdict(item) for item in batch] for batch in self._answers],
         }
@@ -448,7 +448,7 @@ class _CallAttempt:
         return request_interrupt({"kind": INTERRUPT_KIND})
 
     @property
-    def _counted_tool(self) -> str | None:
+    def _tool_name_for_limits(self) -> str | None:
         return None if self._calls.caller.limits is None else self._tool.name
 
     def _list_writes(self) -> ChannelWrites:

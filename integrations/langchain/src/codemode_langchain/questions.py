@@ -32,7 +32,7 @@ class OuterCall(Protocol):
 
     @property
     def program(self) -> str:
-        """The program in the arguments; "" if there is none."""
+        """The program in the arguments, or ""."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class OuterCall(Protocol):
         ...
 
     def find_tool(self, name: str) -> PreparedTool | None:
-        """Return a program tool by name; None if there is none."""
+        """Return a program tool by name, or None."""
         ...
 
     def display_name(self, name: str) -> str:

@@ -147,7 +147,7 @@ def _match_decisions(names: list[str], reviews: list[tuple[str, tuple[str, ...]]
 
 
 def _find_edit_schema(schema: Any, tool_name: str) -> Any:
-    """Return the schema of a tool's edited input from an answer's schema; None if it has none."""
+    """Return the schema of a tool's edited input from an answer's schema, or None."""
     definitions: Any = cast("dict[str, Any]", schema).get("$defs", {}) if isinstance(schema, dict) else {}
     for definition in definitions.values():
         properties = definition.get("properties", {})

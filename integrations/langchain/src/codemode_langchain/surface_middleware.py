@@ -113,7 +113,7 @@ def may_get_unknown_tools(own: object) -> bool:
 
 
 def _wraps_model_calls(cls: type) -> bool:
-    """Return whether a class wraps model calls itself, apart from its bases in the framework and this package."""
+    """Return whether a class wraps model calls itself, except its bases in the framework and this package."""
     names = ("wrap_model_call", "awrap_model_call")
     own_package = __name__.partition(".")[0]
     other_classes = takewhile(

@@ -218,7 +218,7 @@ def _calls_tool(program: str, name: str) -> bool:
 def _reuse_conversion(
     langchain_tool: BaseTool, known_conversions: Mapping[int, tuple[FrameworkTool, FrameworkTool]]
 ) -> tuple[FrameworkTool, FrameworkTool] | None:
-    """Return the conversion of a tool; None if there is none or its hints changed."""
+    """Return the conversion of a tool; None if it is new or its hints changed."""
     conversion = known_conversions.get(id(langchain_tool))
     return (
         conversion

@@ -320,7 +320,7 @@ _CHECK_ATTRIBUTE = "_codemode_offered"
 
 
 class AllowedTools:
-    """The exact tools of one request, apart from structured-output tools."""
+    """The exact tools of one request, except structured-output tools."""
 
     def __init__(self, tools: Iterable[Any], response_format: Any, kind: str) -> None:
         self._names = Counter(map(get_model_tool_name, tools))

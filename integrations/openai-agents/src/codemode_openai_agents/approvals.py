@@ -115,7 +115,7 @@ def _is_destructive(tool: FunctionTool) -> bool:
 
 
 async def get_earlier_decision(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> bool | None:
-    """Return the run's decision about all calls of a tool; None if there is none."""
+    """Return the run's decision about all calls of a tool, or None."""
     item = await _approval_item(context, name, call_id, arguments)
     return context.get_approval_status(name, call_id, current_invocation=item)
 
@@ -172,7 +172,7 @@ def new_edit_id() -> str:
 
 
 def parse_edited_input(message: str, edit_id: str) -> Any:
-    """Return the edited input in the message of a rejection; None if it has none."""
+    """Return the edited input in the message of a rejection, or None."""
     prefix = f"{_EDITED_MESSAGE_PREFIX}{edit_id}:"
     return (
         json.loads(message[len(prefix) :])

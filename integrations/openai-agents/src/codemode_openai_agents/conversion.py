@@ -74,7 +74,7 @@ def convert_tool(
         execute=execute or _make_execute(tool.name),
         description=tool.description,
         input_schema=with_content_schemas(_input_schema(tool)),
-        output_schema=_OutputSchema(output_schema or _declared_output(tool)),
+        output_schema=_OutputSchema(output_schema or _get_output_schema(tool)),
         needs_approval=needs_approval,
         annotations=get_annotations(tool),
         output_validation="warn",  # the SDK checks no outputs
@@ -157,15 +157,15 @@ def _get_function(tool: FunctionTool) -> Callable[..., Any] | None:
     return getattr(tool, "__wrapped__", None)
 
 
-def _declared_output(tool: FunctionTool) -> Any:
+def _get_output_schema(tool: FunctionTool) -> Any:
     """Return the declared output of a tool or of the function behind it."""
     if tool.output_json_schema or is_mcp_tool(tool):
         return tool.output_json_schema
-    annotation = _annotated_output_type(tool)
+    annotation = _get_return_type(tool)
     return None if annotation is None else InferredOutput(annotation)
 
 
-def _annotated_output_type(tool: FunctionTool) -> Any:
+def _get_return_type(tool: FunctionTool) -> Any:
     function = _get_function(tool)
     try:
         annotation = None if function is None else get_type_hints(function).get("return")

@@ -220,7 +220,7 @@ async def _pending_calls(interrupt: Interrupt) -> list[ResponseFunctionToolCall]
             arguments: Any = request.input if request.input is not None else {}
             call = await make_function_call_async(request.tool_name, request.interrupt_id, arguments)
             is_unknown = request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
-            unknown_outcome_fields = {"namespace": UNKNOWN_OUTCOME, "id": _fixed_item_id(call.call_id)}
+            unknown_outcome_fields = {"namespace": UNKNOWN_OUTCOME, "id": _make_item_id(call.call_id)}
             calls.append(call.model_copy(update=unknown_outcome_fields) if is_unknown else call)
     return calls
 
@@ -229,7 +229,7 @@ def _agent_call(request: PendingRequest, index: int, agent_call: Mapping[str, An
     """Return a pending call of an agent behind a tool."""
     call_id = agent_call_id(request.interrupt_id, index)
     return ResponseFunctionToolCall(
-        id=None if agent_call["can_edit_input"] else _fixed_item_id(call_id),
+        id=None if agent_call["can_edit_input"] else _make_item_id(call_id),
         call_id=call_id,
         name=agent_call["name"],
         namespace=agent_namespace(request.tool_name),
@@ -238,7 +238,7 @@ def _agent_call(request: PendingRequest, index: int, agent_call: Mapping[str, An
     )
 
 
-def _fixed_item_id(call_id: str) -> str:
+def _make_item_id(call_id: str) -> str:
     return f"fc_{call_id}"
 
 

@@ -81,7 +81,7 @@ def is_mcp_tool(tool: FunctionTool) -> bool:
 
 
 def take_paused_run(context: ToolContext[Any]) -> Any:
-    """Take the paused run of the agent behind this call's tool; None if there is none."""
+    """Take the paused run of the agent behind this call's tool, or None."""
     call = context.tool_call
     found = None if call is None else internals().paused_run(call, scope_id=internals().scope(context))
     return found if getattr(found, "interruptions", None) else None

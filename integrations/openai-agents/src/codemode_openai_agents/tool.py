@@ -111,7 +111,7 @@ def _no_shared_state(_conversation_id: str | None) -> None:
 
 @dataclass(frozen=True)
 class ToolConfig:
-    """Settings of a codeMode tool, apart from the tools that programs call."""
+    """Settings of a codeMode tool, except the tools that programs call."""
 
     settings: CodeModeOptions
     approvals: ApprovalPolicy

@@ -18,7 +18,7 @@ from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import CompiledSchema, FrameworkSchema, ValidatedInput, copy_json
 
 from .call_scheduling import SharedCallState
-from .content import displayed_arguments, restore_media, with_content_schemas
+from .content import restore_media, to_displayed_arguments, with_content_schemas
 from .conversion import (
     FrameworkTool,
     OutputSchema,
@@ -87,7 +87,7 @@ class _ArgumentsSchema:
 
     @property
     def varies(self) -> bool:
-        """Whether one input may validate to two values."""
+        """Whether validation of an input is nondeterministic."""
         return self._compiled_schema.varies
 
     def validate_output(self, value: Any, what: str) -> Any:
@@ -104,7 +104,7 @@ class _ArgumentsSchema:
             validated = tool.function_schema.validator.validate_python(restore_media(arguments))
         except ValidationError as error:
             raise CodeModeToolError(format_error(error), details={"tool_name": tool.name}) from error
-        displayed = displayed_arguments(validated, tool.function_schema.single_arg_name)
+        displayed = to_displayed_arguments(validated, tool.function_schema.single_arg_name)
         return ValidatedInput(_ToolInput(arguments, displayed), lambda: copy_json(displayed))
 
 

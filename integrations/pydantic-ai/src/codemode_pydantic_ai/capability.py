@@ -68,7 +68,7 @@ class ToolCheckedModel(WrapperModel):
 
 
 def require_exact_tools(parameters: ModelRequestParameters, allowed_names: frozenset[str] | None) -> None:
-    """Raise `UserError` unless the request has exactly these tools, apart from output tools."""
+    """Raise `UserError` unless the request has exactly these tools, except output tools."""
     if allowed_names is None:
         return
     has_tool_search = any(tool.with_native == _TOOL_SEARCH for tool in parameters.function_tools)

@@ -166,16 +166,14 @@ _JSON_TYPES = (str, bool, int, type(None))
 _DISPLAYABLE_TYPES = (*_JSON_TYPES, float, Decimal, date, time, timedelta, UUID, Enum)
 
 
-def displayed_arguments(validated: Mapping[str, Any], flattened_parameter: str | None) -> dict[str, Any]:
+def to_displayed_arguments(validated: Mapping[str, Any], flattened_name: str | None) -> dict[str, Any]:
     """Return a tool's validated arguments as plain JSON with the keys of its schema.
 
-    ``flattened_parameter``: the parameter whose fields are the input. Fields that a model excludes or hides when it is
+    ``flattened_name``: the parameter whose fields are the input. Fields that a model excludes or hides when it is
     serialised are included: approvers must see everything that runs.
     """
     displayed = json.loads(json.dumps(to_plain_arguments(validated), sort_keys=True))
-    flattened_value = (
-        displayed.get(flattened_parameter) if flattened_parameter is not None and len(displayed) == 1 else None
-    )
+    flattened_value = displayed.get(flattened_name) if flattened_name is not None and len(displayed) == 1 else None
     return cast("dict[str, Any]", flattened_value) if isinstance(flattened_value, dict) else displayed
 
 

@@ -17,9 +17,9 @@ from pydantic_core import from_json, to_json
 from codemode import CodeModeToolError
 from codemode.plugins import copy_json, read_again, restore_integers, run_bounded, same_json
 
-from .content import displayed_arguments, restore_media
+from .content import restore_media, to_displayed_arguments
 from .error_mapping import format_error
-from .framework_internals import ask_inline_handler_again, flattened_parameter
+from .framework_internals import ask_inline_handler_again, find_flattened_parameter
 
 EDIT_REFUSED = "editRefused"
 """Metadata key of a repeated approval request: why the edited input was refused."""
@@ -251,7 +251,7 @@ def _make_edit_refused(call_input: CallInput, reason: str) -> EditRefused:
 
 
 def _matches_edit(edited_value: Any, displayed: Any) -> bool:
-    """Return whether the displayed input equals the edit, apart from added defaults and number formats."""
+    """Return whether the displayed input equals the edit, except added defaults and number formats."""
     if isinstance(edited_value, dict) and isinstance(displayed, dict):
         edited_mapping, displayed_mapping = cast("dict[str, Any]", edited_value), cast("dict[str, Any]", displayed)
         return all(
@@ -279,8 +279,8 @@ async def _display_validated(validated: ValidatedToolCall[Any]) -> dict[str, Any
 
 
 async def _display_arguments(arguments: dict[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
-    flattened_name = flattened_parameter(tool)
-    return await run_bounded(arguments, lambda: displayed_arguments(arguments, flattened_name))
+    flattened_name = find_flattened_parameter(tool)
+    return await run_bounded(arguments, lambda: to_displayed_arguments(arguments, flattened_name))
 
 
 async def _validates_to(validated: ValidatedToolCall[Any], displayed: dict[str, Any] | None) -> bool:

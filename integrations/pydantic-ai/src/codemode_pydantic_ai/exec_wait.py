@@ -248,7 +248,7 @@ def make_exec_wait_options(options: Any) -> ExecWaitOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecWaitConfig:
-    """Settings of exec and wait, apart from their tools."""
+    """Settings of exec and wait, except their tools."""
 
     options: ExecWaitOptions
     settings: CodeModeOptions | Mapping[str, Any] | None = None
@@ -545,7 +545,7 @@ class ExecWaitToolset(SurfaceToolset[AgentDepsT]):
 
     @property
     def _exec_wait_surface(self) -> ExecWaitSurface:
-        return cast("ExecWaitSurface", self._required_surface)
+        return cast("ExecWaitSurface", self._active_surface)
 
 
 def _is_in_catalog(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:

@@ -33,7 +33,7 @@ def mark_as_questions(requests: DeferredToolRequests, questions: Collection[str]
         cast("dict[str, Any]", kinds).update(dict.fromkeys(questions, "question"))
 
 
-def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
+def find_flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
     """Return the name of a function's only parameter if the framework flattens that parameter's model into the input.
 
     Other inputs with one name, such as ``**kwargs`` or a server's open schema, are not flattened.
@@ -44,7 +44,7 @@ def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
 
 
 def get_function(tool: ToolsetTool[Any]) -> Callable[..., Any] | None:
-    """Return the function behind a tool; None if it has none."""
+    """Return the function behind a tool, or None."""
     return getattr(_function_schema(tool), "function", None)
 
 

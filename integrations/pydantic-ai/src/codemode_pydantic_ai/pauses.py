@@ -359,7 +359,7 @@ async def restore_pauses(
     pauses: list[Pause] = []
     if index is not None:
         response = cast("ModelResponse", messages[index])
-        returned_ids = _returned_call_ids(messages[index + 1 :])
+        returned_ids = _find_returned_call_ids(messages[index + 1 :])
         continuations = _find_continuations(
             messages, response, [*deferred_results.approvals, *deferred_results.calls], pause_cache
         )
@@ -397,7 +397,7 @@ def remove_pauses(messages: list[ModelMessage]) -> None:
     messages[:] = list(_without_waiting_calls(messages))
 
 
-def _returned_call_ids(messages: Iterable[ModelMessage]) -> set[str]:
+def _find_returned_call_ids(messages: Iterable[ModelMessage]) -> set[str]:
     parts = (part for message in messages if isinstance(message, ModelRequest) for part in message.parts)
     return {part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)}
 

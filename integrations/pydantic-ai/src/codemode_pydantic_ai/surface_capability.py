@@ -66,7 +66,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         return super().__new__(cls)
 
     @property
-    def _required_surface(self) -> Surface:
+    def _active_surface(self) -> Surface:
         assert self._surface is not None  # noqa: S101 - looked at where there may be none
         return self._surface
 
@@ -111,7 +111,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
             self.max_retries,
             self.pool,
             self._program_tools,
-            surface=self._required_surface,
+            surface=self._active_surface,
             run_state=self._run,
             covers_all_agent_tools=True,
         )
@@ -139,7 +139,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         output = cast("FinalResult[Any]", final).output if isinstance(final, FinalResult) else None
         if self._surface is None or not isinstance(output, DeferredToolRequests):
             return cast("Any", result)
-        requests, pauses = await expand_pauses(output, self._required_surface, ctx)
+        requests, pauses = await expand_pauses(output, self._active_surface, ctx)
         if not pauses:
             return cast("Any", result)
         for pause in pauses:
@@ -165,16 +165,16 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
                 yield replace(event, args_valid=None)
                 continue
             if isinstance(event, FunctionToolResultEvent):
-                for settled_event in self._settled_events(event.part.tool_call_id):
+                for settled_event in self._make_result_events(event.part.tool_call_id):
                     yield settled_event
             yield event
 
     async def _resolve_results(
         self, ctx: RunContext[AgentDepsT], deferred_results: DeferredToolResults
     ) -> DeferredToolResults | None:
-        """Return the framework's results for the pauses at the end of the history; None if there are none."""
+        """Return the framework's results for the pauses at the end of the history, or None."""
         earlier_messages = list(ctx.messages)
-        pauses = await restore_pauses(ctx, deferred_results, self._pause_cache, self._required_surface)
+        pauses = await restore_pauses(ctx, deferred_results, self._pause_cache, self._active_surface)
         results = replace(
             deferred_results,
             calls={**find_client_results(earlier_messages, pauses), **deferred_results.calls},
@@ -188,7 +188,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         )
         if unknown_id is not None:
             raise UserError(
-                f"No paused {self._required_surface.title} call waits for {unknown_id!r}: it was answered before, or"
+                f"No paused {self._active_surface.title} call waits for {unknown_id!r}: it was answered before, or"
                 " a client keeps this history and the process that paused the call is gone."
             )
         return results if pauses else None
@@ -202,7 +202,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
             results.metadata.pop(request.interrupt_id, None)
         outer_result = results.approvals.get(pause.outer_id)
         if outer_result is False or isinstance(outer_result, ToolDenied):
-            await pause.close(self._required_surface, ctx)
+            await pause.close(self._active_surface, ctx)
             return
         self._run.resumed_call_ids.add(pause.outer_id)
         results.approvals[pause.outer_id] = ToolApproved()
@@ -211,8 +211,8 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
     async def _pause_events(
         self, event: DeferredToolRequestsEvent, ctx: RunContext[AgentDepsT]
     ) -> list[AgentStreamEvent]:
-        requests, pauses = await expand_pauses(event.requests, self._required_surface, ctx)
-        settled = [event for pause in pauses for event in self._settled_events(pause.outer_id)]
+        requests, pauses = await expand_pauses(event.requests, self._active_surface, ctx)
+        settled = [event for pause in pauses for event in self._make_result_events(pause.outer_id)]
         waiting = [call for pause in pauses for call in list_waiting_calls(pause.interrupt)]
         new_calls = [call for call in waiting if call.tool_call_id not in self._run.displayed_call_ids]
         self._run.displayed_call_ids.update(call.tool_call_id for call in new_calls)
@@ -223,7 +223,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         call_events = [FunctionToolCallEvent(call, args_valid=True) for call in new_calls]
         return [*settled, *part_events, *call_events, replace(event, requests=requests)]
 
-    def _settled_events(self, outer_id: str) -> list[AgentStreamEvent]:
+    def _make_result_events(self, outer_id: str) -> list[AgentStreamEvent]:
         settled = self._run.settled_results.pop(outer_id, {})
         in_order = sorted(settled, key=lambda waiting_id: (len(waiting_id), waiting_id))
         return [FunctionToolResultEvent(settled[waiting_id]) for waiting_id in in_order]

@@ -159,7 +159,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         raise NotImplementedError
 
     @property
-    def _required_surface(self) -> Surface:
+    def _active_surface(self) -> Surface:
         assert self.surface is not None  # noqa: S101 - made with the toolset
         return self.surface
 
@@ -171,7 +171,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """Return the tools that the model calls directly, and the surface tools that replace the others."""
-        surface = self._required_surface
+        surface = self._active_surface
         tools = await self.wrapped.get_tools(ctx)
         direct_names, program_tools = await self._partition_tools(tools, ctx)
         if self._has_no_program_tools(program_tools):
@@ -237,7 +237,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
             max_retries=self.max_retries,
             args_validator=surface_tool.validator,
             surface_tool=surface_tool,
-            surface=self._required_surface,
+            surface=self._active_surface,
             program_tools=program_tools,
         )
 
@@ -246,7 +246,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
     ) -> Any:
         """Run a program, resume a paused one, or call a direct tool."""
         run = self._get_run_state(ctx)
-        surface = self._required_surface
+        surface = self._active_surface
         if not isinstance(tool, SurfaceToolsetTool) or tool.surface is not surface:
             async with run.scheduler.acquire(is_sequential=tool.tool_def.sequential):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)

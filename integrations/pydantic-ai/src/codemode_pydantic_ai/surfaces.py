@@ -80,7 +80,7 @@ class SurfaceCall(Protocol):
     """One call of a surface tool by the model."""
 
     def program_text(self, arguments: dict[str, Any]) -> str:
-        """Return the program in the arguments; "" if there is none."""
+        """Return the program in the arguments, or ""."""
         ...
 
     async def start(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:
