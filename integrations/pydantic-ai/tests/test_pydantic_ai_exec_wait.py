@@ -135,7 +135,7 @@ def test_a_tool_called_exec_is_an_entry_like_any_other() -> None:
         ({"options": {"timeoutMs": "long"}}, "tools.codeMode.timeout_ms"),
         ({"options": {"colour": 1}}, "colour"),
         ({"options": {"approvals": "park"}}, "store"),
-        ({"settings": {"execution_policy": {"timeout_includes_tools": True}}}, "clock"),
+        ({"settings": {"execution_policy": {"timeout_includes_tools": True}}}, "timeout_includes_tools"),
         ({"sources": [ToolSource([3])]}, "no tool"),
         ({"sources": 3}, "sources"),
         ({"defer_loading": True}, "defer_loading"),
