@@ -124,10 +124,10 @@ class AccessMiddleware:
         except Problem as problem:
             response, cookie = problem_response(request, problem), None
         except ClientDisconnect:
-            return  # anybody may hang up in the middle of a form: that is no failure to log
+            return  # the client disconnected
         except CodeModeError as error:
             response, cookie = problem_response(request, to_problem(error) or _log_failure(error)), None
-        except Exception as error:  # noqa: BLE001 - a function of the host's that fails lets nobody in
+        except Exception as error:  # noqa: BLE001 - a failing host function denies access
             response, cookie = problem_response(request, _log_failure(error)), None
         if cookie is not None:
             send = _with_cookie(send, self._cookie_header(request, cookie))
@@ -151,7 +151,7 @@ class AccessMiddleware:
             return None, None
         client = client_address(request, self._trusted_proxies)
         principal, cookie = await self._authenticate(request, client)
-        # Whom an application around this one knows is somebody else's word, which `auth` alone may have asked.
+        # A user set by an outer application is not trusted; only `auth` decides.
         scope["user"], scope[PRINCIPAL_SCOPE_KEY] = None, principal
         await self._require_same_origin(request, principal, client)
         if self._sign_in is not None and path == SIGN_IN:
@@ -160,7 +160,7 @@ class AccessMiddleware:
             return self._redirect_to_sign_in(request, path), None
         scope["user"] = principal.user
         if not wants_json(request):
-            # Before anything of the page is read: what happens behind it is told by the live connection.
+            # Read before the page's data, so that the event stream misses no change.
             scope[SEQUENCE_SCOPE_KEY] = await self._store.changes_head()
         if self._sign_in is not None and path == SIGN_OUT_PATH and request.method == "POST":
             return await self._sign_in.sign_out(request, principal, is_secure=self._is_secure(request)), None
@@ -195,7 +195,7 @@ class AccessMiddleware:
             return (await self._authenticate(request, client))[0]
         except CodeModeError:
             raise
-        except Exception as error:  # noqa: BLE001 - as when they came
+        except Exception as error:  # noqa: BLE001 - as above
             _log_failure(error)
             return None
 
@@ -204,7 +204,7 @@ class AccessMiddleware:
         if reason is None:
             return
         _log.warning("a %s from %s was refused: %s", request.method, client, reason)
-        # Pages of somebody else's send as many as they like, in the name of whoever looks at them.
+        # Other sites can make a visitor send any number of these.
         network, now = address_network(client), self._clock()
         if principal is not None and not self._origin_throttle.wait_seconds(network, now):
             self._origin_throttle.count_failure(network, now)

@@ -196,9 +196,7 @@ def approval_console(
     apps = frozenset(app for app, _ in resumers)
     context = ConsoleContext(store, settings.policy, apps, app_options, settings.inspect, settings.standing_approvals)
     starlette_app = Starlette(routes=routes(context), exception_handlers=cast("Any", exception_handlers()))
-    starlette_app.router.redirect_slashes = (
-        False  # what it would redirect to names scheme and host as a proxy's neighbour sees them
-    )
+    starlette_app.router.redirect_slashes = False  # redirects would use the scheme and host behind the proxy
     middleware = AccessMiddleware(
         starlette_app,
         auth=auth,
@@ -233,7 +231,7 @@ def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, Resu
     else:
         raise WrongTypeError(f"resume must be a function, or functions by the names of apps, got {resume!r:.100}")
     for app, resume_app in resumers:
-        Resumer(store, tenant=ALL_TENANTS, app=app, resume=resume_app)  # refuses what it could not use
+        Resumer(store, tenant=ALL_TENANTS, app=app, resume=resume_app)  # validates the arguments
     return resumers
 
 
@@ -287,7 +285,7 @@ def serve(
         require_loopback(address)
         token = new_token()
         auth = TokenAuth({token_hash(token): User("operator", ALL_TENANTS)})
-        # No name but this one leads here, unless somebody turned theirs to this machine.
+        # Other host names reach this machine only through DNS rebinding.
         settings = read_options(options)
         private_path = settings.private_path or new_private_path()
         options = replace(settings, hosts=[*settings.hosts, "localhost"], private_path=private_path)
@@ -311,6 +309,6 @@ async def _serve(
 ) -> None:
     server = Server(console, header_seconds=_HEADER_TIMEOUT_SECONDS, stop_seconds=_STOP_SECONDS, log_level="warning")
     async with contextlib.aclosing(store), console.running():
-        await store.list(tenant=ALL_TENANTS, limit=1)  # a database that cannot be used is told of at once
+        await store.list(tenant=ALL_TENANTS, limit=1)  # fails early without a usable database
         on_ready()
         await server.serve(sockets=[server_socket])

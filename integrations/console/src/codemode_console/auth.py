@@ -25,7 +25,7 @@ _MAX_LOGGED_CHARACTERS = 200
 _HASH_PREFIX = "sha256:"
 _HEX_DIGITS = frozenset("0123456789abcdef")
 _MAX_TOKEN_CHARACTERS = 4096
-_MAX_TENANTS = 200  # as many as a store looks for at a time
+_MAX_TENANTS = 200  # the store's limit
 Tenants: TypeAlias = Collection[str] | Tenant
 
 
@@ -116,7 +116,7 @@ class TokenAuth:
 
     def find_by_token(self, token: str) -> User | None:
         """Return the user of a token."""
-        # Nobody learns the hash of an unknown token from the time that it takes to look up the hash of a known one.
+        # Hashing first makes the time of the lookup useless for guessing tokens.
         return None if len(token) > _MAX_TOKEN_CHARACTERS else self._users.get(token_hash(token))
 
     async def authenticate(self, token: str, request: Request) -> tuple[User, str] | None:  # noqa: ARG002
@@ -211,7 +211,7 @@ class ProxyHeaderAuth:
         if name in self._users:
             return self._users[name]
         person, _, domain = name.partition("@")
-        # A second @, a comma or a space would let one name read as another.
+        # With a second @, a comma or a space a name could be mistaken for another.
         is_unambiguous = name.isascii() and name.isprintable() and not set(name) & set(" ,;<>\"'()")
         if not person or not is_unambiguous or len(name) > _MAX_NAME_CHARACTERS or domain not in self._domains:
             return None
@@ -243,7 +243,7 @@ async def call_auth_function(auth: AuthFunction, request: Request) -> User | Non
 def _require_hash(key: str) -> str:
     digest = key.lower().removeprefix(_HASH_PREFIX)
     if len(digest) != 64 or not set(digest) <= _HEX_DIGITS:
-        # The key may be a token that was meant to be hashed: it is not told.
+        # The key may be an unhashed token, so the message does not contain it.
         raise ValueError("the keys of TokenAuth must be hashes of tokens, as token_hash(token) makes them")
     return _HASH_PREFIX + digest
 

@@ -19,7 +19,7 @@ MAX_FIELDS = 2_000
 MAX_JSON_DEPTH = 128
 
 FormItems = list[tuple[str, str]]
-"""The fields of a form in their order."""
+"""Names and texts of form fields, in order."""
 
 _URLENCODED_TYPE = "application/x-www-form-urlencoded"
 _MULTIPART_TYPE = "multipart/form-data"
@@ -146,7 +146,7 @@ class _MultipartFields:
         kind, options = parse_options_header(self._headers.get(b"content-disposition", b""))
         if kind != b"form-data" or b"name" not in options or b"filename" in options:
             raise MalformedBodyError("a part of the form is no field")
-        # As browsers write what would end the name.
+        # Browsers encode characters that would end the name.
         name = _decode_utf8(options[b"name"]).replace("%0D", "\r").replace("%0A", "\n").replace("%22", '"')
         self.items.append((name, _decode_utf8(bytes(self._data))))
 

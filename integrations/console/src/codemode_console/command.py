@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError(f"`codemode console` cannot start: {error}; install codemode-console again") from error
     throttle_driver_log()
     if keys := _signing_keys():
-        set_continuation_signing_key([*keys])  # also without tools: what programs have done is read with it
+        set_continuation_signing_key([*keys])  # also needed to read pauses without tools
     store = _open_store(options.database)
     require_database(options.database, create=options.create)
     auth = None if options.tokens is None else _load_auth(options.tokens)
@@ -109,7 +109,7 @@ def _signing_keys() -> tuple[bytes, ...] | None:
 
 def _load_resume_function(path: str, app: str | None, store: InterruptStore) -> Any:
     """Return the ``resume`` of the tool in a file, by app if one is named."""
-    from codemode.cli.describe import create_tool_for_file  # imports what runs programs
+    from codemode.cli.describe import create_tool_for_file  # imports the execution packages
 
     continuation: dict[str, object] = {"guard": store.guard}
     if keys := _signing_keys():

@@ -27,7 +27,7 @@ _log = logging.getLogger("codemode.console")
 
 PREVIEW = "preview"
 MAX_REASON_CHARACTERS = 2_000
-"""So much of a reason the audit keeps."""
+"""The audit's limit."""
 
 _MAX_SAFE_INTEGER = 2**53 - 1
 _FORM_BUTTONS = frozenset({"add", "remove", "choose"})
@@ -85,7 +85,7 @@ class DecisionError(Exception):
 def parse_decision_form(items: FormItems) -> SubmittedDecision:
     """Parse a form. Raises `Problem` 400."""
     unknown_field = next((name for name, _ in items if name not in _FORM_FIELDS and not is_form_item(name)), None)
-    if unknown_field is not None:  # a misspelt change would be passed over, and the rest approved
+    if unknown_field is not None:  # a misspelt field must not be ignored while the call is approved
         raise Problem(400, "This is no form of a request", f"It has no field {unknown_field[:200]}.")
     decision, reason = single_value(items, "decision"), single_value(items, "reason").replace("\r\n", "\n").strip()
     displayed = single_value(items, "version"), single_value(items, "shown")
@@ -132,7 +132,7 @@ def invalid_decision_problem(allowed: Iterable[str], *, is_for_programs: bool) -
     return Problem(400, "This decides nothing", message, facts={"decisions": decisions})
 
 
-# --- what is asked ---
+# --- Call forms ---
 
 
 def decision_form_subject(interrupt_id: str, version: str, display_digest: str) -> str:
@@ -166,7 +166,7 @@ def create_call_form(call: StoredRequest, *, has_fields: bool = True) -> Form:
         return create_form(None, value)
     try:
         return create_form(schema, value)
-    except Exception:  # noqa: BLE001 - a schema is a stranger's: whatever it does, its request is answered
+    except Exception:  # noqa: BLE001 - schemas are untrusted; the call can still be answered
         _log.warning("no form could be made of a schema of %.200r", call.tool_name, exc_info=True)
         return create_form(None, value)
 
@@ -179,7 +179,7 @@ def read_call_form(call: StoredRequest, items: FormItems) -> FormResult:
         return _explain_result_problems(result) if call.kind == UNKNOWN_OUTCOME_KIND else result
     except MalformedFormError as error:
         raise Problem(400, "This is no form of this request", str(error)) from None
-    except Exception:  # noqa: BLE001 - likewise
+    except Exception:  # noqa: BLE001 - as above
         _log.warning("a schema of %.200r could not be read", call.tool_name, exc_info=True)
     if any(parse_control_name(name) is not None for name, _ in items):
         raise Problem(400, "This is no form of this request", "It is edited as JSON text.")
@@ -204,7 +204,7 @@ def _schema_and_value(call: StoredRequest) -> tuple[Any, Any]:
     return (None if call.kind == UNKNOWN_OUTCOME_KIND else call.payload.get("schema")), ABSENT
 
 
-# --- what is decided ---
+# --- Decisions ---
 
 
 def to_store_decision(call: StoredRequest, submitted: SubmittedDecision, result: FormResult | None) -> Any:
@@ -317,7 +317,7 @@ def find_decision_reason(call: StoredRequest) -> str:
 
 
 MAX_ACTION_REASON_CHARACTERS = 2_000
-"""As much of a reason as the audit keeps."""
+"""The audit's limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ _ERROR_PROBLEMS: tuple[tuple[type[CodeModeError], int, str], ...] = (
 )
 
 
-class Problem(Exception):  # noqa: N818 - what a page tells
+class Problem(Exception):  # noqa: N818 - a problem of RFC 9457
     """A request fails with this status, title and message.
 
     ``facts`` are for API callers: ``code`` (the class of the store's error without "Error") and ``actor`` (who decided
@@ -100,7 +100,7 @@ def _problem_facts(error: CodeModeError) -> dict[str, str]:
 
 def _problem_message(error: CodeModeError) -> str:
     if isinstance(error, StoreUnavailableError):
-        # The database's own words may name hosts and users. Where it went away as it committed, nobody knows yet.
+        # The database's message may name hosts and users. A lost connection may hide a successful commit.
         return "What was just decided may be kept or not. Look again in a moment."
     if isinstance(error, AlreadyDecidedError):
         actor: Any = error.details.get("actor")

@@ -20,7 +20,7 @@ from .sessions import FormTokens, Session
 
 PRINCIPAL_SCOPE_KEY = "console_principal"
 SEQUENCE_SCOPE_KEY = "console_sequence"
-"""Of the last change that a page knows of."""
+"""The sequence of the last change that a page includes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ async def find_refusal(policy: Policy | None, user: User, record: Record, reques
         answer: Any = policy(user, record, request)
         if inspect.isawaitable(answer):
             answer = await answer
-    except Exception:  # noqa: BLE001 - a function of the host's that fails allows nothing
+    except Exception:  # noqa: BLE001 - a failing host function allows nothing
         _log.exception("the policy failed: the decision is refused")
         return "the policy could not say whether you may"
     if answer is True:
@@ -136,7 +136,7 @@ async def keep_standing_approval(
         return None
     try:
         await standing_approvals.keep(record, call, choice, actor=principal.user.name, address=principal.address)
-    except Exception:  # noqa: BLE001 - the call was decided, whatever comes of the rest
+    except Exception:  # noqa: BLE001 - the call itself is decided
         _log.warning("an approval that is to hold for later calls could not be kept", exc_info=True)
         return Problem(200, "It was approved for this call alone", "Later calls of the tool are asked about again.")
     return None

@@ -125,7 +125,7 @@ def pair_changes(lines: Iterable[DiffLine]) -> list[ValueChange]:
 
 
 def _create_diff_line(change: Change, pointer: str, value: Any) -> DiffLine:
-    # Of a long text the beginning alone is written.
+    # Encodes only the beginning of a long text.
     beginning = value[: MAX_DIFF_VALUE_CHARACTERS + 1] if isinstance(value, str) else value
     pieces: list[str] = []
     for piece in iterate_visible_json(beginning, indent=None):
@@ -142,7 +142,7 @@ def _create_diff_line(change: Change, pointer: str, value: Any) -> DiffLine:
 
 
 def _iterate_differences(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
-    # A stack of its own: the values nest as deeply as JSON may.
+    # An explicit stack, since values may nest deeply.
     pending: list[tuple[str, Any, Any]] = [("", before, after)]
     while pending:
         pointer, before_value, after_value = pending.pop()
@@ -172,7 +172,7 @@ def _item_or_absent(items: list[Any], index: int) -> Any:
     return items[index] if index < len(items) else _ABSENT
 
 
-# An address is ``program``, ``calls/3/input``, ``calls/3/value``, ``calls/3/error``, ``requests/2/asked``,
+# A path is ``program``, ``calls/3/input``, ``calls/3/value``, ``calls/3/error``, ``requests/2/asked``,
 # ``requests/2/decision``, ``outcome/value`` or ``outcome/error``; calls and requests count from 1.
 
 PROGRAM_PATH = "program"
@@ -535,7 +535,7 @@ def _list_earlier_versions(
 def _create_decided_view(number: int, record: Record, *, is_last: bool) -> DecidedRequestView:
     request = record.requests[number - 1]
     path = f"requests/{number}"
-    # All of it is shown with its card alone.
+    # Only its card expands it.
     question = create_value_view(f"{path}/asked", question_and_input(request), None)
     if not is_last:
         return DecidedRequestView(request, question, "asked on", "", None, ())

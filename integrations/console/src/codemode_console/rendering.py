@@ -33,7 +33,7 @@ from .visible_text import (
 _MAX_NAME_CHARACTERS = 200
 _MAX_PREVIEW_CHARACTERS = 120
 MAX_ROW_INPUT_CHARACTERS = 240
-"""An input of more characters is not shown whole in a row of the list."""
+"""Longer inputs are truncated in rows of the list."""
 _MAX_HEADLINE_FIELDS = 3
 _MAX_HEADLINE_VALUE_CHARACTERS = 60
 
@@ -83,7 +83,7 @@ def create_headline(call: StoredRequest) -> Markup:
 def _format_summary(call: StoredRequest) -> Markup:
     try:
         parts = parse_summary(call.summary)
-    except ValueError:  # of another version of codemode
+    except ValueError:  # written by another version of codemode
         return _format_first_fields(call)
     text = Markup()
     for text_part, path, number_format in parts:
@@ -96,7 +96,7 @@ def _format_summary(call: StoredRequest) -> Markup:
 def _format_first_fields(call: StoredRequest) -> Markup:
     message = call.payload.get("message")
     if isinstance(message, str) and call.kind not in (APPROVAL_KIND, UNKNOWN_OUTCOME_KIND):
-        return _format_headline_value(message)  # what a tool asks in its own words
+        return _format_headline_value(message)  # the tool's question
     values = [value for _, value in _ordered_fields(call) if isinstance(value, str | int | float) and value != ""]
     return Markup(" \N{MIDDLE DOT} ").join(_format_headline_value(value) for value in values[:_MAX_HEADLINE_FIELDS])
 
@@ -108,7 +108,7 @@ def _find_member(value: Any, path: str) -> Any:
 
 
 def _format_headline_value(value: Any, number_format: str = "") -> Markup:
-    # Marked as a value: what a program chose is told from the words of the host.
+    # Values that a program chose are marked, to distinguish them from the host's text.
     return Markup("<strong>{}</strong>").format(_format_value(value, number_format))
 
 
@@ -161,7 +161,7 @@ def _format_input(call: StoredRequest, max_characters: int) -> InputLine:
         return InputLine(escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}"), is_whole)
     pieces, characters_left = list[Markup](), max_characters
     for name, value in members:
-        # A name with anything but letters and digits could look like several fields.
+        # Other names are quoted, since they could look like several fields.
         displayed_name = (
             name if name.isidentifier() and name.isascii() else truncate_json(name, characters_left, indent=None)[0]
         )

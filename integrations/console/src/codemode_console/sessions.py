@@ -22,7 +22,7 @@ Clock: TypeAlias = Callable[[], float]
 """Unix time in seconds."""
 Secret: TypeAlias = str | bytes | Sequence[str | bytes]
 _MIN_SECRET_BYTES = 16
-_MAX_CLOCK_SKEW_SECONDS = 60  # of two consoles before one database, as continuations have it
+_MAX_CLOCK_SKEW_SECONDS = 60  # between consoles, as for continuations
 
 
 class TokenSigner:
@@ -47,7 +47,7 @@ class TokenSigner:
             value, signed_at = self._serializer.loads(text, return_timestamp=True)
         except BadSignature:
             return None
-        # Not by the library's own check: to that what a clock a second ahead has signed is no longer good.
+        # The library's own check rejects signatures of a clock that is a second ahead.
         age_seconds = int(self._clock()) - signed_at.timestamp()
         return value if -_MAX_CLOCK_SKEW_SECONDS <= age_seconds <= max_age_seconds else None
 
@@ -71,15 +71,15 @@ def _create_signer_class(clock: Clock) -> type[TimestampSigner]:
     return ClockSigner
 
 
-# A session is a signed cookie: every console with the same secret knows it. That one was signed out is a line of the
-# audit, which every console on the same store finds, and which nobody can take back.
+# A session is a signed cookie, valid for all consoles with the same secret. A sign-out is an audit line, which all
+# consoles on the same store find.
 
 COOKIE_NAME = "codemode_console"
 ROOTS_KEY = "console_roots"
-"""In the scope: the path of the console, and the private one for which alone browsers get their cookie."""
+"""Scope key: the public path of the console, and the private path that cookies are limited to."""
 
 SESSION_SECONDS = 12 * 3600
-_MAX_REMEMBERED_SIGN_OUTS = 1000  # that are known without the store, which knows all of them
+_MAX_REMEMBERED_SIGN_OUTS = 1000  # cached; the store knows all
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Sessions:
 
 
 def _audit_id(session: Session) -> str:
-    # Whoever reads the audit learns no session's id.
+    # A hash, since readers of the audit must not learn session ids.
     return f"signed-in:{hashlib.sha256(session.id.encode()).hexdigest()[:32]}"
 
 
@@ -160,7 +160,7 @@ def _cookie_path(request: Request) -> str:
 
 
 def _quote_path(root: str) -> str:
-    # As browsers write it in what they ask for. A semicolon would end it.
+    # Quoted as browsers do; a semicolon would end the attribute.
     return quote(root, safe="/!$&'()*+,:=@~") or "/"
 
 
@@ -209,5 +209,5 @@ def _is_own_origin(text: str, request: Request, base_origin: str | None) -> bool
     if base_origin is not None and origin == base_origin:
         return True
     hosts = request.headers.getlist("host")
-    # What ends TLS in front of the console leaves the host and takes the scheme: so the scheme is the caller's own.
+    # A TLS proxy keeps the host but changes the scheme, so the scheme of the Origin is used.
     return len(hosts) == 1 and origin == parse_origin(f"{origin.partition(':')[0]}://{hosts[0]}")

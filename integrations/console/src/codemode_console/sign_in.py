@@ -46,7 +46,7 @@ class FailureThrottle:
         """Count a failure of a key."""
         failures = self._recent_failures(key, now)
         failures.append(now)
-        self._failures.pop(key, None)  # the last one that failed stands last
+        self._failures.pop(key, None)  # keeps the dict in order of the last failure
         self._failures[key] = failures
         while len(self._failures) > self._max_keys:
             del self._failures[next(iter(self._failures))]
@@ -55,7 +55,7 @@ class FailureThrottle:
         failures = self._failures.get(key)
         if failures is None:
             return deque(maxlen=MAX_FAILURES)
-        # What lies ahead was counted before the clock was set back.
+        # Future times were counted before the clock was set back.
         while failures and not now - FAILURE_WINDOW_SECONDS < failures[0] <= now:
             failures.popleft()
         if not failures:
@@ -84,8 +84,8 @@ class SignIn:
         network, address = address_network(client), address_text(client)
         authenticated = await self._auth.authenticate(_extract_token(fields.get("token", "")), request)
         if authenticated is None:
-            # A token of random bits is not found by trying: the wait keeps failures from filling the audit, and whoever
-            # has the right one is let in from an address on which others fail.
+            # Random tokens cannot be guessed; the wait only keeps failures from filling the audit. A valid token is
+            # accepted during it.
             now = self._clock()
             if wait := self._throttle.wait_seconds(network, now):
                 message = f"This token is not known. Try again in {wait} seconds."
@@ -109,7 +109,7 @@ class SignIn:
             "next": safe_next(target, _root_path(request)),
             "problem": problem,
             "user": principal.user.name if isinstance(principal, Principal) else None,
-            # A session of a private path is not seen here: the page's script looks for one.
+            # The cookie of a private path is not sent here; the page's script looks for that session.
             "public_root": _root_paths(request)[0] if _root_path(request) != _root_paths(request)[1] else None,
             "is_automatic": principal is None and self._can_sign_in_automatically(request),
         }
@@ -150,7 +150,7 @@ def _extract_token(text: str) -> str:
 def safe_next(text: str, root: str) -> str:
     """Return the path to open after sign-in: ``text`` if it is in this console, else the start page."""
     start = f"{root}/"
-    # Browsers read a backslash as a slash, leave out tabs and line ends, and take two slashes for another host.
+    # Browsers treat a backslash as a slash, drop tabs and line ends, and read // as another host.
     is_unambiguous = text.isascii() and text.isprintable() and not set(text) & set(" \\")
     path = text.partition("?")[0].partition("#")[0]
     is_own = text.startswith(start) and "//" not in path and "/." not in path and "%2e" not in path.lower()

@@ -21,16 +21,16 @@ MAX_HIGHLIGHTED_CHARACTERS = 64 * 1024
 """A program of more characters is shown without colours, and of its lines those that matter."""
 MAX_HIGHLIGHTED_LINES = 2_000
 LEXER_SECONDS = 0.5
-"""So long a thread may compute, which a machine that stands still makes no longer."""
+"""Processor seconds of the thread."""
 _MAX_PLAIN_LINES, _CONTEXT_LINES, _MAX_LINE_CHARACTERS, _MAX_MARKED_LINES = 500, 10, 2_000, 100
-# The lexer knows JavaScript too: its types are what is beside that.
+# Also lexes JavaScript.
 LEXER: Any = TypeScriptLexer()
-# The lexer takes what follows a colon for a type, also in an object.
+# The lexer tokenizes the value after a colon as a type, also in an object.
 _STYLES: tuple[tuple[Any, str], ...] = (
     (Keyword.Type, ""),
     *((Comment, "c"), (String, "s"), (Number, "m"), (Keyword, "k")),
 )
-# Ends of lines for JavaScript, of which the engine counts some here and not there.
+# Line ends of JavaScript that the engine counts inconsistently.
 UNUSUAL_LINE_ENDS = re.compile("\r(?!\n)|[\u2028\u2029]")
 _TO_NEWLINES = {0x0D: "\n", 0x2028: "\n", 0x2029: "\n"}
 
@@ -112,7 +112,7 @@ def _find_line_spans(text: str) -> list[tuple[int, int]]:
     while (end := text.find("\n", start)) >= 0:
         spans.append((start, end - 1 if end > start and text[end - 1] == "\r" else end))
         start = end + 1
-    # What stands behind the last end is a line only where something does.
+    # A trailing newline starts no line.
     return [*spans, (start, len(text))] if start < len(text) or not spans else spans
 
 
@@ -147,7 +147,7 @@ def _highlight_lines(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tu
             line_start, line_end = spans[number]
             piece = to_visible_html(text[max(offset, line_start) : min(end, line_end)])
             if piece:
-                # The class is one of ours.
+                # The class name is one of `_STYLES`.
                 pieces_by_line[number].append(Markup(f'<span class="tok-{style}">{piece}</span>') if style else piece)  # noqa: S704
             offset = min(end, spans[number + 1][0] if number + 1 < len(spans) else len(text))
     return ((number, Markup().join(line_pieces)) for number, line_pieces in enumerate(pieces_by_line, 1))
@@ -206,8 +206,7 @@ def _truncate_line(line: str, locations: Sequence[CallLocation]) -> Markup:
     return Markup("{}{}{}").format(before, to_visible_html(line[start:end]), after)
 
 
-# The engine tells of a call the last place that it came by: with ``refund({⏎ order: one.id })`` a line in its
-# arguments.
+# The engine reports the last location before a call: with ``refund({⏎ order: one.id })`` a line in its arguments.
 
 _OPENING_BRACKETS, _CLOSING_BRACKETS = frozenset({"(", "[", "{", "${"}), frozenset({")", "]", "}"})
 _MAX_LOOKAHEAD_TOKENS = 8
@@ -234,7 +233,7 @@ class CallSites:
         tokens: list[_Token] = []
         is_over_deadline = start_lexer_deadline()
         for start, kind, piece in LEXER.get_tokens_unprocessed(self._text):
-            if kind in Keyword.Type:  # as which the lexer takes what follows a colon, in an object too
+            if kind in Keyword.Type:  # see `_STYLES`
                 parts = _NAME_PART.finditer(piece)
                 tokens += [(start + part.start(), Name, part[0]) for part in parts]
             elif piece.strip() and kind not in Comment:

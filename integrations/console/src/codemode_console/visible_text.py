@@ -13,18 +13,18 @@ from typing import Any, cast
 from markupsafe import Markup, escape
 
 MAX_EXCERPT_CHARACTERS = 2_000
-"""So much of a value is on a page."""
+"""The limit of a value on a page."""
 
 MAX_EXPANDED_CHARACTERS = 64 * 1024
-"""So much of it is shown when somebody asks; the rest is a download."""
+"""The limit of an expanded value; the rest is a download."""
 
-# Printable for Unicode, and blank, a filler or a selector of shapes for everybody else.
+# Printable for Unicode, but displayed as blank: fillers and variation selectors.
 _BLANK_CODE_POINTS = frozenset({
     0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0x1D159,
     *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0),
 })  # fmt: skip
 _MARK_CATEGORIES = frozenset({"Mn", "Me", "Mc"})
-# More of them on one character paint over the lines beside it.
+# More combining marks on one character cover adjacent lines.
 _MAX_MARKS_PER_CHARACTER = 3
 _NAMED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -161,7 +161,7 @@ def escape_character(character: str, *, for_json: bool = False) -> str:
 
 
 def _iterate_escaped(text: str, allowed: str, *, for_json: bool = False) -> Iterator[str]:
-    # A mark at the beginning would stand on whatever the page has before it.
+    # A mark at the beginning would combine with the page's text before it.
     mark_count = _MAX_MARKS_PER_CHARACTER
     for character in text:
         if character.isascii():
@@ -229,5 +229,5 @@ def _time_element(unix_ms: int, text: str, style: str) -> Markup:
 def _to_datetime(unix_ms: int) -> datetime | None:
     try:
         return datetime.fromtimestamp(unix_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):  # a time of which no calendar knows
+    except (OverflowError, ValueError, OSError):  # out of the calendar's range
         return None

@@ -233,7 +233,7 @@ class Server(uvicorn.Server):
             ws="none",
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # applications read what proxies tell, and trust those alone that are configured
+            proxy_headers=False,  # applications read these headers, from configured proxies only
             timeout_graceful_shutdown=max(1, round(stop_seconds)),
             **settings,
         )
@@ -256,7 +256,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:
             for number in (signal.SIGINT, signal.SIGTERM):
-                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # no loop of the main thread
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread's loop
                     loop.add_signal_handler(number, self.handle_signal, number)
                     stack.callback(loop.remove_signal_handler, number)
             yield

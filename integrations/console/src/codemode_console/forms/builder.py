@@ -25,9 +25,9 @@ from .model import (
 
 MAX_FORM_DEPTH = 4
 MAX_FORM_ITEMS = 1_500
-"""So many items a form may send, of the 2,000 fields that a body may have."""
+"""Items that a form may send, out of the 2,000 fields of a body."""
 MAX_FORM_CHARACTERS = 1_000_000
-"""So many a form takes of a page: names and choices that a schema says once may stand in it many times."""
+"""The size of a form on a page, where names and choices of a schema may be repeated."""
 
 _ITEMS_PER_FIELD = 3
 
@@ -134,7 +134,7 @@ class FormBuilder:
             isinstance(current, list) and len(cast("list[Any]", current)) > MAX_ARRAY_ITEMS
         )
 
-    # --- alternatives ---
+    # --- Alternatives ---
 
     def _select_alternative(
         self,
@@ -189,7 +189,7 @@ class FormBuilder:
                 return index
         return None
 
-    # --- what was shown, what was typed ---
+    # --- Values and submissions ---
 
     def _build_from_value(
         self, field: Field, shape: SchemaShape, position: _FieldPosition, current: Any, *, is_open: bool = False
@@ -230,7 +230,7 @@ class FormBuilder:
         if has_new_alternative:
             state = "set" if state == displayed_state else state
             if state == "set" and (kind in ("object", "array") or shape.kind not in ("string", "number", "json")):
-                # What is to be filled in is another thing, which nobody has seen.
+                # The user has not seen the fields of the other alternative.
                 return self._open_field(field, shape, position)
             kind = controls.default_control(shape)
         has_text = bool(text) and not field.is_container
@@ -283,7 +283,7 @@ class FormBuilder:
             shape = SchemaShape("json", shape.keywords)
         return controls.fill_field(field, shape, value)
 
-    # --- containers ---
+    # --- Containers ---
 
     def _build_container(self, field: Field, shape: SchemaShape, position: _FieldPosition, current: Any) -> Field:
         build_children = self._build_array_items if shape.kind == "array" else self._build_members
@@ -302,7 +302,7 @@ class FormBuilder:
         required_names = set(map(str, cast("list[Any]", required))) if isinstance(required, list) else set[str]()
         members = cast("dict[str, Any]", current) if isinstance(current, dict) else None
         for name, schema in properties.items():
-            # What a shown value lacks it may go on lacking: what that breaks is for the schema to say.
+            # A displayed value may lack required members; the schema check reports them.
             is_optional = name not in required_names or (members is not None and name not in members)
             member_position = _FieldPosition(
                 child_pointer(position.pointer, name), _member_label(name), position.level + 1, is_optional

@@ -65,7 +65,7 @@ def find_shape(schema: Any, root: Any) -> SchemaShape:
             by_type = "anyOf" not in keywords and "oneOf" not in keywords
             kind: SchemaShapeKind = "choice" if 1 < len(alternatives) <= _MAX_CHOICES else "json"
             return SchemaShape(kind, keywords, is_nullable, alternatives=alternatives, matches_by_type=by_type)
-        # An optional value: what stands beside the alternatives is about the one that is left.
+        # An optional value: the other keywords apply to its only alternative.
         inner = _resolve_keywords(alternatives[0], root)
         outer_keywords = {key: rule for key, rule in keywords.items() if key not in ("anyOf", "oneOf", "type")}
         schema = None if inner is None else {**inner, **outer_keywords}
@@ -97,7 +97,7 @@ def _find_simple_shape(keywords: Mapping[str, Any]) -> SchemaShape | None:
     if isinstance(keywords.get("enum"), list):
         return _enum_shape(keywords)
     if "anyOf" in keywords or "oneOf" in keywords:
-        # Properties beside alternatives are too much for one form.
+        # Forms do not support properties together with alternatives.
         return (
             SchemaShape("json", keywords)
             if {"properties", "items"} & keywords.keys() or _has_two_unions(keywords)
@@ -172,7 +172,7 @@ def can_hold(value: Any, shape: SchemaShape) -> bool:
             return True
 
 
-# A browser makes every end of a line CR LF, and drops what is none from a control of one line.
+# Browsers submit line ends as CR LF, and drop them from single-line controls.
 
 StringKind = Literal["text", "lines", "escaped", "date"]
 
@@ -225,13 +225,13 @@ def _unescape_text(text: str) -> str:
         parts += [text[end : match.start()], _unescape_match(match)]
         end = match.end()
     parts.append(text[end:])
-    # What is left of a backslash is none of the escapes.
+    # A remaining backslash is an invalid escape.
     if any("\\" in part for part in parts[::2]):
         raise UnreadableValueError(
             "holds an escape that is none: \\\\ is a backslash, \\u202e a character by its number"
         )
     unescaped = "".join(parts)
-    # Two halves of a character, as JSON has them, are one.
+    # Joins surrogate pairs.
     return unescaped.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
@@ -375,10 +375,10 @@ def _option_key(option: Any, *, is_plain: bool) -> str:
 
 
 def _create_choices(shape: SchemaShape, selected: str | None) -> tuple[Choice, ...]:
-    has_plain_options = _has_plain_options(shape)  # of all of them, which is asked once
+    has_plain_options = _has_plain_options(shape)
     keys = {_option_key(option, is_plain=has_plain_options): option for option in shape.options}
     labels = {key: _option_label(option) for key, option in keys.items()}
-    # 1 and "1" read the same.
+    # 1 and "1" have the same label.
     are_distinct = len(set(labels.values())) == len(labels)
     return tuple(Choice(key, labels[key] if are_distinct else truncate_label(key), key == selected) for key in keys)
 
@@ -399,7 +399,7 @@ def _option_label(value: Any) -> str:
     return truncate_label(text)
 
 
-# --- words beside the control ---
+# --- Texts next to a control ---
 
 
 def truncate_label(text: Any) -> str:

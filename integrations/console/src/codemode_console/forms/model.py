@@ -73,7 +73,7 @@ class _Absent:
 
 
 ABSENT: Final[Any] = _Absent()
-"""There is no value: of a property that is left out, of a question that shows none."""
+"""No value: a property that is left out, a question without a displayed value."""
 
 
 class MalformedFormError(ValueError):
@@ -259,7 +259,7 @@ class SubmittedItems:
         if pointer is None:
             if prefix:
                 raise MalformedFormError(f"{prefix[:-1]} names no place")
-            return  # a field of the page around
+            return  # a field outside of the form
         if (prefix, pointer) in self._by_key:
             raise MalformedFormError("a field was sent twice")
         self._by_key[prefix, pointer] = text

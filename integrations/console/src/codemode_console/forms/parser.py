@@ -30,7 +30,7 @@ from .model import (
 )
 
 MAX_EDITABLE_CHARACTERS = 200_000
-"""A value whose JSON is longer is decided as it is: a form would send it twice, and each character as up to nine."""
+"""Longer values cannot be edited: a form sends them twice, with up to nine bytes a character."""
 
 JSON_FIELD = "json"
 _MAX_PROBLEMS = 64
@@ -200,7 +200,7 @@ class _FormReader:
             self._items.reject_unused()
         elif self._items.has_fields and not limit_notes:
             raise MalformedFormError("the value is edited as JSON text: its form has no fields")
-        is_lost = bool(limit_notes) and self._items.has_fields  # what was typed is in no text: it must not go unnoticed
+        is_lost = bool(limit_notes) and self._items.has_fields  # submitted texts would be lost
         if self._items.button is not None or builder.has_new_fields or is_lost:
             text = self._json_input if self._json_input is not None else _fields_json_text(root)
             return FormResult(None, {}, _assemble_form(root, text, notes=self._notes), needs_redisplay=True)
@@ -250,7 +250,7 @@ class _FormReader:
         if self._json_input is None:
             return "form"
         initial_text, _, initial_fields = self._items.form_values.get("was", "").partition(" ")
-        if not initial_text:  # of a caller that has no page: it says which it means
+        if not initial_text:  # an API caller names the mode
             return "json" if requested_mode == "json" else "form"
         has_text, has_fields = _digest_text(self._json_input) != initial_text, _digest_fields(root) != initial_fields
         if has_text and has_fields:
@@ -291,7 +291,7 @@ class _FormReader:
         displayed = {field.pointer for field in root.walk()}
         problems = dict(read_value.problems)
         for pointer, messages in self._find_schema_problems(read_value.value, read_value.problems).items():
-            # What is about no field belongs to the one around it.
+            # Problems without a field belong to the enclosing one.
             target = pointer
             while target not in displayed and target != ROOT_POINTER:
                 target = parent_pointer(target)

@@ -42,7 +42,7 @@ _POST_TIMEOUT_SECONDS = 10.0
 _MAX_REPLY_BYTES = 1_024
 _MAX_RETRY_AFTER_SECONDS = 600
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-# As Slack says what it does not like: invalid_blocks.
+# An error code of Slack, such as invalid_blocks.
 _ERROR_CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
 
@@ -64,7 +64,7 @@ class _PostingLogFilter(logging.Filter):
 
 
 def _filter_http_logs() -> None:
-    # At DEBUG it logs the headers that come, and Location may say the URL again.
+    # It logs response headers at DEBUG, and Location may repeat the URL.
     for name in ("connection", "http11", "proxy"):
         logging.getLogger(f"httpcore.{name}").addFilter(_PostingLogFilter())
 
@@ -80,7 +80,7 @@ class WebhookClient:
         self._transport: httpx.AsyncHTTPTransport | None = None
 
     async def __aenter__(self) -> Self:
-        # Reads the certificates of the authorities.
+        # Reads CA certificates from disk.
         self._transport = await asyncio.to_thread(_create_transport, self._url)
         return self
 
@@ -128,7 +128,7 @@ def _to_failure(response: httpx.Response, body: bytes, url: str) -> PostFailure:
     if response.is_redirect or 300 <= status < 400:
         return PostFailure(f"it answered {status}: redirects are not followed")
     error_code = body.decode("ascii", "replace").strip()
-    # Never what it was sent itself, which may be secret.
+    # Never a part of the URL, which may be secret.
     detail = (
         f": {error_code}"
         if len(error_code) <= 100 and _ERROR_CODE.fullmatch(error_code) and error_code not in url
@@ -151,7 +151,7 @@ async def _read_beginning(response: httpx.Response) -> bytes:
 
 
 def _describe_connection_error(error: BaseException) -> str:
-    # The error's own words may hold the URL.
+    # The error's message may contain the URL.
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -161,7 +161,7 @@ def _describe_connection_error(error: BaseException) -> str:
 
 
 def _create_transport(url: str) -> httpx.AsyncHTTPTransport:
-    # A connection that was kept may be closed at the other end just when the next notice is sent.
+    # The server may close a kept connection just as the next notice is sent.
     limits = httpx.Limits(max_keepalive_connections=0)
     return httpx.AsyncHTTPTransport(limits=limits, proxy=_find_proxy(httpx.URL(url)))
 
@@ -176,7 +176,7 @@ def _find_proxy(url: httpx.URL) -> str | None:
 
 _log = logging.getLogger("codemode.console")
 RETRY_SECONDS = (15, 45, 120, 420)
-"""Between attempts: the fifth and last one is ten minutes after the first."""
+"""Delays between attempts; the fifth and last is ten minutes after the first."""
 _RETRY_JITTER = 0.1
 _NOTICES_PER_BATCH = 4
 _LEASE_MS = 60_000
@@ -228,7 +228,7 @@ class NoticeSender:
                             backoff_seconds = 0.0
                             if not has_sent:
                                 await watch.wait(_POLL_SECONDS)
-            except Exception as error:  # noqa: BLE001 - the store may be host code, and may work again the next time
+            except Exception as error:  # noqa: BLE001 - the store may be host code and recover
                 if not backoff_seconds:
                     exc_info = error if isinstance(error, CodeModeError) else None
                     _log.warning(
@@ -273,8 +273,8 @@ class NoticeSender:
     async def _post_notice(self, target: NoticeTarget, client: WebhookClient, notice: Notice) -> PostFailure | None:
         link = record_url(self._base_url, notice.record.id)
         try:
-            # In a thread: an input may be large.
+            # In a thread, since inputs may be large.
             message = await run_check(LARGE_CHARACTERS, lambda: target.post(notice, link, self._clock()))
-        except Exception as error:  # noqa: BLE001 - of what strangers have written, and others are to be told of theirs
+        except Exception as error:  # noqa: BLE001 - untrusted content must not stop other notices
             return PostFailure(f"it could not be written ({type(error).__name__})")
         return await client(message.headers, message.body)

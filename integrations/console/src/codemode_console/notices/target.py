@@ -105,7 +105,7 @@ def _check_base_url(base_url: str | None) -> None:
 
 
 def _check_url(url: Any) -> str:
-    # Who sees the URL of a webhook may post to it: no error tells it.
+    # The URL of a webhook is a secret, so no message contains it.
     if not isinstance(url, str):
         raise WrongTypeError(f"url must be a text, got {type(url).__name__}")
     try:

@@ -66,7 +66,7 @@ def verify_signature(
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _MAX_TIMESTAMP_DIGITS):
         return False
     signature_bytes = signature.encode("utf-8", "surrogatepass")
-    # All of them: how long it takes tells nobody which one it was.
+    # Compares all keys, so that the time does not reveal which one matched.
     matches = [hmac.compare_digest(_sign(key, timestamp, body).encode(), signature_bytes) for key in keys]
     return any(matches) and abs(clock() - int(timestamp)) <= tolerance_seconds
 
@@ -128,8 +128,8 @@ _MAX_FIELD_CHARACTERS = 1_000
 _MAX_SECTION_CHARACTERS = 2_900
 _MAX_NAME_CHARACTERS = 100
 _MAX_LISTED_NAMES, _MAX_LISTED_INPUTS = 8, 5
-_MAX_DATE_MS = 253_402_300_799_000  # of the last year that has four digits
-# Slack reads these itself, in plain text too: <!channel>.
+_MAX_DATE_MS = 253_402_300_799_000  # the end of the year 9999
+# Slack interprets these in plain text too, as in <!channel>.
 _SLACK_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
@@ -163,7 +163,7 @@ def _slack_message(record: Record, link: str, include_input: bool) -> dict[str, 
         blocks += [_input_block(request) for request in pending[:_MAX_LISTED_INPUTS]]
     button = {"type": "button", "text": _plain_text("Open", _MAX_NAME_CHARACTERS), "url": link}
     blocks.append({"type": "actions", "elements": [button]})
-    # What a phone shows of it is marked up: nothing of a stranger's is in there.
+    # Push notifications render this as markup, so it contains no untrusted text.
     return {"text": title, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 
 

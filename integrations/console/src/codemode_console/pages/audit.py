@@ -36,7 +36,7 @@ from .console_context import ConsoleContext
 
 LINES_PER_PAGE = 50
 MAX_SCANNED_LINES = 1000
-"""So many lines are looked at for one page."""
+"""Lines scanned for one page."""
 DECISION_KINDS = ("decided", "withdrawn", "closed", "run_again")
 """Kinds of lines of what somebody has decided."""
 KIND_LABELS = {
@@ -380,7 +380,7 @@ class _ExportResponse(StreamingResponse):
                 else:
                     await super().__call__(scope, receive, send)
             except CodeModeError:
-                # What is sent has no end then: whoever takes the copy sees that there is more.
+                # The client sees an incomplete response.
                 _log.warning("a copy of the audit was broken off", exc_info=True)
             finally:
                 await self._lines.aclose()

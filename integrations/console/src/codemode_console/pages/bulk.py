@@ -35,7 +35,7 @@ from ..visible_text import MAX_EXPANDED_CHARACTERS, Excerpt, create_excerpt
 from .console_context import ConsoleContext
 
 MAX_INPUT_CHARACTERS_PER_PAGE = 1_000_000
-"""So many characters of inputs are on one page; what is behind them is decided on its own."""
+"""The limit of inputs on one page; other calls are decided on their own page."""
 _DECISION_TEXTS = {"approve": "approved", "deny": "denied"}
 
 
@@ -78,7 +78,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         results: list[_CallResult] = []
         for selected in selection:
             last_problem = results[-1].problem if results else None
-            # Once the database is away, nobody waits for it again for each of the rest.
+            # Once the database is unavailable, the remaining calls do not wait for it again.
             is_store_unavailable = last_problem is not None and last_problem.status == 503
             results.append(
                 _CallResult(selected, problem=last_problem)
@@ -123,11 +123,11 @@ async def _review_page(
     results = await run_check(
         LARGE_CHARACTERS, lambda: [_prepare_call(context, records, selected) for selected in selection]
     )
-    if not wants_json(request):  # programs get each input whole
+    if not wants_json(request):  # API callers get whole inputs
         results = _require_whole_inputs(results)
     pending = [result for result in results if result.problem is None]
     tools = {result.call.tool_name for result in results if result.call is not None}
-    if len(tools) > 1 and len(ids) > 1:  # the calls of one program are shown together on its page, too
+    if len(tools) > 1 and len(ids) > 1:  # one program may call several tools
         raise Problem(422, "These are calls of several tools", "Those of one tool are decided together; nothing was.")
     if not pending:
         return _results_page(request, decision, results)
@@ -214,7 +214,7 @@ async def _decide_call(
     """Decide one call, independent of the others. ``records`` caches records."""
     principal = require_principal(request)
     try:
-        # Away by now: those before it are decided, and the answer says which.
+        # The database may fail here; the result then says which calls were decided before.
         record = records.get(selected.record_id) or await context.store.record(selected.record_id, tenant=ALL_TENANTS)
     except (StoreError, StoreUnavailableError) as error:
         return _CallResult(selected, problem=to_problem(error))
@@ -227,7 +227,7 @@ async def _decide_call(
         return _CallResult(selected, record, call, Problem(403, "You may not decide this", refusal))
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}
     if call.actor == principal.user.name and has_decision(call, answer):
-        return _CallResult(selected, record, call)  # sent again
+        return _CallResult(selected, record, call)  # submitted twice
     displayed = await run_check(
         LARGE_CHARACTERS, lambda: (compute_call_version(record, call), context.store.shown(call))
     )

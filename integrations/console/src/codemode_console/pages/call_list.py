@@ -285,7 +285,7 @@ def _create_rows(
 ) -> list[_Row]:
     numbered = list(enumerate(record.requests, 1))
     pending = [pair for pair in numbered if pair[1].state == "waiting" and tool in ("", pair[1].tool_name)]
-    if not pending:  # listed for its state: by the last call that it has asked about
+    if not pending:  # listed for its state, by its last call
         return [_Row(record, call, number, input_line(call)) for number, call in numbered[-1:]] or [_Row(record, None)]
     listed = pending[: MAX_BULK_CALLS if tool else _MAX_ROWS_PER_RECORD]
     rows: list[_Row] = []

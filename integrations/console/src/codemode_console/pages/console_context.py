@@ -20,7 +20,7 @@ from ..errors import not_found_problem
 from ..principals import Policy, StandingApprovals, require_principal
 
 InspectPause: TypeAlias = Callable[[Record, Interrupt], PauseView]
-"""Reads what a record waits in, as `inspect_interrupt` does. Raises `CodeModeProtocolError`."""
+"""Reads the pause of a record, as `inspect_interrupt` does. Raises `CodeModeProtocolError`."""
 
 
 @dataclass(frozen=True, slots=True)

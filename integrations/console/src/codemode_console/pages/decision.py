@@ -113,7 +113,7 @@ async def _apply_decision(
 ) -> Response:
     actor = require_principal(request).user.name
     evaluation = await run_check(LARGE_CHARACTERS, lambda: _evaluate_decision(context, record, call, submitted, actor))
-    # What it holds for is not kept again: somebody may have taken it back since.
+    # The standing approval is not stored again, since it may have been revoked since.
     if evaluation.is_repeated:
         return _decided_response(request, record, call)
     problem = not_pending_problem(record, call)
@@ -127,7 +127,7 @@ async def _apply_decision(
         problem = await _store_decision(context, request, record, call, evaluation.decision[0])
         if problem is None:
             return await _finish_approval(context, request, record, call, submitted)
-        record = await context.load_record(request)  # what has happened meanwhile is shown
+        record = await context.load_record(request)  # displays changes made meanwhile
     submission = Submission(call.interrupt_id, submitted, evaluation.form_result, problem, evaluation.is_same_input)
     status = 200 if problem is None else problem.status
     return await record_page(context, request, record, status=status, submission=submission)
@@ -203,7 +203,7 @@ def _decided_response(request: Request, record: Record, call: StoredRequest) -> 
         return JSONResponse({"id": call.interrupt_id, "state": "decided"})
     if "back" not in request.query_params:
         return RedirectResponse(record_path(request, record.id), 303)
-    # Decided in the list: it says so, in the same order and with the same filters.
+    # Back to the list, with the same order and filters.
     number = [candidate.interrupt_id for candidate in record.requests].index(call.interrupt_id) + 1
     query_pairs = [pair for pair in parse_qsl(request.query_params["back"]) if pair[0] != "done"]
     query = urlencode([*query_pairs, ("done", f"{record.id}/{number}")])

@@ -24,7 +24,7 @@ from ..principals import Principal, audit_tenant, require_principal
 from .console_context import ConsoleContext
 
 MAX_REMEMBERED_CHANGES = 1000
-"""So many changes are kept for all; who is further behind reads them from the store."""
+"""Changes kept in memory; older ones are read from the store."""
 MAX_CONNECTIONS_PER_USER = 20
 MAX_CONNECTIONS = 500
 _RETRY_SECONDS = 1.0
@@ -145,9 +145,9 @@ def _too_many_connections_problem(status: int, title: str) -> Problem:
 
 HEARTBEAT_SECONDS = 15.0
 REAUTHENTICATE_SECONDS = 2.0
-"""So often it is asked whether somebody is still who they were."""
+"""Interval of the check that the user is still signed in."""
 MAX_CONNECTION_SECONDS = 600.0
-"""So long a connection lasts: the next one is let in by whatever stands in front."""
+"""Connections end after this time, so that a proxy authenticates the next one."""
 SEND_TIMEOUT_SECONDS = 30.0
 _RETRY_MS = 2000
 _GRACE_SECONDS = 3.0
@@ -176,13 +176,13 @@ class _EventStream(EventSourceResponse):
             events,
             ping=0,
             send_timeout=SEND_TIMEOUT_SECONDS,
-            shutdown_event=cast("Any", subscriber),  # it is set, and no more
+            shutdown_event=cast("Any", subscriber),  # only its `set` is called
             shutdown_grace_period=_GRACE_SECONDS,
         )
         self._slot = slot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._slot, suppress(TimeoutError):  # who takes nothing for so long is gone
+        with self._slot, suppress(TimeoutError):  # the client no longer reads
             await super().__call__(scope, receive, send)
 
 
@@ -211,7 +211,7 @@ async def _stream_events(
         if lifetime.is_signed_out:
             yield ServerSentEvent(event="ended", data="{}")
     except CodeModeError:
-        return  # the database is away: whoever listens comes again
+        return  # the client reconnects
 
 
 async def _read_changes_after(

@@ -66,12 +66,12 @@ from .console_context import ConsoleContext, record_json
 
 _OPEN_STATES = ("pending", "resuming")
 _MAX_FIELDS_PER_PAGE = 1_000
-"""So many fields are on one page; what is asked behind them is JSON text until somebody opens its fields."""
+"""Further calls are shown as JSON text until they are expanded."""
 _MAX_FORM_CHARACTERS_PER_PAGE = 2_000_000
-"""So many characters of forms and changes are on one page; what is behind them is shown when somebody opens it."""
+"""Further cards are deferred until they are expanded."""
 _MARKUP_CHARACTERS_PER_LINE = 100
 _MAX_CALLS_DECIDED_TOGETHER = 20
-"""So many calls of a record are offered to be decided together: a person reads each first."""
+"""The limit of calls of one record that can be decided together."""
 _MAX_PATH_ID_CHARACTERS = 500
 _ANNOTATION_LABELS = (
     ("destructiveHint", "destructive"),
@@ -482,7 +482,7 @@ def record_action_values(request: Request, record: Record) -> dict[str, Any]:
 async def _load_record_view(context: ConsoleContext, request: Request, record: Record) -> RecordView:
     interrupt, unreadable = await _load_interrupt(context, record)
     page_query, reader = _parse_page_query(request), context.pause_reader(record)
-    # One runs at a time.
+    # Large checks run one at a time.
     return await run_check(
         LARGE_CHARACTERS, lambda: create_record_view(record, interrupt, reader, page_query, unreadable)
     )
@@ -499,7 +499,7 @@ async def _load_record_facts(context: ConsoleContext, record: Record) -> RecordF
 async def _load_interrupt(context: ConsoleContext, record: Record) -> tuple[Interrupt | None, str | None]:
     """Return the latest pause of a record, and why it cannot be read if so."""
     pending_call = next((call for call in record.requests if call.state in ("waiting", "decided")), None)
-    load_last_interrupt: Any = getattr(context.store, "last_interrupt", None)  # a store of the host's own may lack it
+    load_last_interrupt: Any = getattr(context.store, "last_interrupt", None)  # a custom store may lack it
     try:
         if pending_call is None:
             return None if load_last_interrupt is None else await load_last_interrupt(
