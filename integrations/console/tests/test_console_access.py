@@ -132,7 +132,7 @@ def test_the_header_counts_from_a_trusted_proxy_alone(
         async with by_proxy().browser(address, headers=headers) as browser:
             answer = await browser.get("/")
             assert answer.status_code == (200 if is_heard else 401)
-            assert ("no trusted proxy" in caplog.text) is not is_heard
+            assert ("not a trusted proxy" in caplog.text) is not is_heard
 
     caplog.set_level(logging.WARNING, "codemode.console")
     run(work)
@@ -184,11 +184,11 @@ def test_whom_a_proxy_has_named_and_nobody_let_in_is_told_so_and_logged(
             async with desk.browser("10.1.2.3", headers=sent) as browser:
                 answer = await browser.get("/")
                 assert answer.status_code == 401
-                assert ("You are not among the users" in answer.text) is is_stranger
-                assert ("No proxy has said who you are" in answer.text) is not is_stranger
+                assert ("You are not a user of this console" in answer.text) is is_stranger
+                assert ("No trusted proxy sent your name" in answer.text) is not is_stranger
             async with desk.browser("192.0.2.1", headers=sent) as browser:
-                assert "not among the users" not in (await browser.get("/")).text
-        told = [one.getMessage() for one in caplog.records if "is not among the users" in one.getMessage()]
+                assert "not a user of this console" not in (await browser.get("/")).text
+        told = [one.getMessage() for one in caplog.records if "is not a user" in one.getMessage()]
         assert len(told) == (2 if is_stranger else 0)
         assert all(one.startswith("bob") and one.isprintable() and len(one) < 400 for one in told)
 
@@ -369,7 +369,7 @@ def test_a_file_of_tokens_is_read() -> None:
 def test_who_is_in_a_file_may_decide_unless_it_says_otherwise_and_the_refusal_tells() -> None:
     found = one_user('{"name": "ana", "tenants": ["acme"]}').find_by_token(ANA)
     assert found == User("ana", ["acme"], may_decide=True)
-    with pytest.raises(ValueError, match="may_decide, which is true unless it says false, got maydecide"):
+    with pytest.raises(ValueError, match="optionally may_decide, got maydecide"):
         one_user('{"name": "a", "tenants": ["a"], "maydecide": false}')
 
 

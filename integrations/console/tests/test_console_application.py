@@ -108,7 +108,7 @@ def test_a_refund_is_found_edited_and_run_once() -> None:
             assert (await form.send(ana, "edit", json=edited)).status_code == 303
             late = await form.send(ana, "deny")
             assert late.status_code == 409
-            assert "ana was first" in late.text
+            assert "ana decided first" in late.text
         assert house.refunded == []
         console = approval_console(house.store, auth=AUTH, resume={"shop": house.code_mode.resume})
         async with console.running():
@@ -196,7 +196,7 @@ def test_who_may_not_decide_sees_no_buttons_and_sends_none() -> None:
             assert (await Form((await ana.get(f"/records/{first}")).text).send(ana, "deny")).status_code == 303
         lines = [line async for line in house.store.audit(tenant=ALL_TENANTS) if line.kind == "request_refused"]
         assert [(line.actor, line.details["why"]) for line in lines] == [
-            ("eve", "you may look, and decide nothing"),
+            ("eve", "you may look but not decide"),
             ("ana", "four eyes for A-18"),
         ]
 
@@ -304,7 +304,7 @@ def test_a_database_that_is_away_is_told_of(tmp_path: Any, caplog: pytest.LogCap
                 assert (signing.status_code, "set-cookie" in signing.headers) == (503, False)
 
     run(work)
-    told = [one.getMessage() for one in caplog.records if "people are told" in one.getMessage()]
+    told = [one.getMessage() for one in caplog.records if "the database is unavailable" in one.getMessage()]
     assert len(told) == 1
     assert "unable to open database file" in told[0] or "No such file" in told[0], told
 
@@ -323,7 +323,7 @@ def test_what_cannot_be_meant_is_refused(settings: Any) -> None:
 ])  # fmt: skip
 def test_what_is_no_store_is_refused_at_once(store: Any) -> None:
     for settings in ({}, {"resume": AUTH}):
-        with pytest.raises(ValueError, match=r"^store must be an InterruptStore, as SqliteInterruptStore\(path\)"):
+        with pytest.raises(ValueError, match=r"^store must be an InterruptStore such as SqliteInterruptStore\(path\)"):
             approval_console(store, auth=AUTH, **settings)
 
 

@@ -57,7 +57,7 @@ async def test_many_are_approved_each_once_but_one_that_somebody_else_denied(
     await desk.store.decide({first.interrupt_id: {"approved": False}}, actor="cleo", tenant=ALL_TENANTS)
     await button(page, "Approve").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"{count - 1} approved, 1 not")
-    await expect(page.get_by_role("alert")).to_contain_text("cleo was first: denied")
+    await expect(page.get_by_role("alert")).to_contain_text("cleo decided first: denied")
     assert [await desk.outcome(one) for one in ids[1:]] == [f"A-{number}" for number in range(1, count)]
     assert sorted(refunded) == sorted(f"A-{number}" for number in range(1, count))
 

@@ -64,7 +64,7 @@ async def test_a_wrong_token_signs_nobody_in(desk: Desk, visitor: Visitor) -> No
 
     page = await visitor.page()
     await paste_token(page, desk.url, "a token of nobody's")
-    await expect(page.get_by_role("alert")).to_contain_text("not known")
+    await expect(page.get_by_role("alert")).to_contain_text("unknown")
     assert await visitor.context.cookies() == []
 
 

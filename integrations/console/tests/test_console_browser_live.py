@@ -159,7 +159,11 @@ async def test_what_comes_of_a_decision_is_told_in_whole_sentences(desk: Desk, v
     record_id = await desk.pause(THREE)
     page = await open_record(visitor, desk, record_id)
     news = page.locator("#news")
-    for words in ("Another call waits: refund b", "Another call waits: refund c", "The program has completed."):
+    for words in (
+        "Another call is pending: refund b",
+        "Another call is pending: refund c",
+        "The program has completed.",
+    ):
         record = await desk.store.record(record_id, tenant=ALL_TENANTS)
         (asked,) = [one for one in record.requests if one.state == "waiting"]
         await desk.store.decide({asked.interrupt_id: {"approved": True}}, actor="bob", tenant=ALL_TENANTS)

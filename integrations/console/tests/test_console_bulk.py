@@ -123,7 +123,7 @@ def test_what_was_decided_elsewhere_is_told_of_and_stops_no_other() -> None:
             many = await Many(ana).open()
             await house.decide("a", NO, actor="bob")
             looked = await many.look()
-            assert "bob was first: denied" in looked.text
+            assert "bob decided first: denied" in looked.text
             assert len(fields(looked)["request"]) == 5
             await house.decide("b", NO, actor="cleo")
             await house.decide("c", OK, actor="dan")
@@ -131,7 +131,7 @@ def test_what_was_decided_elsewhere_is_told_of_and_stops_no_other() -> None:
             await house.store.put(paused(request("e"), request("new")), tenant="acme")  # as it was, in a new version
             done = await many.decide(looked)
             assert Page(done.text).all("h1")[0].text == "2 approved, 3 not"
-            for words in ("cleo was first: denied", "dan was first: approved", "withdrawn"):
+            for words in ("cleo decided first: denied", "dan decided first: approved", "withdrawn"):
                 assert words in done.text
             assert await states(house, "b", "c", "e", "f") == [
                 ("decided", NO, "cleo"),
@@ -161,7 +161,7 @@ def test_an_input_that_has_changed_since_it_was_shown_is_not_decided() -> None:
             await house.store.release(lease, refusals={"a": "the amount is refused"})
             done = await many.decide(looked)
             assert Page(done.text).all("h1")[0].text == "1 approved, 1 not"
-            assert "It was refused" in done.text
+            assert "The answer was refused" in done.text
             assert (await states(house, "a"))[0][0] == "waiting"
 
     run(work)
@@ -321,7 +321,7 @@ def test_what_has_expired_meanwhile_is_said_to_have() -> None:
             clock.moved_ms = 2 * HOUR_MS
             done = await many.decide(looked)
             assert Page(done.text).all("h1")[0].text == "1 approved, 1 not"
-            assert "It has expired" in done.text
+            assert "The request has expired" in done.text
 
     run(work)
 

@@ -119,7 +119,7 @@ def test_one_question_after_the_other_takes_no_answer_of_the_one_before() -> Non
             assert (await new.press(ana, "Answer")).status_code == 303
             await desk.go_on(record_id)
             late = await old.press(bob, "Answer")
-            assert (late.status_code, "ana was first" in late.text, "his" in late.text) == (409, True, True)
+            assert (late.status_code, "ana decided first" in late.text, "his" in late.text) == (409, True, True)
             second = CardForm(late.text)
             assert (await second.fill("json", "2").press(bob, "Answer")).status_code == 303
         assert await desk.outcome(record_id) == {"answer": 2}
@@ -222,7 +222,7 @@ def test_the_field_that_does_not_do_is_the_one_that_is_marked() -> None:
                 described = shown.control(marked)["aria-describedby"].split()
                 assert all(f'id="{name}"' in answer.text for name in described), described
                 assert "aria-invalid" not in shown.control(other)
-                assert ("Say what the call returned." in answer.text) is (marked == "json" and not typed)
+                assert ("Enter what the call returned." in answer.text) is (marked == "json" and not typed)
                 assert ("This is not JSON. Put text in quotes." in answer.text) is (marked == "json" and bool(typed))
         assert await desk.states(record_id) == ["waiting"]
 

@@ -1,4 +1,4 @@
-"""What was shown is what is decided, once, by who was first: old forms, forged ones, two clicks, two people."""
+"""What was shown is what is decided, once, by who decided first: old forms, forged ones, two clicks, two people."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_of_another_input_the_new_one_is_shown_with_what_was_typed_beside_it() -
                     "/order": "A-17", "/cents": "5", "reason": "mine",
                 }  # fmt: skip
                 if label != "Deny":
-                    assert "123" in answer.text.partition("What you had typed")[2]
+                    assert "123" in answer.text.partition("Your earlier input")[2]
             as_json = await form.press(ana, "Approve", headers=JSON)
             assert (as_json.status_code, as_json.json()["error"]["code"]) == (409, "RequestSuperseded")
             assert await desk.states(record_id) == ["waiting"]
@@ -116,17 +116,17 @@ def test_who_is_second_learns_who_was_first_when_and_what() -> None:
                 for label in ("Approve with changes", "Deny", "Approve", "Show changes"):
                     late = await his.press(bob, label)
                     assert late.status_code == 409, late.text
-                    assert "ana was first: approved, 2" in late.text
+                    assert "ana decided first: approved, 2" in late.text
                     assert "his reason" in late.text
                 same = await his.as_shown().press(bob, "Approve")
-                assert (same.status_code, "ana was first" in same.text) == (409, True)
+                assert (same.status_code, "ana decided first" in same.text) == (409, True)
                 told = (await his.press(bob, "Deny", headers=JSON)).json()["error"]
                 assert (told["actor"], told["decision"], told["code"]) == ("ana", "approved", "AlreadyDecided")
                 assert told["decidedAtMs"] > 0
                 # Whoever has decided is told nothing bad for the same once more, and the truth for another.
                 assert (await hers.press(ana, "Approve")).status_code == 303
                 other = await hers.press(ana, "Deny")
-                assert (other.status_code, "ana was first" in other.text) == (409, True)
+                assert (other.status_code, "ana decided first" in other.text) == (409, True)
         assert taken == [VALUE]
         kinds = [line.kind async for line in desk.store.audit(tenant=ALL_TENANTS, record_id=record_id)]
         assert kinds.count("decided") == 1
@@ -240,7 +240,7 @@ def test_ends_have_their_own_status_and_say_what_happened() -> None:
             lease = await desk.store.claim(owner="x", tenant=ALL_TENANTS, record_id=lost)
             assert lease is not None
             await desk.store.lose(lease)
-            for record_id, status, words in [(withdrawn, 409, "withdrawn"), (lost, 409, "cron was first")]:
+            for record_id, status, words in [(withdrawn, 409, "withdrawn"), (lost, 409, "cron decided first")]:
                 answer = await forms[record_id].press(ana, "Approve with changes")
                 assert (answer.status_code, words in answer.text, "4321" in answer.text) == (status, True, True)
             clock.days = 8

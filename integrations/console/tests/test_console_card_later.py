@@ -174,11 +174,11 @@ def test_what_cannot_be_kept_is_told_and_the_call_stays_decided() -> None:
         async with desk.browser() as ana:
             answer = await (await desk.form(ana, records[0])).fill("later", "always").press(ana, "Approve")
             assert answer.status_code == 200
-            assert "It was approved for this call alone" in answer.text
+            assert "Approved for this call only" in answer.text
             assert "disk" not in answer.text
             form = (await desk.form(ana, records[1])).fill("later", "session")
             told = (await form.press(ana, "Approve", headers=JSON)).json()
-            assert told["error"]["title"] == "It was approved for this call alone"
+            assert told["error"]["title"] == "Approved for this call only"
         assert [await desk.states(one) for one in records] == [["decided"], ["decided"]]
 
     run(work)

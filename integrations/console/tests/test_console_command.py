@@ -105,13 +105,13 @@ def test_with_a_file_of_tokens_no_token_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--host", "0.0.0.0"], "for this machine alone"),
-    (["--host", "::"], "for this machine alone"),
-    (["--host", "approvals.acme.com"], "for this machine alone"),
-    (["--host", "192.0.2.1"], "for this machine alone"),
+    (["--host", "0.0.0.0"], "for this machine only"),
+    (["--host", "::"], "for this machine only"),
+    (["--host", "approvals.acme.com"], "for this machine only"),
+    (["--host", "192.0.2.1"], "for this machine only"),
     (["--port", "70000"], "port must be"),
     (["--tokens", "none.json"], "cannot be read"),
-    (["--tokens", "bad.json"], "no file of tokens"),
+    (["--tokens", "bad.json"], "not a tokens file"),
     (["--tools", "none.py"], "no tools file"),
     (["--database", "mysql://root:secret@host/x"], "mysql://...' is not a database"),
     (["--database", "sqlite://"], "is not a database"),

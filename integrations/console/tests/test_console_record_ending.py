@@ -165,7 +165,7 @@ def test_what_has_changed_since_it_was_shown_is_not_ended() -> None:
             await desk.store.withdraw(ended, actor="bea")
             for one in (gone_on, decided, ended):
                 answer = await send(ana, one, fields[one], action="withdraw")
-                assert (answer.status_code, "Something has happened meanwhile" in answer.text) == (409, True)
+                assert (answer.status_code, "The program has changed meanwhile" in answer.text) == (409, True)
             assert "by bea" in (await send(ana, ended, fields[ended], action="withdraw")).text
             told = await ana.post(
                 f"/records/{ended}/ending", data={**fields[ended], "action": "withdraw"}, headers=JSON

@@ -59,7 +59,7 @@ def test_calls_behind_a_full_page_are_left_out(monkeypatch: Any) -> None:
         async with house.browser() as ana:
             looked = await (await Many(ana).open()).look()
             assert len(fields(looked)["request"]) == 2
-            assert "1 of those that were selected is left out" in looked.text
+            assert "1 of the selected calls is left out" in looked.text
 
     run(work)
 
@@ -71,7 +71,7 @@ def test_nothing_but_calls_that_do_not_fit_is_no_page_to_approve() -> None:
         async with house.browser() as ana:
             looked = await (await Many(ana).open()).look()
             assert looked.status_code == 422
-            assert "decide it on its page" in looked.text
+            assert "Decide the call on its own page" in looked.text
 
     run(work)
 

@@ -146,7 +146,7 @@ class AccessMiddleware:
         """Return the response, None to pass the request on, and the session cookie to set."""
         path, scope = route_path(request.scope), request.scope
         if not self._hosts.accepts(request.headers.getlist("host")):
-            raise Problem(421, "The console has another name", "This is a name that is not its own.")
+            raise Problem(421, "The console has another host name", "It does not accept requests for this host name.")
         if request.method in SAFE_METHODS and (path == _HEALTH_PATH or path.startswith(_STATIC_PREFIX)):
             return None, None
         client = client_address(request, self._trusted_proxies)
@@ -223,13 +223,13 @@ class AccessMiddleware:
 
     def _unauthenticated_problem(self, request: Request) -> Problem:
         if self._sign_in is not None:
-            return Problem(401, "Nobody is signed in", "Sign in, and send it again.")
+            return Problem(401, "You are not signed in", "Sign in and send it again.")
         if not isinstance(self._auth, ProxyHeaderAuth):
-            return Problem(401, "Nobody is signed in", "The console does not know who you are.")
+            return Problem(401, "You are not signed in", "The console could not authenticate you.")
         if self._auth.has_user_name(request):
-            message = "You are signed in elsewhere, and whoever runs the console has not let you in here."
-            return Problem(401, "You are not among the users", message)
-        return Problem(401, "Nobody is signed in", "No proxy has said who you are.")
+            message = "The proxy signed you in, but you are not a user of this console."
+            return Problem(401, "You are not a user of this console", message)
+        return Problem(401, "You are not signed in", "No trusted proxy sent your name.")
 
     def _is_secure(self, request: Request) -> bool:
         return request.url.scheme == "https" or (self._base_origin or "").startswith("https:")
@@ -265,13 +265,13 @@ def _with_cookie(send: Send, header: str) -> Send:
 
 
 def _body_timeout_problem() -> Problem:
-    message = f"The form was not whole within {BODY_TIMEOUT_SECONDS:g} seconds. Send it again."
+    message = f"The form did not arrive within {BODY_TIMEOUT_SECONDS:g} seconds. Send it again."
     return Problem(408, "The request took too long", message, headers={"Connection": "close"})
 
 
 def _log_failure(error: Exception) -> Problem:
     _log.error("a request failed", exc_info=error)
-    return Problem(500, "Something went wrong", "It is in the log of the console.")
+    return Problem(500, "Something went wrong", "See the log of the console.")
 
 
 def _parse_base_origin(url: str) -> str:

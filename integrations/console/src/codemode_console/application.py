@@ -70,7 +70,7 @@ async def _handle_store_error(request: Request, error: CodeModeError) -> Respons
     problem = to_problem(error)
     if problem is None:
         _log.error("a request failed", exc_info=error)
-        problem = Problem(500, "Something went wrong", "It is in the log of the console.")
+        problem = Problem(500, "Something went wrong", "See the log of the console.")
     return problem_response(request, problem)
 
 
@@ -81,8 +81,8 @@ async def _handle_http_error(request: Request, error: HTTPException) -> Response
 _SWEEP_SECONDS = 10.0
 _REQUIRED_STORE_METHODS = ("list", "counts", "record", "records", "decide", "audit", "note", "sweep", "changes_head")
 _NOT_RUNNING_WARNING = (
-    "the console is asked, and does not run: no decided program goes on here and no notice is sent until it does. Enter"
-    " `async with console.running():` in the lifespan of the application that it is mounted in"
+    "the console answers requests but is not running: it resumes no programs and sends no notices. Enter `async with"
+    " console.running():` in the lifespan of the application that mounts it"
 )
 ResumeFunction: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -215,9 +215,7 @@ def approval_console(
 def _require_store(store: Any) -> None:
     """Raise `ValueError` unless ``store`` has the methods of an `InterruptStore`."""
     if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in _REQUIRED_STORE_METHODS):
-        raise WrongTypeError(
-            f"store must be an InterruptStore, as SqliteInterruptStore(path) makes one, got {store!r:.100}"
-        )
+        raise WrongTypeError(f"store must be an InterruptStore such as SqliteInterruptStore(path), got {store!r:.100}")
 
 
 def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, ResumeFunction]]:
@@ -301,7 +299,7 @@ def require_loopback(host: str) -> None:
     """Raise `ValueError` unless ``host`` is a loopback address; a printed token is for this machine only."""
     address = parse_address(host)
     if address is None or not address.is_loopback:
-        raise ValueError(f"without a file of tokens the console is for this machine alone, not for {host!r}")
+        raise ValueError(f"without a tokens file the console is for this machine only, not for {host!r}")
 
 
 async def _serve(

@@ -190,7 +190,7 @@ class ProxyHeaderAuth:
             return None
         peer = peer_address(request)
         if peer not in self.trusted_proxies:
-            _log.warning("the header %s of %s, which is no trusted proxy, was ignored", self._header, peer)
+            _log.warning("the header %s from %s, which is not a trusted proxy, was ignored", self._header, peer)
             return None
         if len(values) > 1:
             _log.warning("the header %s of %s came %d times and was ignored", self._header, peer, len(values))
@@ -198,7 +198,7 @@ class ProxyHeaderAuth:
         user = self._find_user(values[0])
         if user is None and values[0]:
             name = to_visible_text(values[0][:_MAX_LOGGED_CHARACTERS], one_line=True)
-            _log.warning("%s, whom the proxy %s has signed in, is not among the users", name, peer)
+            _log.warning("%s, signed in by the proxy %s, is not a user", name, peer)
         return user
 
     def has_user_name(self, request: Request) -> bool:
@@ -259,7 +259,7 @@ def _parse_user(value: Any) -> User:
         raise WrongTypeError("each user in a file of tokens must be an object with name and tenants")
     fields = cast("dict[str, Any]", value)
     if not fields.keys() <= {"name", "tenants", "may_decide"} or not {"name", "tenants"} <= fields.keys():
-        expected = "a user has name and tenants, and may_decide, which is true unless it says false"
+        expected = "a user has name, tenants and optionally may_decide"
         raise ValueError(f"{expected}, got {', '.join(sorted(fields))}")
     tenants = ALL_TENANTS if fields["tenants"] == "*" else fields["tenants"]
     return User(fields["name"], tenants, fields.get("may_decide", True))
@@ -268,5 +268,5 @@ def _parse_user(value: Any) -> User:
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a file of tokens names something twice")
+        raise ValueError("a tokens file has a duplicate key")
     return members

@@ -37,7 +37,7 @@ async def read_body(headers: Mapping[str, str], chunks: AsyncIterable[bytes]) ->
     """Read a body from its chunks (``request.stream()``). Raises `BodyTooLargeError` and `MalformedBodyError`."""
     declared = declared_length(headers)
     if declared is None:
-        raise MalformedBodyError("the length of the body is no number")
+        raise MalformedBodyError("Content-Length is not a number")
     if declared > MAX_BODY_BYTES:
         raise _body_too_large()
     body = bytearray()
@@ -60,7 +60,7 @@ def parse_form(content_type: str, body: bytes) -> FormItems:
         return _parse_urlencoded(body)
     if kind == _MULTIPART_TYPE:
         return _parse_multipart(content_type, body)
-    raise MalformedBodyError("the body is no form")
+    raise MalformedBodyError("the body is not a form")
 
 
 def parse_json_body(body: bytes) -> Any:
@@ -75,7 +75,7 @@ def parse_json_text(text: str) -> Any:
     try:
         return decode_json(text.strip(" \t\r\n"), max_depth=MAX_JSON_DEPTH)
     except (ValueError, RecursionError) as error:
-        raise MalformedBodyError(f"is no JSON: {str(error)[:200]}") from None
+        raise MalformedBodyError(f"is not JSON: {str(error)[:200]}") from None
 
 
 def _parse_urlencoded(body: bytes) -> FormItems:
@@ -145,7 +145,7 @@ class _MultipartFields:
 
         kind, options = parse_options_header(self._headers.get(b"content-disposition", b""))
         if kind != b"form-data" or b"name" not in options or b"filename" in options:
-            raise MalformedBodyError("a part of the form is no field")
+            raise MalformedBodyError("a part of the form is not a field")
         # Browsers encode characters that would end the name.
         name = _decode_utf8(options[b"name"]).replace("%0D", "\r").replace("%0A", "\n").replace("%22", '"')
         self.items.append((name, _decode_utf8(bytes(self._data))))
@@ -187,7 +187,7 @@ async def read_form_items(request: Request) -> FormItems:
     except BodyTooLargeError as error:
         raise _too_large_problem(error) from None
     except MalformedBodyError as error:
-        raise Problem(400, "This is no form", str(error)) from None
+        raise Problem(400, "This is not a form", str(error)) from None
 
 
 async def read_json(request: Request) -> Any:
@@ -198,7 +198,7 @@ async def read_json(request: Request) -> Any:
     except BodyTooLargeError as error:
         raise _too_large_problem(error) from None
     except MalformedBodyError as error:
-        raise Problem(400, "This is no JSON", f"The body {error}") from None
+        raise Problem(400, "This is not JSON", f"The body {error}") from None
 
 
 def has_json_body(request: Request) -> bool:
@@ -210,7 +210,7 @@ def single_value(items: FormItems, name: str) -> str:
     """Return the text of a field, "" without one. Raises `Problem` 400 for a repeated field."""
     values = [text for item_name, text in items if item_name == name]
     if len(values) > 1:
-        raise Problem(400, "This is no form", f"The field {name} was sent twice.")
+        raise Problem(400, "This is not a form", f"The field {name} was sent twice.")
     return values[0] if values else ""
 
 
@@ -221,11 +221,13 @@ async def read_small_form(request: Request) -> dict[str, str]:
         body += chunk
         if len(body) > _MAX_SMALL_FORM_BYTES:
             await drain_body(request.receive, _MAX_DRAIN_BYTES, _DRAIN_SECONDS)
-            raise Problem(413, "This is too much", f"A form here has at most {_MAX_SMALL_FORM_BYTES:,} bytes.")
+            raise Problem(
+                413, "The request is too large", f"This form may have at most {_MAX_SMALL_FORM_BYTES:,} bytes."
+            )
     try:
         items = parse_form(request.headers.get("content-type", ""), bytes(body))
     except (BodyTooLargeError, MalformedBodyError) as error:
-        raise Problem(400, "This is no form", str(error)) from None
+        raise Problem(400, "This is not a form", str(error)) from None
     return dict(reversed(items))
 
 
@@ -238,4 +240,4 @@ async def _read_bounded_body(request: Request) -> bytes:
 
 
 def _too_large_problem(error: BodyTooLargeError) -> Problem:
-    return Problem(413, "This is too much", str(error))
+    return Problem(413, "The request is too large", str(error))

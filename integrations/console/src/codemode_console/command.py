@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from .auth import TokenAuth
 
 _KEY_HELP = """\
-the environment variable CODEMODE_SIGNING_KEY holds the key with which the programs' pauses are signed: with it the
-console shows what programs are and have done, and goes on with them where --tools is given; a JSON array holds several
+the environment variable CODEMODE_SIGNING_KEY holds the key that signs the programs' pauses (a JSON array holds
+several); the console needs it to show what programs have done, and with --tools to resume them
 """
 _TOKENS_HELP = """\
-a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenants": ["acme"], "may_decide": true}};
-"tenants": "*" is all of them; who has no "may_decide" may decide: "may_decide": false is for those who only look
+a tokens file: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenants": ["acme"], "may_decide": true}};
+"tenants": "*" stands for all tenants, and "may_decide": false is for users who may only look
 """
 
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
-        raise UsageError(f"{options.host}:{options.port} cannot be had: {error.strerror or error}") from error
+        raise UsageError(f"{options.host}:{options.port} is not available: {error.strerror or error}") from error
     except CodeModeError as error:
         raise UsageError(f"{options.database.partition(':')[0]} database: {error.message}") from error
     return SUCCEEDED
@@ -59,10 +59,9 @@ def create_parser() -> argparse.ArgumentParser:
     console = argparse.ArgumentParser(
         prog="codemode console",
         allow_abbrev=False,
-        description="Serve the approval console of a database. Without a file of tokens it makes one token, prints the"
-        " URL that holds it once, and is for this machine alone.",
-        epilog=f"{_KEY_HELP}\n{_TOKENS_HELP}\n{TOOLS_HELP}\n"
-        "exit codes: 0 when it was told to end, 2 for what cannot be used",
+        description="Serve the approval console of a database. Without a tokens file it creates one token, prints the"
+        " URL to sign in at once, and only listens on this machine.",
+        epilog=f"{_KEY_HELP}\n{_TOKENS_HELP}\n{TOOLS_HELP}\nexit codes: 0 after a signal, 2 for invalid arguments",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     console.add_argument(
@@ -71,13 +70,13 @@ def create_parser() -> argparse.ArgumentParser:
         required=True,
         help="sqlite:///approvals.db, or postgresql://user@host/name (needs codemode-toolkit[postgres])",
     )
-    console.add_argument("--create", action="store_true", help="create the database where it does not exist")
+    console.add_argument("--create", action="store_true", help="create the database if it does not exist")
     console.add_argument(
-        "--tools", metavar="FILE", help="Python file with the tools: decided programs go on here (none: elsewhere)"
+        "--tools", metavar="FILE", help="Python file with the tools; decided programs resume here (default: elsewhere)"
     )
-    console.add_argument("--app", metavar="NAME", help="the app whose programs go on here (all by default)")
-    console.add_argument("--tokens", metavar="FILE", help="JSON file with the users by the hashes of their tokens")
-    console.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1)")
+    console.add_argument("--app", metavar="NAME", help="the app whose programs resume here (default: all)")
+    console.add_argument("--tokens", metavar="FILE", help="JSON file with users by the hashes of their tokens")
+    console.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     console.add_argument("--port", type=int, default=8822, metavar="N", help="port (default 8822; 0 takes a free one)")
     return console
 
@@ -97,7 +96,7 @@ def _load_auth(path: str) -> TokenAuth:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(f"{path} is no file of tokens: {error}") from error
+        raise UsageError(f"{path} is not a tokens file: {error}") from error
 
 
 def _signing_keys() -> tuple[bytes, ...] | None:

@@ -86,7 +86,7 @@ def parse_decision_form(items: FormItems) -> SubmittedDecision:
     """Parse a form. Raises `Problem` 400."""
     unknown_field = next((name for name, _ in items if name not in _FORM_FIELDS and not is_form_item(name)), None)
     if unknown_field is not None:  # a misspelt field must not be ignored while the call is approved
-        raise Problem(400, "This is no form of a request", f"It has no field {unknown_field[:200]}.")
+        raise Problem(400, "This is not a form of a request", f"Unknown field {unknown_field[:200]}.")
     decision, reason = single_value(items, "decision"), single_value(items, "reason").replace("\r\n", "\n").strip()
     displayed = single_value(items, "version"), single_value(items, "shown")
     return SubmittedDecision(
@@ -106,7 +106,9 @@ def parse_decision_json(body: Any) -> SubmittedDecision:
     )
     if not is_complete or not fields.keys() <= _JSON_FIELDS or {"input", "value"} <= fields.keys():
         raise Problem(
-            400, "This decides nothing", f"A body is an object with texts, of {', '.join(sorted(_JSON_FIELDS))}."
+            400,
+            "No decision was sent",
+            f"The body must be an object of texts with the keys {', '.join(sorted(_JSON_FIELDS))}.",
         )
     value = fields.get("input", fields.get("value", ABSENT))
     items = [] if value is ABSENT else [("json", json.dumps(value))]
@@ -126,10 +128,10 @@ def require_valid_decision(call: StoredRequest, submitted: SubmittedDecision, *,
 def invalid_decision_problem(allowed: Iterable[str], *, is_for_programs: bool) -> Problem:
     """Return the problem of a submission without a valid decision."""
     if not is_for_programs:
-        return Problem(400, "This form decides nothing", "Send it with one of its buttons.")
+        return Problem(400, "No decision was sent", "Use one of the form's buttons.")
     decisions = list(allowed)
     message = f"decision must be one of {', '.join(decisions)}."
-    return Problem(400, "This decides nothing", message, facts={"decisions": decisions})
+    return Problem(400, "No decision was sent", message, facts={"decisions": decisions})
 
 
 # --- Call forms ---
@@ -178,11 +180,11 @@ def read_call_form(call: StoredRequest, items: FormItems) -> FormResult:
         result = read_form(items, schema, value)
         return _explain_result_problems(result) if call.kind == UNKNOWN_OUTCOME_KIND else result
     except MalformedFormError as error:
-        raise Problem(400, "This is no form of this request", str(error)) from None
+        raise Problem(400, "This is not a form of this request", str(error)) from None
     except Exception:  # noqa: BLE001 - as above
         _log.warning("a schema of %.200r could not be read", call.tool_name, exc_info=True)
     if any(parse_control_name(name) is not None for name, _ in items):
-        raise Problem(400, "This is no form of this request", "It is edited as JSON text.")
+        raise Problem(400, "This is not a form of this request", "Edit it as JSON text.")
     return read_form([item for item in items if item[0] == "json"][:1], None, value)
 
 
@@ -190,9 +192,9 @@ def _explain_result_problems(result: FormResult) -> FormResult:
     """Return the result with hints on how to type the result of a call."""
     if not result.problems:
         return result
-    reason = "; ".join(result.problems.get("json", ())).removeprefix("is no JSON: ")
+    reason = "; ".join(result.problems.get("json", ())).removeprefix("is not JSON: ")
     has_text = bool(result.form.json_text.strip())
-    message = f"This is not JSON. Put text in quotes. ({reason})" if has_text else "Say what the call returned."
+    message = f"This is not JSON. Put text in quotes. ({reason})" if has_text else "Enter what the call returned."
     problems = {"json": [message]}
     return replace(result, problems=problems, form=replace(result.form, problems=problems))
 
@@ -218,7 +220,7 @@ def to_store_decision(call: StoredRequest, submitted: SubmittedDecision, result:
         return {"runAgain": True}
     if submitted.decision == "error":
         if not submitted.reason:
-            raise DecisionError("Say how it failed: the program gets that as its error.", is_of_reason=True)
+            raise DecisionError("Enter the error for the program.", is_of_reason=True)
         return {"error": {"message": submitted.reason}}
     if submitted.decision == "approve":
         if result is None or not result.is_unchanged:
@@ -256,11 +258,11 @@ def _preserve_long_integers(displayed: Any, edited: Any) -> Any:
     return str(edited) if is_long and type(edited) is int and edited != displayed else edited
 
 
-VALUE_DOES_NOT_FIT = "What was typed does not fit."
-_NEW_FIELDS = "Fields have appeared that nobody has filled in: look at them, and send it again."
+VALUE_DOES_NOT_FIT = "The value is not valid."
+_NEW_FIELDS = "New fields have appeared. Fill them in and send again."
 _INPUT_CHANGED = (
-    "The input was changed, and nothing is decided. “Approve with changes” approves what is typed here; to approve "
-    "what was asked, open the page again."
+    "The input was changed, so nothing is decided. “Approve with changes” approves the changed input; to approve the "
+    "requested one, reload the page."
 )
 
 
@@ -329,15 +331,14 @@ class RecordAction:
     description: str
 
 
-_WITHDRAW_PENDING = RecordAction("withdraw", "Withdraw", "The program ends here, and nothing that waits is run.")
-_CLOSE_UNRESUMABLE = RecordAction("withdraw", "Close", "The program ends here: nobody tries to go on with it any more.")
-_RETRY_RESUME = RecordAction("run-again", "Try again now", "Whoever can go on with it does so at once.")
-_CLOSE_LOST = RecordAction("close", "Close", "It ends as failed. What its host had done when it died stays done.")
+_WITHDRAW_PENDING = RecordAction("withdraw", "Withdraw", "The program ends, and no pending call runs.")
+_CLOSE_UNRESUMABLE = RecordAction("withdraw", "Close", "The program ends and is not resumed again.")
+_RETRY_RESUME = RecordAction("run-again", "Try again now", "A host with its tools resumes it now.")
+_CLOSE_LOST = RecordAction("close", "Close", "The program ends as failed. Effects of its calls remain.")
 _RUN_LOST_AGAIN = RecordAction(
     "run-again",
     "Run again",
-    "It goes on from its last pause, with the answers that it was given. What its host had begun when it died may"
-    " happen twice.",
+    "The program resumes from its last pause, with the recorded decisions. Calls that had started may happen twice.",
 )
 
 
@@ -388,28 +389,37 @@ def not_pending_problem(record: Record, call: StoredRequest) -> Problem | None:
     if call.state in ("decided", "applied"):
         facts = {"actor": call.actor, "decidedAtMs": call.decided_at_ms, "decision": describe_decision(call)}
         decided_at = "" if call.decided_at_ms is None else f", {format_time(call.decided_at_ms)}"
-        decided_by = f"{call.actor or 'Somebody'} was first: {facts['decision']}{decided_at}."
+        decided_by = f"{call.actor or 'Another user'} decided first: {facts['decision']}{decided_at}."
     if record.state == "expired":
         return Problem(
-            410, "It has expired", decided_by or "Nobody decided in time.", facts={**facts, "code": "RecordExpired"}
+            410,
+            "The request has expired",
+            decided_by or "It was not decided in time.",
+            facts={**facts, "code": "RecordExpired"},
         )
     if decided_by:
         facts["code"] = "AlreadyDecided"
-        return Problem(409, "Somebody has decided about it", decided_by, facts=facts)
+        return Problem(409, "Already decided", decided_by, facts=facts)
     if record.state in _FINAL_STATES:
-        return _conflict_problem("RequestSettled", "It has come to its end", f"Its program is {record.state}.")
+        return _conflict_problem("RequestSettled", "The program has ended", f"Its state is {record.state}.")
     if record.state == "lost":
-        return _conflict_problem("RecordLost", "Nobody knows what became of it", "Its host has died over it.")
+        return _conflict_problem(
+            "RecordLost", "The program is lost; its outcome is unknown", "Its host ended while it ran."
+        )
     if call.state == "superseded":
-        message = "The program does not wait for this any more."
-        return _conflict_problem("RequestSuperseded", "The program has gone on, and asks something else", message)
+        message = "It continued and may wait for another call."
+        return _conflict_problem("RequestSuperseded", "The program no longer waits for this call", message)
     return None
 
 
 def stale_form_problem(call: StoredRequest) -> Problem:
     """Return the problem of a submission for another version of the call."""
-    message = "It was refused: see why, and decide again." if call.refusal else "Look at what is new, and decide again."
-    return _conflict_problem("RequestSuperseded", "Something has changed since you were shown this", message)
+    message = (
+        "The answer was refused. Read why and decide again."
+        if call.refusal
+        else "Review what changed and decide again."
+    )
+    return _conflict_problem("RequestSuperseded", "This call has changed since you opened the page", message)
 
 
 def _conflict_problem(code: str, title: str, message: str) -> Problem:
@@ -420,7 +430,7 @@ MAX_BULK_CALLS = 200
 BULK_SELECTION_SUBJECT = "many: choice"
 """What the token of the form is about in which some are chosen: it decides nothing."""
 _MAX_SELECTED_CALL_CHARACTERS = 4096
-_INVALID_SELECTION = "A field of the form names no request."
+_INVALID_SELECTION = "A field names no request."
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,16 +460,20 @@ def parse_selection(texts: Sequence[str], *, part_count: int) -> list[SelectedCa
     for text in texts:
         fields = text.split("/")
         if len(fields) != part_count or len(text) > _MAX_SELECTED_CALL_CHARACTERS:
-            raise Problem(400, "This is no form", _INVALID_SELECTION)
+            raise Problem(400, "This is not a form", _INVALID_SELECTION)
         try:
             selected = SelectedCall(*(unquote(part, errors="strict") for part in fields))
         except UnicodeDecodeError:
-            raise Problem(400, "This is no form", _INVALID_SELECTION) from None
+            raise Problem(400, "This is not a form", _INVALID_SELECTION) from None
         selection.setdefault((selected.record_id, selected.interrupt_id), selected)
     if not selection:
-        raise Problem(422, "Nothing is selected", "Go back, and select what is to be decided.")
+        raise Problem(422, "Nothing is selected", "Go back and select calls.")
     if len(selection) > MAX_BULK_CALLS:
-        raise Problem(422, "This is too much at once", f"At most {MAX_BULK_CALLS} are decided together; nothing was.")
+        raise Problem(
+            422,
+            "Too many calls are selected",
+            f"At most {MAX_BULK_CALLS} calls are decided together. Nothing was decided.",
+        )
     return list(selection.values())
 
 

@@ -26,16 +26,16 @@ _LOG_INTERVAL_SECONDS = 60.0
 _log = logging.getLogger("codemode.console")
 _logged_at: dict[str, float] = {}
 _ERROR_PROBLEMS: tuple[tuple[type[CodeModeError], int, str], ...] = (
-    (UnknownRequestError, 404, "There is no such request or record"),
-    (RecordExpiredError, 410, "It has expired"),
-    (AlreadyDecidedError, 409, "Somebody has decided about it"),
-    (RequestSupersededError, 409, "The program has gone on, and asks something else"),
-    (RequestSettledError, 409, "It has come to its end"),
-    (RecordWithdrawnError, 409, "It was withdrawn"),
-    (RecordLostError, 409, "Nobody knows what became of it"),
+    (UnknownRequestError, 404, "Unknown request or record"),
+    (RecordExpiredError, 410, "The request has expired"),
+    (AlreadyDecidedError, 409, "Already decided"),
+    (RequestSupersededError, 409, "The program no longer waits for this call"),
+    (RequestSettledError, 409, "The program has ended"),
+    (RecordWithdrawnError, 409, "The program was withdrawn"),
+    (RecordLostError, 409, "The program is lost; its outcome is unknown"),
     (AnswerRefusedError, 422, "The answer does not fit"),
-    (StoreUnavailableError, 503, "The database is away"),
-    (StoreError, 409, "It cannot be done now"),
+    (StoreUnavailableError, 503, "The database is unavailable"),
+    (StoreError, 409, "This is not possible now"),
 )
 
 
@@ -83,7 +83,7 @@ def _log_store_unavailable(message: str) -> None:
     if now - _logged_at.get(message, -_LOG_INTERVAL_SECONDS) >= _LOG_INTERVAL_SECONDS:
         _logged_at.clear()
         _logged_at[message] = now
-        _log.warning("people are told that the database is away: %s", message)
+        _log.warning("the database is unavailable: %s", message)
 
 
 def not_found_problem() -> Problem:
@@ -101,10 +101,10 @@ def _problem_facts(error: CodeModeError) -> dict[str, str]:
 def _problem_message(error: CodeModeError) -> str:
     if isinstance(error, StoreUnavailableError):
         # The database's message may name hosts and users. A lost connection may hide a successful commit.
-        return "What was just decided may be kept or not. Look again in a moment."
+        return "The decision may or may not be saved. Check again in a moment."
     if isinstance(error, AlreadyDecidedError):
         actor: Any = error.details.get("actor")
-        return f"{actor or 'Somebody'} was first."
+        return f"{actor or 'Another user'} decided first."
     if isinstance(error, UnknownRequestError):
-        return "Its address may be wrong, or it may have been deleted."
+        return "The URL may be wrong, or it was deleted."
     return error.message

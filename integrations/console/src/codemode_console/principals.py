@@ -46,14 +46,14 @@ class Principal:
     def require_form_token(self, token: object, subject: str) -> None:
         """Raise `Problem` 403 unless the token was made for this session and subject."""
         if not self.form_tokens.is_valid(token, self.session, subject):
-            raise Problem(403, "This form is not yours to send", "Open the page again and send its form from there.")
+            raise Problem(403, "This form is not valid for you", "Open the page again and send its form from there.")
 
 
 def require_principal(request: Request) -> Principal:
     """Return the principal that `AccessMiddleware` found. Raises `Problem` 401 without one."""
     principal: Any = request.scope.get(PRINCIPAL_SCOPE_KEY)
     if not isinstance(principal, Principal):
-        raise Problem(401, "Nobody is signed in")
+        raise Problem(401, "You are not signed in")
     return principal
 
 
@@ -92,7 +92,7 @@ async def find_refusal(policy: Policy | None, user: User, record: Record, reques
     ``policy`` returns True to allow, False or a reason to refuse. Errors and other values refuse.
     """
     if not user.may_decide:
-        return "you may look, and decide nothing"
+        return "you may look but not decide"
     if policy is None:
         return None
     try:
@@ -101,10 +101,10 @@ async def find_refusal(policy: Policy | None, user: User, record: Record, reques
             answer = await answer
     except Exception:  # noqa: BLE001 - a failing host function allows nothing
         _log.exception("the policy failed: the decision is refused")
-        return "the policy could not say whether you may"
+        return "the policy failed"
     if answer is True:
         return None
-    return answer if isinstance(answer, str) and answer else "the policy says no"
+    return answer if isinstance(answer, str) and answer else "the policy refuses it"
 
 
 class StandingApprovals(Protocol):
@@ -137,6 +137,6 @@ async def keep_standing_approval(
     try:
         await standing_approvals.keep(record, call, choice, actor=principal.user.name, address=principal.address)
     except Exception:  # noqa: BLE001 - the call itself is decided
-        _log.warning("an approval that is to hold for later calls could not be kept", exc_info=True)
-        return Problem(200, "It was approved for this call alone", "Later calls of the tool are asked about again.")
+        _log.warning("a standing approval could not be saved", exc_info=True)
+        return Problem(200, "Approved for this call only", "Later calls of the tool need approval again.")
     return None

@@ -198,7 +198,7 @@ def cross_origin_problem(request: Request, base_origin: str | None = None) -> st
         return None if sites == ["same-origin"] else "it was sent from a page of another origin"
     origins = request.headers.getlist("origin")
     if len(origins) != 1:
-        return "it does not say from which page it was sent (Sec-Fetch-Site: same-origin, or Origin, does)"
+        return "it has neither Sec-Fetch-Site: same-origin nor Origin"
     return None if _is_own_origin(origins[0], request, base_origin) else "it was sent from a page of another origin"
 
 

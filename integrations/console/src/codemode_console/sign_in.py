@@ -88,11 +88,11 @@ class SignIn:
             # accepted during it.
             now = self._clock()
             if wait := self._throttle.wait_seconds(network, now):
-                message = f"This token is not known. Try again in {wait} seconds."
+                message = f"The token is unknown. Try again in {wait} seconds."
                 raise Problem(429, "Too many failed attempts", message, headers={"Retry-After": str(wait)})
             self._throttle.count_failure(network, now)
             await self._store.note("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
-            return self._sign_in_page(request, fields.get("next", ""), status=401, problem="This token is not known.")
+            return self._sign_in_page(request, fields.get("next", ""), status=401, problem="The token is unknown.")
         user, key = authenticated
         await self._store.note("signed_in", actor=user.name, tenant=audit_tenant(user), address=address)
         _, cookie = self._sessions.start(key)

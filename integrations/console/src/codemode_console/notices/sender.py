@@ -263,7 +263,7 @@ class NoticeSender:
         if notice.attempts >= len(RETRY_SECONDS):
             if await outbox.settle(notice, error=failure.message):
                 log_arguments = (notice.record.id, target.name, failure.message)
-                _log.warning("the notice of record %s for %s is given up: %s", *log_arguments)
+                _log.warning("the notice of record %s could not be delivered to %s: %s", *log_arguments)
         else:
             jitter = 1 + _RETRY_JITTER * self._random_fraction()
             seconds = max(RETRY_SECONDS[notice.attempts] * jitter, failure.retry_after_seconds)
@@ -276,5 +276,5 @@ class NoticeSender:
             # In a thread, since inputs may be large.
             message = await run_check(LARGE_CHARACTERS, lambda: target.post(notice, link, self._clock()))
         except Exception as error:  # noqa: BLE001 - untrusted content must not stop other notices
-            return PostFailure(f"it could not be written ({type(error).__name__})")
+            return PostFailure(f"it could not be created ({type(error).__name__})")
         return await client(message.headers, message.body)

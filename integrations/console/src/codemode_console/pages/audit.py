@@ -295,9 +295,9 @@ class _Verifier:
                 return await self._verify(expected_head)
         except TimeoutError:
             message = (
-                f"There are too many lines to check here: it was given up after {VERIFY_TIMEOUT_SECONDS:.0f} seconds."
+                f"There are too many lines to check here: the check stopped after {VERIFY_TIMEOUT_SECONDS:.0f} seconds."
             )
-            return Verification(None, f"{message} Check it with verify_audit, on a machine of its own.")
+            return Verification(None, f"{message} Run verify_audit on another machine.")
         finally:
             self._is_busy = False
 
@@ -307,14 +307,12 @@ class _Verifier:
         try:
             broken_line = await verify_audit(store, expected_head or self._verified_head)
         except ValueError:
-            raise Problem(400, "This is no head of an audit", "It is the text that this page shows.") from None
+            raise Problem(400, "This is not a head of an audit", "Enter a head that this page has shown.") from None
         if broken_line is None:
             self._verified_head = head
-            return Verification(True, f"All lines are as they were written. Head: {head}")
-        defects = {"changed": "was changed", "missing": "is missing", "rewritten": "is not the one that there was"}
-        message = (
-            f"Line {broken_line.sequence} {defects[broken_line.reason]}. What stands from there on proves nothing."
-        )
+            return Verification(True, f"All lines are intact. Head: {head}")
+        defects = {"changed": "was changed", "missing": "is missing", "rewritten": "was rewritten"}
+        message = f"Line {broken_line.sequence} {defects[broken_line.reason]}. Lines from there on prove nothing."
         return Verification(False, message, broken_line.sequence, broken_line.reason)
 
 
@@ -329,7 +327,7 @@ class _Exporter:
         """Stream all lines. The export is audited before the first line is read."""
         principal = require_principal(request)
         if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            raise Problem(403, "This was not sent from a page of the console", "Take the copy there.")
+            raise Problem(403, "This was not sent from a page of the console", "Download it there.")
         slot = ExitStack()
         slot.enter_context(self._reserve_slot(principal.user.name))
         try:
@@ -344,7 +342,7 @@ class _Exporter:
     @contextmanager
     def _reserve_slot(self, name: str) -> Generator[None]:
         if self._active_by_user[name] >= MAX_EXPORTS_PER_USER or self._active_by_user.total() >= MAX_EXPORTS:
-            raise Problem(429, "Too many copies are being taken", "Wait for one.", headers={"Retry-After": "30"})
+            raise Problem(429, "Too many downloads are running", "Wait until one ends.", headers={"Retry-After": "30"})
         self._active_by_user[name] += 1
         try:
             yield
@@ -381,7 +379,7 @@ class _ExportResponse(StreamingResponse):
                     await super().__call__(scope, receive, send)
             except CodeModeError:
                 # The client sees an incomplete response.
-                _log.warning("a copy of the audit was broken off", exc_info=True)
+                _log.warning("an audit download was aborted", exc_info=True)
             finally:
                 await self._lines.aclose()
 

@@ -107,7 +107,7 @@ async def _require_valid_form(context: ConsoleContext, request: Request, token: 
     try:
         principal.require_form_token(token, subject)
         if not principal.user.may_decide:
-            raise Problem(403, "You may not decide this", "you may look, and decide nothing")
+            raise Problem(403, "You may not decide this", "you may look but not decide")
     except Problem as problem:
         await audit_refusal(context.store, principal, request, problem.message)
         raise
@@ -128,7 +128,9 @@ async def _review_page(
     pending = [result for result in results if result.problem is None]
     tools = {result.call.tool_name for result in results if result.call is not None}
     if len(tools) > 1 and len(ids) > 1:  # one program may call several tools
-        raise Problem(422, "These are calls of several tools", "Those of one tool are decided together; nothing was.")
+        raise Problem(
+            422, "The calls are of several tools", "Only calls of one tool are decided together. Nothing was decided."
+        )
     if not pending:
         return _results_page(request, decision, results)
     token = require_principal(request).form_token(
@@ -171,7 +173,7 @@ def _prepare_call(context: ConsoleContext, records: dict[str, Record], selected:
     if record is None or call is None:
         return _CallResult(selected, problem=not_found_problem())
     if call.kind != APPROVAL_KIND:
-        raise Problem(422, "This is not decided with others", "Each question is answered on the page of its record.")
+        raise Problem(422, "This call is not decided with others", "Answer each question on the page of its record.")
     displayed = SelectedCall(
         record.id, call.interrupt_id, compute_call_version(record, call), context.store.shown(call)
     )
@@ -195,7 +197,7 @@ def _require_whole_inputs(results: Sequence[_CallResult]) -> list[_CallResult]:
 
 
 def _input_too_long_problem() -> Problem:
-    message = "Not all of its input can be shown here, and nothing is decided that is not shown: decide it on its page."
+    message = "The whole input does not fit on this page. Decide the call on its own page."
     return Problem(422, "Its input is too long for this page", message)
 
 

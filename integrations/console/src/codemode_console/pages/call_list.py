@@ -68,7 +68,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
                 limit=query.limit,
             )
         except ValueError:
-            raise Problem(400, "There is no such page", "Its cursor is of no list, or of another order.") from None
+            raise Problem(400, "There is no such page", "The cursor is not valid for this list.") from None
         if wants_json(request):
             return JSONResponse(_to_json(records_page, counts))
         decided_call = await _find_decided_call(context, request)
@@ -118,15 +118,15 @@ def _parse_query(request: Request) -> _ListQuery:
     params = request.query_params
     state, order, limit = params.get("state") or "waiting", params.get("order") or "newest", params.get("limit") or "50"
     if state not in _STATE_LABELS or order not in _ORDER_LABELS or (order == "expiring" and state != "waiting"):
-        raise Problem(400, "There is no such list", "What expires first is said of what waits alone.")
+        raise Problem(400, "There is no such list", 'The order "expiring" needs the state "waiting".')
     if not (limit.isascii() and limit.isdigit() and len(limit) < 4 and 1 <= int(limit) <= MAX_BULK_CALLS):
         raise Problem(400, "There is no such list", f"A page has from 1 to {MAX_BULK_CALLS} records.")
     label = tuple(dict.fromkeys(text for text in params.getlist("label") if text))
     if len({text.partition("=")[0] for text in label}) < len(label):
-        raise Problem(400, "There is no such list", "A label has one text: two were asked for.")
+        raise Problem(400, "There is no such list", "Each label may be given once.")
     if len(label) > _MAX_LABELS or any("=" not in text for text in label):
-        hint = f"Such as ?label=customer=ada, and {_MAX_LABELS} of them are the most."
-        raise Problem(400, "A label is asked for as name=text", hint)
+        hint = f"For example ?label=customer=ada, at most {_MAX_LABELS} of them."
+        raise Problem(400, "A label is written as name=text", hint)
     return _ListQuery(
         tenant=params.get("tenant", ""),
         app=params.get("app", ""),

@@ -184,7 +184,7 @@ def _check_standing_choice(
     if submitted.standing_choice and submitted.standing_choice not in standing_choices(
         context.standing_approvals, record, call
     ):
-        raise Problem(400, "Nothing is decided", "This can be decided for this call alone.")
+        raise Problem(400, "Nothing is decided", "This approval is for this call only.")
 
 
 async def _finish_approval(
@@ -262,12 +262,12 @@ async def _run_record_action(context: ConsoleContext, request: Request, record: 
     principal = require_principal(request)
     action, reason = single_value(items, "action"), single_value(items, "why").strip()
     if action not in _AUDIT_KINDS:
-        raise Problem(400, "This form says nothing of the record")
+        raise Problem(400, "The form names no action on the record")
     if (single_value(items, "version"), single_value(items, "state")) != (record_fingerprint(record), record.state):
         return await _changed_record_page(context, request, record, action)
     record_action = next((candidate for candidate in list_record_actions(record) if candidate.action == action), None)
     if record_action is None:
-        raise Problem(409, "It cannot be done now", f"The record is {record.state}.")
+        raise Problem(409, "This is not possible now", f"The record is {record.state}.")
     if len(reason) > MAX_ACTION_REASON_CHARACTERS:
         raise Problem(422, "The reason is too long", f"It may have {MAX_ACTION_REASON_CHARACTERS:,} characters.")
     attribution = {
@@ -291,10 +291,10 @@ async def _changed_record_page(context: ConsoleContext, request: Request, record
     line = await _last_audit_line(context, record)
     if line is not None and (line.kind, line.actor) == (_AUDIT_KINDS[action], require_principal(request).user.name):
         return _record_action_response(request, record, action)
-    message = f"It is {record.state} now, version {record.version}."
+    message = f"It is now {record.state}, version {record.version}."
     if line is not None and line.actor:
         message = f"{line.kind.replace('_', ' ').capitalize()} by {line.actor}, {format_time(line.at_ms)}. {message}"
-    notice = Problem(410 if record.state == "expired" else 409, "Something has happened meanwhile", message)
+    notice = Problem(410 if record.state == "expired" else 409, "The program has changed meanwhile", message)
     return await record_page(context, request, record, status=notice.status, notice=notice)
 
 

@@ -81,9 +81,9 @@ class ChangeFeed:
     def subscribe(self, user_name: str) -> Generator[Subscriber]:
         """Add a subscriber. Raises `Problem` 429 per user and 503 in total."""
         if self._counts_by_user[user_name] >= self._max_per_user:
-            raise _too_many_connections_problem(429, "You look at too many pages at once")
+            raise _too_many_connections_problem(429, "You have too many pages open")
         if len(self._subscribers) >= self._max_subscribers:
-            raise _too_many_connections_problem(503, "Too many pages are looked at")
+            raise _too_many_connections_problem(503, "Too many pages are open")
         subscriber = Subscriber()
         self._subscribers.add(subscriber)
         self._counts_by_user[user_name] += 1
@@ -120,7 +120,7 @@ class ChangeFeed:
             try:
                 await self._follow()
             except CodeModeError as error:
-                _log.warning("what happens cannot be told for now: %s", error)
+                _log.warning("live updates are unavailable: %s", error)
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _follow(self) -> None:
@@ -140,7 +140,9 @@ class ChangeFeed:
 
 
 def _too_many_connections_problem(status: int, title: str) -> Problem:
-    return Problem(status, title, "The page works without; look again by yourself.", headers={"Retry-After": "30"})
+    return Problem(
+        status, title, "The page works without live updates; reload it yourself.", headers={"Retry-After": "30"}
+    )
 
 
 HEARTBEAT_SECONDS = 15.0
@@ -271,5 +273,5 @@ def _parse_start_sequence(request: Request) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise Problem(400, "There is no such place to listen from")
+        raise Problem(400, "The event id is not valid")
     return int(text)

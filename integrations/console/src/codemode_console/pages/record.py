@@ -535,7 +535,7 @@ async def _download_value(context: ConsoleContext, request: Request, record: Rec
     try:
         body = await run_check(LARGE_CHARACTERS, encode_value)
     except LookupError:
-        message = "Its address may be wrong, or the program has gone on, or the key is not here."
+        message = "The URL may be wrong, the program may have continued, or the key is missing here."
         raise Problem(404, "There is no such value", message) from None
     headers = {"content-disposition": f'attachment; filename="{_FILE_NAME}"', "x-content-type-options": "nosniff"}
     return Response(body, headers=headers, media_type="text/plain; charset=utf-8")

@@ -112,7 +112,7 @@ async def _require_permission(
     try:
         principal.require_form_token(form.get(TOKEN_FIELD), _form_subject(program))
         if not principal.user.may_decide:
-            raise Problem(403, "You may not decide this", "you may look, and decide nothing")
+            raise Problem(403, "You may not decide this", "you may look but not decide")
     except Problem as problem:
         await audit_refusal(context.store, principal, request, problem.message)
         raise
@@ -120,13 +120,13 @@ async def _require_permission(
 
 async def _apply_action(context: ConsoleContext, request: Request, program: SavedProgram, action: str) -> None:
     if action not in _AUDIT_KINDS:
-        raise Problem(400, "This form says nothing of the program")
+        raise Problem(400, "The form names no action on the program")
     library, principal = ProgramLibrary(context.store, owner=program.owner), require_principal(request)
     if action == "confirm":
         try:
             await library.confirm(program.name, by=principal.user.name, shown=program.shown)
         except ValueError as error:
-            raise Problem(409, "It cannot be confirmed now", str(error)) from error
+            raise Problem(409, "The program cannot be confirmed now", str(error)) from error
     else:
         await (library.disable if action == "disable" else library.enable)(program.name)
     details = {"program": program.name, "version": program.current.version}

@@ -123,7 +123,7 @@ function announce(message, href) {
   if (href) {
     const link = document.createElement("a");
     link.href = href;
-    link.textContent = "Show it as it is now";
+    link.textContent = "Show the current page";
     line.append(" ", link);
   }
   news.replaceChildren(line);
@@ -235,7 +235,7 @@ function describeChanges(fresh, changed) {
   const lines = newCalls.map((card) => {
     const heading = (card.querySelector(".headline") ?? fresh.querySelector("h1")).cloneNode(true);
     heading.querySelector(".status")?.remove();
-    return `Another call waits: ${heading.textContent.trim()}.`;
+    return `Another call is pending: ${heading.textContent.trim()}.`;
   });
   const state = stateOf(fresh);
   if (state !== stateOf(document) && Object.hasOwn(STATE_MESSAGES, state)) lines.push(STATE_MESSAGES[state]);
@@ -354,7 +354,7 @@ const liveUpdates = {
     const answer = await fetch(href, { headers: { accept: "text/html" }, cache: "no-store" });
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (answer.status === 401 || fresh.getElementById("sign-in") !== null) return this.handleSignOut();
-    if (answer.status === 404) return announce("This is not here any more.");
+    if (answer.status === 404) return announce("This record no longer exists.");
     if (!answer.ok) return;
     if (this.kind === "list") updateList(fresh);
     else updateRecord(fresh, href);
@@ -362,7 +362,7 @@ const liveUpdates = {
 
   handleSignOut() {
     this.close();
-    if (isListInUse(document.getElementById("main"))) announce("You are signed out. Sign in elsewhere, and come back.", `${ROOT}sign-in`);
+    if (isListInUse(document.getElementById("main"))) announce("You are signed out. Sign in in another tab and return.", `${ROOT}sign-in`);
     else location.reload();
   },
 };
