@@ -1,4 +1,4 @@
-"""Puts together what a seat has: servers, the tool over them, how a person is asked. The one place that knows all."""
+"""Construct and connect the parts of a gateway."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MIN_SECRET_CHARACTERS = 4
 
 
 class GatewayContainer:
-    """How everything of one gateway hangs together. ``seats`` is set by whoever makes both."""
+    """Constructs and connects the parts of one gateway. The gateway sets ``workspaces`` after construction."""
 
     workspaces: Workspaces
 
@@ -66,7 +66,7 @@ class GatewayContainer:
         self._record_url = record_url
 
     def connect(self, config: GatewayConfig, scope: SharingScope) -> AbstractAsyncContextManager[Any]:
-        """Return what connects the servers of a configuration for those who share them."""
+        """Return a context manager that connects a configuration's servers for the principals of a scope."""
         if self._options.servers is not None:
             return _use_custom_servers(self._options.servers)
         return self._connect_scope(config, scope)
@@ -84,7 +84,7 @@ class GatewayContainer:
                 yield connected
 
     def create_hooks(self, scope: SharingScope) -> UpstreamHooks:
-        """Return what is decided about the servers that some share."""
+        """Return the upstream hooks for the connections of a scope."""
         import mcp_types as types
 
         from ..approvals.remembered_answers import create_approval_hook
@@ -111,7 +111,7 @@ class GatewayContainer:
         )
 
     def create_run_tool(self, config: GatewayConfig, connected: ConnectedServers, principal: Principal) -> RunTool:
-        """Return the tool over these servers."""
+        """Return the run tool over connected servers for one principal."""
         from codemode.surfaces.modules.run_tool import create_modules_tool
 
         limits = dict(config.settings.limits)
@@ -126,14 +126,14 @@ class GatewayContainer:
         return create_modules_tool(connected, options, settings=settings, pool=pool, library=library)
 
     def _create_program_library(self, principal: Principal, pool: Any) -> ProgramLibrary:
-        """Return the saved programs of a principal, in the gateway's store."""
+        """Return the library of a principal's saved programs, in the gateway's store."""
         from codemode.execution.program_library import ProgramLibrary
 
         return ProgramLibrary(self._store.store, owner=principal.id, model_saves=True, pool=pool)
 
     @cached_property
     def resumer(self) -> StoredRunResumer:
-        """What goes on with the runs about which people decide in the store, whosever they are."""
+        """The worker that resumes programs after decisions in the store, for all principals."""
         from ..approvals.pending_store import StoredRunResumer
 
         return StoredRunResumer(lambda: self._store.store, self._enter_approval_flow, APP_NAME)
@@ -145,7 +145,7 @@ class GatewayContainer:
             yield environment.approval_flow_for(principal).runs
 
     def create_approval_flow(self, run_tool: RunTool, config: GatewayConfig, caller: Principal) -> Any:
-        """Return how a caller is asked about the inner calls of their programs."""
+        """Return the flow that asks a caller to approve the tool calls of their programs."""
         from ..approvals.approval_flow import ApprovalFlow
 
         return ApprovalFlow(
@@ -163,12 +163,12 @@ class GatewayContainer:
         )
 
     async def stop_resuming(self) -> None:
-        """Take nothing more that was decided in the store, and end what runs of it: seats are there until then."""
+        """Stop claiming decided records and end the programs resumed from them. The workspaces must still be open."""
         if "resuming" in vars(self):
             await self.resumer.aclose()
 
     async def aclose(self) -> None:
-        """End what is under way beside programs."""
+        """End the sign-ins that are in progress."""
         await self.sign_ins.aclose()
 
     def _create_tool_settings(self, config: GatewayConfig, principal: Principal) -> dict[str, Any]:
@@ -191,14 +191,14 @@ class GatewayContainer:
         }
 
     def _uses_journal(self, config: GatewayConfig) -> bool:
-        """Off, but on where a store is named, unless the configuration says otherwise."""
+        """Return the journal setting; the default is on when a store is configured."""
         settings = config.settings
         return settings.store is not None if settings.journal is None else settings.journal
 
     async def _forward_request(
         self, scope: SharingScope, server: ServerConfig, method: str, params: Mapping[str, Any], context: Any
     ) -> Any:
-        """Let the client answer in whose call a server asks, or the only one that there is."""
+        """Forward a server's request to the client of the call, or to the scope's only client."""
         import mcp_types as types
 
         origin = getattr(context, "context", None)
@@ -210,14 +210,14 @@ class GatewayContainer:
         return await workspaces[0].passthrough.on_request(server, method, params, context)
 
     def _log_recipients(self, scope: SharingScope) -> list[Workspace]:
-        """Return the seats that may be told what a server logs: a user is told nothing of the calls of another."""
+        """Return the workspaces that may receive a server's log: only those of its user on a connection for one user."""
         return [workspace for workspace in self.workspaces.in_scope(scope) if scope.is_of_user(workspace.principal)]
 
 
 def should_learn_schemas(config: GatewayConfig, options: GatewayOptions) -> bool:
-    """Tell whether the shapes of results are learned: where nobody says so, for one local user alone.
+    """Return whether result schemas are inferred. The default is on for a single local user only.
 
-    What is learned of a server that users share is declared to all of them.
+    Schemas inferred on a shared server are declared to all its users.
     """
     if config.settings.learn is not None:
         return config.settings.learn
@@ -225,7 +225,7 @@ def should_learn_schemas(config: GatewayConfig, options: GatewayOptions) -> bool
 
 
 class _CustomServers:
-    """Servers that were given, as what `connect` gives."""
+    """Servers from `GatewayOptions.servers`, with the interface of connected upstreams."""
 
     def __init__(self, servers: Any) -> None:
         self._servers: tuple[Any, ...] = tuple(servers)

@@ -1,4 +1,4 @@
-"""The gateway: an MCP server with one tool, over all servers of a configuration. Knows no transport but its own."""
+"""Serve the servers of a configuration as an MCP server with one tool."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class Gateway:
-    """An MCP server with one tool over the servers of ``config``. Enter it, and serve it on the loop that entered it.
+    """An MCP server with one tool over the servers of ``config``.
 
-    ``server`` is the SDK's, for a transport of your own. Leaving it ends all programs and all servers.
+    Use it as an async context manager, on one event loop. ``server`` is the SDK's server, for a custom transport.
+    Leaving the context ends all programs and servers.
     """
 
     def __init__(self, config: GatewayConfig, options: GatewayOptions | None = None) -> None:
@@ -96,22 +97,22 @@ class Gateway:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was entered, and not left."""
+        """Whether the gateway was entered and not left."""
         return self._is_open
 
     @property
     def store(self) -> InterruptStore:
-        """Where pauses, remembered answers and journals are kept. Opened by its first use."""
+        """The store of pauses, remembered answers and journals. Opened on first use."""
         return self._store.store
 
     @property
     def sign_ins(self) -> SignInManager:
-        """The sign-ins at its servers, once it is open."""
+        """The sign-ins at upstream servers, available while the gateway is open."""
         return self._container.sign_ins
 
     @property
     def server(self) -> Server[Any]:
-        """The SDK's server, with every handler of the gateway."""
+        """The SDK's server with all handlers of the gateway."""
         return self._server
 
     @cached_property
@@ -122,13 +123,13 @@ class Gateway:
         return create_server(self.list_tools, self.call_tool, self._get_passthrough, passes_through=passes)
 
     async def get_workspace(self, principal: Principal = LOCAL) -> Workspace:
-        """Return what one principal has, made when they first come."""
+        """Return the workspace of a principal, created on first use."""
         return await self.workspaces.get(principal)
 
     async def serve_stdio(self) -> None:
-        """Serve one client over standard input and output until it closes them, or this process is told to end.
+        """Serve one client over standard input and output until it closes them or a signal arrives.
 
-        Then leave the gateway: until that is done the first SIGTERM or SIGINT, and any SIGHUP, does no more than this.
+        Leave the gateway afterwards: until then the first SIGTERM or SIGINT, and any SIGHUP, has no further effect.
         """
         from .stdio import serve_stdio
 
@@ -160,13 +161,13 @@ class Gateway:
         return await self._active_calls.call_tool(workspace, caller, profile, ctx, params)
 
     async def replace_config(self, config: GatewayConfig) -> None:
-        """Have another configuration: from its next run on, every seat has the servers of that one."""
+        """Replace the configuration; running programs keep the old one."""
         await run_off_loop(lambda: self._container.secrets.add(*config.secrets))
         self.config = self._with_custom_servers(config)
         await self.workspaces.apply_config(self.config)
 
     async def _warm_up(self, run_tool: RunTool) -> None:
-        """Have a worker ready for the first program, once whoever has asked for the tool has been answered."""
+        """Prepare a worker for the first program after the answer to ``tools/list``."""
         await asyncio.sleep(_WARM_UP_DELAY_SECONDS)
         try:
             await run_tool.load()
@@ -182,7 +183,7 @@ class Gateway:
         return (await self.get_workspace(self._caller(ctx))).passthrough
 
     def _caller(self, ctx: Any) -> Principal:
-        """Return who has sent a message; a session is known until its connection is over."""
+        """Return the sender of a message; end its session when the connection closes."""
         caller = principal_of(ctx)
         if caller.session is not None and caller not in self._sessions:
             connection = connection_of(ctx.session)

@@ -1,4 +1,4 @@
-"""The gateway as one ASGI application (``/mcp``, its probes, the console), and its server."""
+"""Serve the gateway, its health probes and the console as one ASGI application."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _WORKER_MEMORY_BYTES = 64 << 20
 
 
 class Health:
-    """Answers of ``/healthz`` and ``/readyz``. However often somebody asks, things are looked at every five seconds."""
+    """Answers ``/healthz`` and ``/readyz``. Check results are cached for five seconds."""
 
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
@@ -61,7 +61,7 @@ class Health:
         self._valid_until = 0.0
 
     async def get_response(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Return a status and what is said with it."""
+        """Return the HTTP status and JSON body for a probe path."""
         if path == "/healthz":
             return 200, {"status": "ok"}
         if self._check_task is None or (self._check_task.done() and time.monotonic() > self._valid_until):
@@ -104,7 +104,7 @@ _HTTP_METHODS = ("GET", "POST", "DELETE")
 
 
 class ServableGateway(contextlib.AbstractAsyncContextManager[Any], Protocol):
-    """What the application needs of a `Gateway`."""
+    """The part of `Gateway` that the application uses."""
 
     @property
     def config(self) -> GatewayConfig: ...
@@ -119,16 +119,16 @@ class ServableGateway(contextlib.AbstractAsyncContextManager[Any], Protocol):
 
 
 def http_app(gateway: ServableGateway, *, limits: HttpLimits | None = None) -> HttpApp:
-    """Return a gateway as an ASGI application. Raises `ConfigError` for an ``auth`` that cannot be meant.
+    """Return a gateway as an ASGI application. Raises `ConfigError` for invalid ``auth`` settings.
 
-    It answers to this machine alone until ``auth.tokens`` or a token verifier says who may call.
+    It accepts only local callers unless ``auth.tokens`` or a token verifier is configured.
     """
     settings = parse_http_settings(gateway.config.settings.auth)
     return HttpApp(gateway, settings, limits or HttpLimits())
 
 
 class HttpApp:
-    """An ASGI application. A server that knows of lifespans runs it; elsewhere enter `running`. See `http_app`."""
+    """An ASGI application. It starts with the server's lifespan, or with `running` on servers without lifespans."""
 
     def __init__(self, gateway: ServableGateway, settings: HttpSettings, limits: HttpLimits) -> None:
         self._gateway, self._limits = gateway, limits
@@ -147,14 +147,14 @@ class HttpApp:
 
     @property
     def requires_sign_in(self) -> bool:
-        """Whether callers must sign in; without, they must be of this machine."""
+        """Whether callers must sign in. Without sign-in they must be local."""
         return self._authenticator.requires_token
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Serve while the block runs, and run the gateway where nobody else does. At its end all sessions end.
+        """Serve while the block runs; open the gateway if it is not open. All sessions end with the block.
 
-        Raises `ConfigError` for users of the console who cannot be meant.
+        Raises `ConfigError` for invalid console users.
         """
         async with contextlib.AsyncExitStack() as stack:
             if not self._gateway.is_open:
@@ -174,7 +174,7 @@ class HttpApp:
             yield
 
     def set_listen_address(self, host: str, port: int) -> list[str]:
-        """Take note of where it is served, and return what the operator is to be told, with the console's own token."""
+        """Record the listen address and return the start messages for the operator, with the console token."""
         is_wildcard = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
         listen_url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._base_url = self._settings.url or (None if is_wildcard else listen_url)
@@ -186,20 +186,20 @@ class HttpApp:
         return lines
 
     def record_url(self, record_id: str) -> str | None:
-        """Return the page on which people decide about a record, without credentials; None where there is none."""
+        """Return the console URL of a record without credentials, or None without a console."""
         if self._console is None or self._base_url is None:
             return None
         return f"{self._base_url}{CONSOLE_PATH}/records/{record_id}"
 
     def sign_in_url(self, server: str, principal: str) -> str | None:
-        """Return the page on which a principal signs in to a server, without credentials; None where there is none."""
+        """Return the sign-in page URL of a server for a principal without credentials, or None if there is none."""
         is_operator_only = self.requires_sign_in and principal == LOCAL.id
         if self._console is None or self._base_url is None or is_operator_only:
             return None
         return f"{self._base_url}{CONSOLE_PATH}{server_page_path(server)}"
 
     async def stop(self) -> None:
-        """Let nobody in any more, and end all sessions once the calls that run have had a moment to end."""
+        """Refuse new requests, give running calls a moment to finish, then end all sessions."""
         await self._sessions.stop(self._limits.stop_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -230,7 +230,7 @@ class HttpApp:
             raise
 
     def _reload_settings(self) -> None:
-        """Have the users of the gateway's configuration as it is now; those of before where it cannot be meant."""
+        """Apply the gateway's current configuration; keep the previous users if it is invalid."""
         if self._gateway.config is self._config:
             return
         self._config = self._gateway.config
@@ -310,7 +310,7 @@ class HttpApp:
 
 
 async def _call_with_limits(app: ASGIApp, scope: Scope, receive: BoundedReceive, send: Send) -> None:
-    """Let an application answer that knows nothing of room: where there is none, its own answer is not sent."""
+    """Call an application and replace its answer by the `HttpError` of a body over the limits."""
 
     async def send_unless_refused(message: Message) -> None:
         if receive.error is None:
@@ -332,9 +332,9 @@ async def _call_with_limits(app: ASGIApp, scope: Scope, receive: BoundedReceive,
 
 
 def with_client_address(scope: Scope, proxies: TrustedProxies) -> Scope:
-    """Return a request with the caller as its client: the nearest one that is no trusted proxy.
+    """Return a scope with the nearest address that is not a trusted proxy as its client.
 
-    What callers write into `X-Forwarded-For` themselves stands farther away than what the first proxy adds.
+    Addresses that callers write into ``X-Forwarded-For`` themselves are behind the one that the first proxy adds.
     """
     peer = scope.get("client")
     if peer is None:
@@ -361,12 +361,10 @@ async def serve_http(
     print_line: Callable[[str], None] | None = None,
     on_listening: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve a gateway that runs until the process is told to end (SIGINT, SIGTERM), or the task is cancelled.
+    """Serve an open gateway until a signal (SIGINT, SIGTERM) or cancellation.
 
-    Port 0 takes a free one.
-
-    ``say`` is given lines for the operator, by default on stderr; ``listening`` the URL, once it answers. Raises
-    `ConfigError` for an address that cannot be had, and for one that others reach where nobody has to sign in.
+    Port 0 selects a free port. ``print_line`` receives messages for the operator (default: stderr), ``on_listening``
+    the URL. Raises `ConfigError` for an unusable address, and for a non-local address without sign-in.
     """
     http_limits = limits or HttpLimits()
     app = http_app(gateway, limits=http_limits)
@@ -400,7 +398,7 @@ def _print_to_stderr(line: str) -> None:
 
 
 class _Server(WebServer):
-    """Ends the gateway's sessions before it waits for their connections, which would last as long as they do."""
+    """Ends the gateway's sessions before it waits for their connections."""
 
     def __init__(self, app: HttpApp, limits: HttpLimits, on_ready: Callable[[], None]) -> None:
         super().__init__(

@@ -58,11 +58,11 @@ class Verifier(Protocol):
 
 
 class VerifierUnavailableError(Exception):
-    """Nobody can say at present whose a token is. The message holds nothing of it."""
+    """The token cannot be verified at present. The message contains no part of the token."""
 
 
 def create_verifier(check: TokenCheck | None) -> Verifier | None:
-    """Return what ``codemode.auth`` says that tokens are verified by; None where it says nothing of it."""
+    """Return the token verifier that ``codemode.auth`` configures, or None."""
     if check is None:
         return None
     return (
@@ -73,7 +73,7 @@ def create_verifier(check: TokenCheck | None) -> Verifier | None:
 
 
 class IntrospectionVerifier:
-    """Asks the authorization server about each token; the answer holds for half a minute, or while the token does."""
+    """Verifies tokens by RFC 7662 introspection. Results are cached for 30 seconds at most."""
 
     def __init__(self, check: TokenCheck, settings: Introspection) -> None:
         self._check, self._settings = check, settings
@@ -82,7 +82,7 @@ class IntrospectionVerifier:
         self._semaphore = asyncio.Semaphore(_MAX_CONCURRENT_INTROSPECTIONS)
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return whose token this is, None for nobody's. Raises `VerifierUnavailableError`."""
+        """Return the access of a token, or None for an invalid one. Raises `VerifierUnavailableError`."""
         digest = token_digest(token)
         until, access = self._cache.get(digest, (0.0, None))
         if until > time.monotonic():
@@ -139,20 +139,20 @@ class IntrospectionVerifier:
 
 @dataclass
 class _PendingIntrospection:
-    """A token that the authorization server is asked about, and how many callers wait for the answer."""
+    """An introspection request and the number of callers that wait for it."""
 
     task: asyncio.Task[AccessToken | None]
     callers: int = 0
 
 
 class JwtVerifier:
-    """Checks signatures with the keys that the authorization server publishes."""
+    """Verifies signatures with the keys that the authorization server publishes."""
 
     def __init__(self, check: TokenCheck, settings: Jwt) -> None:
         self._check, self._settings, self._keys = check, settings, _KeyCache(settings.jwks_url)
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return whose token this is, None for nobody's. Raises `VerifierUnavailableError`."""
+        """Return the access of a token, or None for an invalid one. Raises `VerifierUnavailableError`."""
         import jwt
 
         try:
@@ -180,9 +180,9 @@ class JwtVerifier:
 
 
 class _KeyCache:
-    """The public keys of an authorization server: looked at every ten minutes, and where a token names another.
+    """The public keys of an authorization server, refreshed every ten minutes and for unknown key ids.
 
-    Nobody makes it look more often than every half minute. While it cannot, keys hold for an hour.
+    Fetches are at least 30 seconds apart. Keys stay valid for an hour while the server is unreachable.
     """
 
     def __init__(self, url: str) -> None:
@@ -192,7 +192,7 @@ class _KeyCache:
         self._fetch_task: asyncio.Task[None] | None = None
 
     async def find_keys(self, key_id: str | None, algorithm: str) -> list[Any]:
-        """Return the keys that a token may be signed with. Raises `VerifierUnavailableError`."""
+        """Return candidate keys for a signature. Raises `VerifierUnavailableError`."""
         keys = self._matching_keys(key_id, algorithm)
         if not keys or time.monotonic() - self._fetched_at > _KEYS_REFRESH_SECONDS:
             if self._fetch_task is None and time.monotonic() - self._attempted_at > _MIN_FETCH_INTERVAL_SECONDS:
@@ -250,7 +250,7 @@ def _parse_public_keys(entries: Any) -> list[tuple[str | None, str | None, str, 
 
 
 def to_access_token(claims: Mapping[str, Any], verification: TokenCheck) -> AccessToken | None:
-    """Return whose token it is that says this; None where it is for others, by others, or of nobody."""
+    """Convert token claims; return None for another issuer or audience, or claims without an identity."""
     if str(claims.get("iss", "")).rstrip("/") != verification.issuer:
         _log.warning("a token was refused: it is of another issuer than codemode.auth.issuer")
         return None
@@ -292,7 +292,7 @@ def _is_time(value: Any) -> bool:
 
 
 async def _fetch_json_object(method: str, url: str, **options: Any) -> dict[str, Any]:
-    """Return the object at a URL of the operator's. Raises `VerifierUnavailableError`; follows no redirect."""
+    """Fetch a JSON object from a configured URL, without redirects. Raises `VerifierUnavailableError`."""
     parts = urlsplit(url)
     location = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     try:
@@ -335,9 +335,9 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 class RequestAuthenticator:
-    """Lets those in who may call. Without tokens and verifier these are this machine's own processes alone.
+    """Authenticates requests. Without tokens and verifier, only local callers are accepted.
 
-    ``asks``: it asks for a token all the same, for it has asked before. Nobody has one then.
+    ``requires_token``: require a token although none is configured, because the gateway required one before.
     """
 
     def __init__(
@@ -347,7 +347,7 @@ class RequestAuthenticator:
         self.requires_token = requires_token or bool(settings.tokens) or verifier is not None
 
     def check_host_and_origin(self, scope: Scope) -> None:
-        """Check Host and Origin, against pages whose name was turned to this address. Raises `HttpError`."""
+        """Check Host and Origin against DNS rebinding and cross-site requests. Raises `HttpError`."""
         host = _single_header(scope, "host")
         host_name = None if host is None else parse_host(host)
         if host_name is None or not self._is_own_host(host_name):
@@ -380,9 +380,9 @@ class RequestAuthenticator:
     async def authenticate(
         self, scope: Scope, wait_for_disconnect: WaitForDisconnect | None = None
     ) -> tuple[str, AuthenticatedUser | None]:
-        """Return the id of the principal that calls, and the user as the SDK knows one. Raises `HttpError`.
+        """Return the principal id and the SDK's user of a request. Raises `HttpError`.
 
-        ``gone`` returns when the caller has hung up: nobody is asked about their token then.
+        ``wait_for_disconnect`` returns when the caller disconnects, which cancels verification.
         """
         if not self.requires_token:
             client = scope.get("client")
@@ -416,7 +416,7 @@ class RequestAuthenticator:
 
     @property
     def verifier_fingerprint(self) -> str:
-        """Another text wherever tokens are verified in another way; ``-`` where they are not."""
+        """A text that changes with the token verification settings; ``-`` without a verifier."""
         settings, verifier = self._settings, type(self._verifier)
         description = f"{verifier.__module__} {verifier.__qualname__} {settings.check} {settings.scopes} {settings.url}"
         return NO_VERIFIER if self._verifier is None else token_digest(description)[:16]
@@ -424,7 +424,7 @@ class RequestAuthenticator:
     async def verify_token(
         self, token: str, scope: Scope, wait_for_disconnect: WaitForDisconnect | None = None
     ) -> AccessToken:
-        """Return what the verifier says of a token that lets its holder in. Raises `HttpError`; ``gone`` as above."""
+        """Return the verified access of a token. Raises `HttpError`. See `authenticate` for ``wait_for_disconnect``."""
         access = None
         if self._verifier is not None and len(token) <= _MAX_TOKEN_CHARACTERS:
             reservation: RequestReservation | None = scope.get(RESERVATION_KEY)
@@ -458,14 +458,14 @@ class RequestAuthenticator:
         return resource.rstrip("/") in (own_url, own_url.removesuffix("/mcp"))
 
     def resource_url(self, scope: Scope) -> str:
-        """Return the URL of the gateway's ``/mcp``, as callers know it."""
+        """Return the external URL of the gateway's ``/mcp``."""
         base = self._settings.url
         if base is None:
             base = f"{scope.get('scheme', 'http')}://{_single_header(scope, 'host') or 'localhost'}"
         return f"{base}/mcp"
 
     def create_resource_metadata(self, scope: Scope) -> dict[str, Any] | None:
-        """Return what RFC 9728 says about the gateway; None without an issuer, and for another resource."""
+        """Return RFC 9728 metadata, or None without an issuer or for another resource."""
         own_path = urlsplit(self.resource_url(scope)).path
         requested_path = str(scope["path"]).partition(METADATA_PATH)[2].rstrip("/")
         if self._settings.issuer is None or requested_path not in ("", "/mcp", own_path):
@@ -492,7 +492,7 @@ class RequestAuthenticator:
 
 
 async def _cancel_on_disconnect(work: Coroutine[Any, Any, T], wait_for_disconnect: Coroutine[Any, Any, object]) -> T:
-    """Do some work for as long as its caller is there. Raises `HttpError` once they have hung up."""
+    """Run a coroutine; cancel it and raise `HttpError` when the caller disconnects."""
     task, watcher = asyncio.create_task(work), asyncio.create_task(wait_for_disconnect)
     try:
         await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
@@ -506,7 +506,7 @@ async def _cancel_on_disconnect(work: Coroutine[Any, Any, T], wait_for_disconnec
 
 
 def principal_id(access: AccessToken) -> str:
-    """Return one text for each user of each issuer: no user can choose a subject that reads as another's."""
+    """Return a unique id for each user of each issuer. Components are quoted so that ids cannot collide."""
     client, issuer, subject = principal_components(access)
     identity = f"client {quote(client, safe='')}" if subject is None else f"user {quote(subject, safe='@')}"
     full_id = f"{VERIFIED_PREFIX}{quote(issuer or '', safe=':/.')} {identity}"
@@ -518,6 +518,6 @@ def _header_values(scope: Scope, name: str) -> list[str]:
 
 
 def _single_header(scope: Scope, name: str) -> str | None:
-    """Return a header that comes once; None for none, and for one of which two readers would take different ones."""
+    """Return a header that occurs exactly once, else None: parsers disagree about duplicates."""
     values = _header_values(scope, name)
     return values[0] if len(values) == 1 else None

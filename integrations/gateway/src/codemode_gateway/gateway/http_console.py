@@ -1,4 +1,4 @@
-"""The approval console and the sign-in pages of servers, mounted in the gateway."""
+"""Mount the approval console and the sign-in pages of servers in the gateway."""
 
 from __future__ import annotations
 
@@ -53,10 +53,9 @@ _DEFAULT_SESSION_SECONDS = 3600.0
 def create_token_auth_class(
     get_authenticator: Callable[[], RequestAuthenticator], clock: Callable[[], float] = time.time
 ) -> type[TokenAuth]:
-    """Return the console's class of users by their tokens, which knows those whom the verifier of a door lets in too.
+    """Return a console user class that also accepts users of the token verifier.
 
-    Their session ends with their token, or after an hour where that says nothing of its end, and whenever tokens are
-    verified in another way.
+    Their session ends with the token, after an hour for tokens without expiry, and when the verifier settings change.
     """
 
     class Users(TokenAuth):
@@ -128,12 +127,12 @@ SERVERS_PATH = "/servers/"
 
 
 def create_server_pages(gateway: Any, **guard_options: Any) -> ASGIApp:
-    """Return the pages, behind the sign-in of the console: ``guard`` is what that is made with."""
+    """Return the sign-in pages. ``guard_options`` configure the console sign-in in front of them."""
     return AccessMiddleware(_ServerPages(gateway), **guard_options)
 
 
 def server_page_path(name: str) -> str:
-    """Return the path of the page of a server, behind that of the console."""
+    """Return the path of a server's page, relative to the console."""
     return SERVERS_PATH + quote(name, safe="")
 
 
@@ -186,11 +185,11 @@ CONSOLE_PATH = "/console"
 
 
 class MountedConsole:
-    """The console of a gateway, while it runs. ``token`` is the one made for it, where nobody has named another.
+    """The console of a running gateway. ``token`` is its generated operator token, or None if tokens are configured.
 
-    Users sign in with a token that ``door`` lets in, and see what is theirs. Without ``auth.tokens``, or where
-    ``auth.console`` says so, an operator has a token of the console's own: without sign-in to the gateway for what is
-    this machine's, else for all. Raises `ConfigError` for users who cannot be meant.
+    Users sign in with gateway tokens and see their own records. An operator signs in with ``auth.console``, or with the
+    generated token without ``auth.tokens``; without gateway sign-in the operator sees only local records. Raises
+    `ConfigError` for invalid users.
     """
 
     def __init__(
@@ -230,7 +229,7 @@ class MountedConsole:
         )
 
     def replace_users(self, settings: HttpSettings) -> None:
-        """Have the users of another configuration: who is not among them is nobody at once. Raises `ConfigError`."""
+        """Replace the users; removed users lose access immediately. Raises `ConfigError`."""
         no_users = {f"sha256:{token_digest(secrets.token_urlsafe(32))}": User("nobody", [])}
         self._auth.replace(self._create_users(settings) or no_users)
 
@@ -249,7 +248,7 @@ class MountedConsole:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Mark what expires, while the block runs."""
+        """Expire records while the block runs."""
         async with self._console.running():
             yield
 
@@ -269,7 +268,7 @@ def _parse_user(key: str, entry: Any) -> Any:
 
 
 def _create_inspector(keys: tuple[bytes, ...]) -> Any:
-    """Return what reads the pauses of this gateway: each is bound to its app, and to whose it is."""
+    """Return the function that reads this gateway's pauses, which are bound to app and tenant."""
 
     def inspect(record: Any, interrupt: Any) -> Any:
         options = {"continuation": {"keys": keys, "conversation_id": f"{APP_NAME}:{record.tenant}"}}

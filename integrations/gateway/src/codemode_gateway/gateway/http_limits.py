@@ -1,4 +1,4 @@
-"""Limits of requests: how many a caller has open, and how large bodies are; and error answers."""
+"""Limit requests and body sizes per caller, and send error answers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _INVALID_REQUEST_CODE = -32600
 
 
 class HttpError(Exception):
-    """A request that the door answers: ``status``, a sentence, and headers. Nothing behind the door has seen it.
+    """A request that is answered with ``status``, a message and headers, before it reaches a handler.
 
-    ``request_id`` is that of the message, where it is known.
+    ``request_id`` is the JSON-RPC id, if known.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class HttpError(Exception):
 
 
 async def send_error(error: HttpError, send: Send) -> None:
-    """Answer as JSON-RPC does. The connection ends, for its body may not have been read."""
+    """Send a JSON-RPC error and close the connection, whose body may be unread."""
     body = {
         "jsonrpc": "2.0",
         "id": error.request_id,
@@ -76,7 +76,7 @@ _Owner = tuple[str, str]
 
 
 class RequestLimiter:
-    """What each caller holds. Nothing is kept of those who hold nothing."""
+    """Counts requests, bytes and token checks per caller. Idle callers take no memory."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
@@ -85,14 +85,14 @@ class RequestLimiter:
         self.token_checks: Counter[_Owner] = Counter()
 
     def reserve(self, scope: Mapping[str, Any]) -> RequestReservation:
-        """Return the place of a request of whom nobody is known yet."""
+        """Return the reservation of a request whose user is not known yet."""
         return RequestReservation(self, ("address", _client_address(scope)))
 
 
 class RequestReservation:
-    """What one request holds, for as long as it is `in_use`: by whoever answers it, and by the handler of its message.
+    """The counted resources of one request, while its answer or its handler runs.
 
-    A client that leaves ends the first alone: what it has asked for in a session goes on, and counts.
+    A handler in a session continues after its client disconnects, and still counts.
     """
 
     def __init__(self, limiter: RequestLimiter, owner: _Owner) -> None:
@@ -101,7 +101,7 @@ class RequestReservation:
 
     @contextmanager
     def use(self) -> Generator[None]:
-        """Have the place while the block runs."""
+        """Count the request while the block runs."""
         self._uses += 1
         if self._uses == 1:
             self._count(1)
@@ -114,7 +114,7 @@ class RequestReservation:
 
     @contextmanager
     def count_token_check(self) -> Generator[None]:
-        """Have its token checked elsewhere while the block runs. Raises `HttpError` where many of its address are."""
+        """Count a token check while the block runs. Raises `HttpError` over the limit per address."""
         checks, owner = self._limiter.token_checks, self._owner
         if checks[owner] >= _MAX_TOKEN_CHECKS:
             raise HttpError(
@@ -129,7 +129,7 @@ class RequestReservation:
                 del checks[owner]
 
     def assign_to_user(self, user: str) -> None:
-        """Count it for a user from now on. Raises `HttpError` for one who has as many requests as they may."""
+        """Count the request for a user from now on. Raises `HttpError` over the user's limit."""
         owner, max_requests = ("user", user), self._limiter.limits.requests
         if self._limiter.requests[owner] >= max_requests:
             raise HttpError(429, f"At most {max_requests} requests of one user are answered at a time", _RETRY_HEADERS)
@@ -139,11 +139,11 @@ class RequestReservation:
         self._count(1)
 
     def reserve_read_ahead(self, declared: int) -> None:
-        """Hold what may have come of a body before anybody has asked for it. Raises `HttpError`."""
+        """Reserve the part of a body that the server may have read already. Raises `HttpError`."""
         self.reserve_bytes(min(declared, READ_AHEAD_BYTES))
 
     def reserve_bytes(self, size: int, values: int = 0) -> None:
-        """Hold so many bytes at least, and what becomes of so many values in them. Raises `HttpError`."""
+        """Reserve at least ``size`` bytes plus memory for ``values`` JSON values. Raises `HttpError`."""
         total, max_bytes = size + values * _BYTES_PER_VALUE, self._limiter.limits.held_bytes
         if total > max_bytes:
             raise HttpError(
@@ -172,7 +172,7 @@ class RequestReservation:
 
 
 def _client_address(scope: Mapping[str, Any]) -> str:
-    """Return where a request comes from: of IPv6 the network, whose addresses are one caller's to choose from."""
+    """Return the client address; for IPv6 its network, from which one caller can choose addresses."""
     address = (scope.get("client") or ("",))[0]
     return address_network(parse_address(address)) or address
 
@@ -184,17 +184,16 @@ _MAX_ID = 1 << 63
 
 
 class RequestHead(NamedTuple):
-    """What a body asks for, as far as it is looked at here. Both are None where it holds no request."""
+    """The id and method of a JSON-RPC request; both None if the body has no request."""
 
     id: str | int | None = None
     method: str | None = None
 
 
 class BoundedReceive:
-    """The ``receive`` of a request, which knows whether its body has come to its end.
+    """An ASGI ``receive`` that limits the size and duration of a body and counts it in a reservation.
 
-    What comes counts in its ``place``, up to ``limits.body_bytes``, which nobody behind it keeps more of, and comes
-    within ``limits.body_seconds``. ``refused`` is why no more of it was given.
+    ``error`` is the `HttpError` that ended the body, if any.
     """
 
     def __init__(self, receive: Receive, reservation: RequestReservation, limits: HttpLimits) -> None:
@@ -218,9 +217,9 @@ class BoundedReceive:
         return message
 
     async def wait_for_disconnect(self) -> None:
-        """Return when the caller has hung up; what comes of the body meanwhile is kept for whoever reads it.
+        """Return when the caller disconnects; buffer the body meanwhile.
 
-        Of a long body, or one that is refused, nothing more is read, and it is not noticed that its caller hangs up.
+        After an error or a long body it stops reading and never returns.
         """
         remaining = READ_AHEAD_BYTES
         while remaining >= 0:
@@ -236,7 +235,7 @@ class BoundedReceive:
         await asyncio.Event().wait()
 
     async def drain(self) -> None:
-        """Take what is left of a body, within bounds: a connection closed before would take the answer with it."""
+        """Read the rest of the body, within bounds, so that closing does not discard the answer."""
         with contextlib.suppress(HttpError):
             if not self._is_complete:
                 await drain_body(self._receive_next, max(self._max_bytes, _MIN_DRAIN_BYTES), _DRAIN_SECONDS)
@@ -254,10 +253,9 @@ class BoundedReceive:
 
 
 async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, RequestHead]:
-    """Return a ``receive`` that gives the whole body at once, and what is known of the request in it.
+    """Return a ``receive`` that replays the whole body, and the id and method of its request.
 
-    It counts in the request's place. Raises `HttpError` for what is too long or large, for which there is no room,
-    and for an id that JSON-RPC does not have.
+    Raises `HttpError` for a body over the limits and for an invalid JSON-RPC id.
     """
     reservation: RequestReservation = scope[RESERVATION_KEY]
     declared = declared_length(Headers(scope=scope))
@@ -280,7 +278,7 @@ def _timeout_error(limits: HttpLimits) -> HttpError:
 
 
 def _parse_head(body: bytes) -> RequestHead:
-    """Return what is asked for. An id that is none would be read as a notification, to which there is no answer."""
+    """Return id and method. Invalid ids raise: the SDK would treat the request as a notification."""
     try:
         message: Any = from_json(body)
     except (ValueError, RecursionError):

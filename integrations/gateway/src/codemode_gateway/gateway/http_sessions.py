@@ -1,4 +1,4 @@
-"""Sessions of the handshake revisions, and requests of 2026-07-28, apart for each principal. Knows no sign-in."""
+"""Keep MCP sessions and requests separate for each principal."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ _SESSION_HEADER = SESSION_HEADER.encode()
 
 @dataclass
 class _OpenSession:
-    """``opener`` is the user who has opened it, to whom alone the SDK lets a session; ``requests`` are answered now."""
+    """``user`` opened the session and is the only one who may use it; ``requests`` are in progress."""
 
     user: Any
     requests: int = 0
 
 
 class SessionLimiter:
-    """An ASGI application around the one that has the sessions, at most ``most`` of them.
+    """An ASGI application that keeps at most ``max_sessions`` sessions open.
 
-    Clients whose process ends say no good-bye, and many that could say it do not. Without this their sessions would
-    keep the same user's next ones out until each had been idle for its time. A client whose session has made room is
-    told that there is none, and opens another, as MCP has it. One that is used, if only to listen, is never ended.
+    Clients often disappear without closing their sessions. The longest idle session is closed for a new one; its client
+    gets 404 and opens another, as MCP specifies. Sessions with a request in progress stay open.
     """
 
     def __init__(self, app: ASGIApp, max_sessions: int) -> None:
@@ -94,7 +93,7 @@ class SessionLimiter:
 
 
 def session_id_of(scope: Scope) -> str | None:
-    """Return the session that a request names, None where it names none."""
+    """Return the session id of a request, or None."""
     return _session_header(scope["headers"])
 
 
@@ -114,7 +113,7 @@ _RETRY_HEADERS = {"retry-after": "1"}
 
 
 class SessionRegistry:
-    """One manager of sessions for each principal: a session of somebody else's is as unknown as one that never was."""
+    """One session manager for each principal, so that sessions of others are unknown."""
 
     def __init__(self, server: Server[Any], limits: HttpLimits) -> None:
         self._server, self._limits = server, limits
@@ -127,7 +126,7 @@ class SessionRegistry:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Serve while the block runs. At its end all sessions end, and what runs in them is cancelled."""
+        """Serve while the block runs. All sessions and their calls end with it."""
         self._is_open = True
         try:
             yield
@@ -135,7 +134,7 @@ class SessionRegistry:
             await self.stop(0)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Let no request in any more, give calls that run ``seconds`` to end, then end all sessions."""
+        """Refuse new requests, wait ``grace_seconds`` for running calls, then end all sessions."""
         self._is_open = False
         if self._active_calls:
             with contextlib.suppress(TimeoutError):
@@ -147,7 +146,7 @@ class SessionRegistry:
             await asyncio.gather(*(sessions.end() for sessions in open_sessions))
 
     def end_sessions_except(self, names: Iterable[str], *, keep_verified: bool = True) -> None:
-        """End the sessions of users who are none any more. Whom a verifier has named it may name again, if it may."""
+        """End the sessions of removed users; keep those of verified users if ``keep_verified``."""
         current = {LOCAL.id, *names}
         removed = [
             name
@@ -158,7 +157,7 @@ class SessionRegistry:
             self._by_principal.pop(name).cancel()
 
     async def handle(self, principal_id: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of a principal. Raises `HttpError` where there is no room for it."""
+        """Answer a request of a principal. Raises `HttpError` over the limits."""
         if not self._is_open:
             raise HttpError(503, "The gateway is stopping, or has not started", _RETRY_HEADERS)
         sessions = self._by_principal.get(principal_id) or await self._start_sessions(principal_id)
@@ -209,7 +208,7 @@ class SessionRegistry:
 
 
 class _TrackedSend:
-    """What is sent in answer to one request, so that one which is cut off ends as HTTP has it."""
+    """An ASGI ``send`` that can complete a cancelled answer."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._has_started, self._has_ended = send, False, False
@@ -244,12 +243,12 @@ class _PrincipalSessions:
         self._task: asyncio.Task[None] | None = None
 
     def is_idle(self, idle_since: float) -> bool:
-        """Tell whether nothing is lost with it: there never was a session, or all were idle ``since`` then."""
+        """Return whether no request runs and no session was used after ``idle_since``."""
         return not self.active_requests and (not len(self.app) or self.last_used_at < idle_since)
 
     @contextlib.contextmanager
     def track_request(self) -> Generator[anyio.CancelScope]:
-        """Have a request among those that are answered, for as long as they may be."""
+        """Register a request for cancellation while the block runs."""
         with anyio.CancelScope() as cancel_scope:
             self.active_requests.add(cancel_scope)
             try:
@@ -260,7 +259,7 @@ class _PrincipalSessions:
 
     @contextlib.contextmanager
     def reject_duplicate_id(self, scope: Scope) -> Generator[None]:
-        """Let a session have one request of an id at a time: the first of two would never be answered."""
+        """Allow one request per id and session at a time: the SDK would never answer the first of two."""
         request_id = scope.get(REQUEST_ID_KEY)
         session = session_id_of(scope)
         if request_id is None or session is None:
@@ -291,7 +290,7 @@ class _PrincipalSessions:
             await self._end_requested.wait()
 
     def cancel(self) -> None:
-        """End the sessions, and what is being answered, without waiting for it."""
+        """Cancel the sessions and their requests without waiting."""
         for cancel_scope in self.active_requests:
             cancel_scope.cancel()
         self._end_requested.set()

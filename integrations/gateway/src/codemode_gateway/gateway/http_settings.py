@@ -19,7 +19,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 
 @dataclass(frozen=True)
 class Introspection:
-    """Tokens are shown to the authorization server at ``url``, where the gateway is ``client_id``."""
+    """RFC 7662 introspection at ``url`` with the gateway's client credentials."""
 
     url: str
     client_id: str
@@ -28,7 +28,7 @@ class Introspection:
 
 @dataclass(frozen=True)
 class Jwt:
-    """Tokens are signed by a key at ``jwks_url``, in one of these ways."""
+    """Signed tokens with keys from ``jwks_url`` and one of the algorithms."""
 
     jwks_url: str
     algorithms: tuple[str, ...] = ALGORITHMS
@@ -36,7 +36,7 @@ class Jwt:
 
 @dataclass(frozen=True)
 class TokenCheck:
-    """A token is to be of ``issuer``, without a slash at its end, and for one of ``audiences``."""
+    """Tokens must come from ``issuer`` (no trailing slash) and be for one of ``audiences``."""
 
     how: Introspection | Jwt
     issuer: str
@@ -46,7 +46,7 @@ class TokenCheck:
 def parse_token_check(
     auth: Mapping[str, Any], *, issuer: str | None, url: str | None, audiences: tuple[str, ...]
 ) -> TokenCheck | None:
-    """Return how tokens are verified; None where nothing is said of it. Raises `ConfigError`."""
+    """Return the token verification settings, or None. Raises `ConfigError`."""
     methods = [key for key in ("introspection", "jwt") if auth.get(key) is not None]
     if not methods:
         if audiences:
@@ -110,7 +110,7 @@ def _require_secure_url(value: Any, path: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a name or address, of a URL or a socket, is this machine's own."""
+    """Return whether a host name or address is local."""
     if host.lower() == "localhost":
         return True
     try:
@@ -135,9 +135,9 @@ VERIFIED_PREFIX = "oauth:"
 
 @dataclass(frozen=True, kw_only=True)
 class HttpLimits:
-    """Bounds on what callers may hold open. Times are in seconds, sizes in bytes.
+    """Limits for callers. Times are in seconds, sizes in bytes.
 
-    ``held_bytes`` are those of all messages of one user that are not done with.
+    ``held_bytes`` limits all unfinished messages of one user.
     """
 
     body_bytes: int = 4 << 20
@@ -156,13 +156,11 @@ class HttpLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSettings:
-    """Who may call. ``tokens`` are names by the SHA-256 of their tokens (64 hexadecimal digits).
+    """Who may call. ``tokens`` maps SHA-256 hashes of tokens (64 hexadecimal digits) to user names.
 
-    ``url`` is where the gateway is for others (``https://tools.acme.com``), without a slash at its end. ``origins`` are
-    those of pages that may call it, beside its own. ``hosts`` are names by which it is called, ``proxies`` addresses
-    and networks of those that say for whom they call. ``console`` is
-    ``auth.console`` as it is: a token, or users by the hashes of theirs. ``check`` says by what other tokens are
-    verified, those of ``issuer``.
+    ``url`` is the external URL without trailing slash, ``origins`` other allowed page origins, ``hosts`` allowed host
+    names, ``proxies`` addresses and networks of trusted proxies, ``console`` the raw ``auth.console`` setting, and
+    ``check`` the verification of other tokens.
     """
 
     tokens: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -177,7 +175,7 @@ class HttpSettings:
 
 
 def parse_http_settings(auth: Mapping[str, Any]) -> HttpSettings:
-    """Return what ``codemode.auth`` says. Raises `ConfigError` that names the place and what may stand there."""
+    """Parse ``codemode.auth``. Raises `ConfigError`."""
     if unknown := sorted(set(auth) - set(_KEYS)):
         raise ConfigError(f"{_PATH}.{unknown[0]} is not known; {_PATH} has {', '.join(_KEYS)}")
     issuer, url = _parse_url(auth.get("issuer"), "issuer"), _parse_url(auth.get("url"), "url")
