@@ -210,7 +210,7 @@ class GatewayContainer:
         return await workspaces[0].passthrough.on_request(server, method, params, context)
 
     def _log_recipients(self, scope: SharingScope) -> list[Workspace]:
-        """Return the workspaces that may receive a server's log: only those of its user on a connection for one user."""
+        """Return the workspaces that may receive a server's log: no user sees the calls of another."""
         return [workspace for workspace in self.workspaces.in_scope(scope) if scope.is_of_user(workspace.principal)]
 
 

@@ -1,4 +1,4 @@
-"""The SDK's server: answer calls of the tool, with progress, traces and media."""
+"""Create the SDK's server and answer tool calls with progress, traces and media."""
 
 from __future__ import annotations
 
@@ -54,11 +54,10 @@ class Media:
 
 
 def extract_media(result: Any) -> tuple[Any, list[Media]]:
-    """Return a result without its images and audio, and those. What has none is returned itself.
+    """Return a result without its images and audio, and the extracted media.
 
-    A block is an object with the ``type`` image or audio, its ``data`` in base64 and a ``mimeType`` of that type;
-    anything else stays what it is. Of equal ones there is one block. In the place of a block stands
-    ``{"type", "mimeType", "block": <its number among those of the answer, from 1>}``.
+    A media block is an object with ``type`` image or audio, base64 ``data`` and a matching ``mimeType``. It is replaced
+    by ``{"type", "mimeType", "block": <number from 1>}``; equal blocks are returned once.
     """
     numbers: dict[Media, int] = {}
     root: list[Any] = [None]
@@ -84,7 +83,7 @@ def extract_media(result: Any) -> tuple[Any, list[Media]]:
 
 
 def parse_media(value: Mapping[str, Any]) -> Media | None:
-    """Return the image or audio that an object is; None for any other."""
+    """Return the image or audio in an object, or None."""
     kind, data, mime_type = value.get("type"), value.get("data"), value.get("mimeType")
     if kind not in ("image", "audio") or not isinstance(data, str) or not isinstance(mime_type, str):
         return None
@@ -97,9 +96,9 @@ def parse_media(value: Mapping[str, Any]) -> Media | None:
 
 
 def to_call_tool_result(response: Mapping[str, Any], output: OutputFormat = "both") -> types.CallToolResult:
-    """Return the answer to a call. Images and audio in the result become content blocks.
+    """Convert a program's response. Images and audio become content blocks.
 
-    Such an answer has no structured content: clients that have some show their model nothing else.
+    A result with media has no structured content, because clients show either one or the other to the model.
     """
     result, media = extract_media(response.get("result"))
     body = {**response, "result": result} if media else dict(response)
@@ -127,10 +126,10 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class ProgressReporter:
-    """Tells a client that asked for it of every step, and, while there is none, every ten seconds that all is well.
+    """Reports each step to the client, and a status at least every ten seconds.
 
-    ``status`` gives what is waited for, None for nothing; a new one is told soon. The numbers only rise. A client that
-    reads slowly misses steps, never the last one.
+    ``status`` returns the current wait reason, or None. Progress numbers only rise. A slow client misses steps, but not
+    the last.
     """
 
     def __init__(
@@ -158,17 +157,17 @@ class ProgressReporter:
             self._task.cancel()
 
     def report_step(self, message: str | None) -> None:
-        """Tell of a step, soon."""
+        """Queue a progress message."""
         self._queue.append(None if message is None else message[:_MAX_MESSAGE_CHARACTERS])
         self._updated.set()
 
     def on_event(self, event: Event) -> None:
-        """Report that a program calls a tool; a replayed call was reported before."""
+        """Report a tool call of the program, except replayed calls."""
         if type(event) is NestedToolCallEvent and not event.replayed:  # that of its result is one too
             self.report_step(event.tool_name)
 
     async def __call__(self, message: str | None) -> None:
-        """Do what `step` does."""
+        """Queue a progress message, as `report_step` does."""
         self.report_step(message)
 
     async def _send_loop(self) -> None:
@@ -183,7 +182,7 @@ class ProgressReporter:
             _log.debug("no more progress is told: %s", type(error).__name__)
 
     async def _wait_for_update(self) -> None:
-        """Wait for a step or another status, at most as long as nothing may be told."""
+        """Wait for a step, a new status or the end of the interval."""
         self._updated.clear()
         remaining = self._interval
         while remaining > 0 and not self._updated.is_set():
@@ -207,10 +206,7 @@ _SDK_METHODS = ("initialize", "ping", "server/discover")
 
 
 def parse_trace(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return what of ``_meta``, or of headers, names a trace, where it has the form that W3C gives it.
-
-    It goes on to servers, as headers too: whatever else somebody writes there goes nowhere.
-    """
+    """Return valid W3C trace fields of ``_meta`` or headers. Other fields are never forwarded to servers."""
     trace: dict[str, str] = {}
     if fields.get("traceparent") is not None:
         for name, pattern in _TRACE_PATTERNS.items():
@@ -221,13 +217,13 @@ def parse_trace(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_traces(ctx: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the trace that the message of a `ServerRequestContext` names in its ``_meta``, and in its headers."""
+    """Return the trace fields of a request's ``_meta`` and of its headers."""
     request = getattr(ctx, "request", None)
     return parse_trace(ctx.meta or {}), {} if request is None else parse_trace(request.headers)
 
 
 def create_tracing_middleware(server: Server[Any]) -> Any:
-    """Return a middleware that records each request as a span, below the one that the request names."""
+    """Return a middleware that records each request as a child span of the client's trace."""
 
     async def trace(ctx: Any, call_next: Any) -> Any:
         if ctx.request_id is None:
@@ -266,14 +262,14 @@ _MAX_NAME_CHARACTERS = 100
 
 
 class ActiveCalls:
-    """The calls of one gateway that are under way."""
+    """The running tool calls of one gateway."""
 
     def __init__(self) -> None:
         self._reporters: dict[str, ProgressReporter] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def report_steps(self, outer_id: str | None) -> AbstractContextManager[None]:
-        """Return what, while it is entered, has programs report their calls to the client of a request that asked."""
+        """Return a context manager that reports a program's calls to the client that asked for progress."""
         progress = None if outer_id is None else self._reporters.get(outer_id)
         if progress is None:
             return nullcontext()
@@ -290,7 +286,7 @@ class ActiveCalls:
         ctx: Any,
         params: types.CallToolRequestParams,
     ) -> Any:
-        """Return the answer to a call. Raises `MCPError` for the name of a tool that there is not."""
+        """Run a tool call. Raises `MCPError` for an unknown tool name."""
         if params.name not in TOOL_NAMES and params.name != profile.tool_name:
             quoted_name = json.dumps(params.name[:_MAX_NAME_CHARACTERS])
             explanation = f"this server has one tool, {profile.tool_name}"
@@ -307,7 +303,7 @@ class ActiveCalls:
             raise
 
     async def aclose(self) -> None:
-        """End all calls, and wait for that."""
+        """Cancel all calls and wait for their end."""
         running = [*self._tasks]
         for task in running:
             task.cancel()
@@ -369,7 +365,7 @@ class ActiveCalls:
 def _log_call(
     outer_id: str, workspace: Workspace, ctx: Any, started_at: float, outcome: str, response: Mapping[str, Any] | None
 ) -> None:
-    """Write the one line about a call: nothing of what went in, nothing of what came out."""
+    """Log one line per call, without inputs and results."""
     client = getattr(ctx.session.client_params, "client_info", None)
     seconds = time.monotonic() - started_at
     diagnostics = None if response is None else response.get("diagnostics")
@@ -391,7 +387,7 @@ def _log_call(
 
 
 def _consume_exception(task: asyncio.Task[Any]) -> None:
-    """Look at what a cancelled call ended with, so that nobody is told that nobody did."""
+    """Retrieve the exception of a cancelled call, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
@@ -402,7 +398,7 @@ _MAX_ERROR_CHARACTERS = 500
 def create_server(
     list_tools: Any, call_tool: Any, get_passthrough: GetPassthrough, *, passes_through: bool
 ) -> Server[Any]:
-    """Return a server that answers with what these say. ``passes``: what servers have beside tools too."""
+    """Return the SDK's server. ``passes_through``: also offer prompts, resources and logs of servers."""
     passthrough_handlers = create_handlers(get_passthrough)
     subscription_handlers = {"on_subscriptions_listen": passthrough_handlers["on_subscriptions_listen"]}
     server: Server[Any] = Server(
@@ -423,7 +419,7 @@ def create_server(
 
 
 async def report_errors(ctx: Any, call_next: Any) -> Any:
-    """Name what of a request does not fit, without its values; what is the gateway's own fault is for its log."""
+    """Report invalid params without their values; log internal errors and hide their text."""
     try:
         return await call_next(ctx)
     except ValidationError as error:

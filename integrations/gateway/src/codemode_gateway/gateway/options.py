@@ -1,4 +1,4 @@
-"""Options of a gateway, its signing keys, and its store, opened on first use."""
+"""Define options of a gateway, its signing keys and its store."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _PROXY_MARKERS = (" (via ", " via ")
 
 @dataclass(frozen=True)
 class ClientProfile:
-    """What one client is shown, and how it can ask a person.
+    """What a client accepts and how it asks its user.
 
-    ``tool_name`` is the announced name, ``description_characters`` what it reads of a description; ``ask_mode`` is
-    ``declared`` where it can do what it declares, ``console`` where it is not to be asked at all.
+    ``description_characters`` is how much of a tool description it reads. ``ask_mode`` is ``declared`` (use the
+    capabilities that it declares) or ``console`` (never ask the client).
     """
 
     tool_name: str = PLAIN_TOOL_NAME
@@ -62,10 +62,10 @@ CLIENT_PROFILES: Mapping[str, ClientProfile] = {
 
 
 def find_client_profile(client_info: Any, settings: GatewaySettings) -> ClientProfile:
-    """Return what a client is shown: by its name, with what the settings say otherwise.
+    """Return the profile of a client by its name, with overrides from the settings.
 
-    ``client_info`` is the SDK's ``Implementation``, or None. ``settings.clients`` has, by name, ``toolName``,
-    ``descriptionCharacters`` and ``asks``; ``*`` is every client.
+    ``client_info`` is the SDK's ``Implementation`` or None. ``settings.clients`` maps names (``*`` for all) to
+    ``toolName``, ``descriptionCharacters`` and ``asks``.
     """
     name = _normalize_client_name(getattr(client_info, "name", None))
     profile = CLIENT_PROFILES.get(name, ClientProfile())
@@ -86,7 +86,7 @@ def _apply_override(profile: ClientProfile, override: Mapping[str, Any]) -> Clie
 
 
 def _normalize_client_name(name: Any) -> str:
-    """Return a name as the table has it: a proxy adds itself to the name of the client behind it."""
+    """Return the name in lower case, without the suffix that proxies append."""
     plain = name.casefold() if isinstance(name, str) else ""
     for via in _PROXY_MARKERS:
         plain = plain.partition(via)[0]
@@ -98,9 +98,9 @@ _KEY_BYTES = 32
 
 
 def load_keys(configured_keys: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
-    """Return the keys: the last one signs. Without any named, the one kept in ``folder``, made where there is none.
+    """Return the signing keys; the last one signs. Without configured keys, use the key file in ``folder``.
 
-    Of several gateways that make it at once, all take the same. Raises `ConfigError` where it cannot be kept.
+    The file is created once, also by concurrent gateways. Raises `ConfigError` if it cannot be stored.
     """
     if configured_keys:
         return tuple(key.encode() for key in configured_keys)
@@ -158,7 +158,7 @@ APP_NAME = "codemode-mcp"
 
 
 class LazyStore:
-    """The store that settings name, or ``given``, imported and opened when it is first asked for something."""
+    """The configured store, imported and opened on first use."""
 
     def __init__(self, settings: GatewaySettings, folder: Path, custom_store: InterruptStore | None = None) -> None:
         self._url = settings.store
@@ -168,11 +168,11 @@ class LazyStore:
 
     @cached_property
     def store(self) -> InterruptStore:
-        """The store itself."""
+        """The opened store."""
         return self._custom_store or _create_store(self._url, self._folder)
 
     def check_usable(self) -> None:
-        """Raise what shows now that there can be no store: a folder that cannot be made, a package that is missing."""
+        """Raise early for a folder that cannot be created or a missing package."""
         if self._custom_store is not None:
             return
         if self._url is not None and self._url.startswith(_POSTGRES_PREFIXES):
@@ -185,13 +185,13 @@ class LazyStore:
         return self.store.journal(tenant=tenant, app=APP_NAME)
 
     async def aclose(self) -> None:
-        """Close the store, unless it was given, or never asked for."""
+        """Close the store if it was opened here."""
         if self._custom_store is None and "store" in vars(self):
             await self.store.aclose()
 
 
 class LazyGuard:
-    """The guard of a store that is opened with the first claim."""
+    """The resume guard of a store that is opened with the first claim."""
 
     def __init__(self, lazy_store: LazyStore) -> None:
         self._lazy_store = lazy_store

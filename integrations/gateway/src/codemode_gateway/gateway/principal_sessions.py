@@ -1,4 +1,4 @@
-"""What each principal has open: connections, servers and the tool over them, for each configuration."""
+"""Manage the connections, servers and run tool of each principal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Connect = Callable[[GatewayConfig, SharingScope], AbstractAsyncContextManager[An
 
 @dataclass(eq=False)
 class SharedConnection:
-    """One connected server: ``connected`` is what `connect` gives for it alone, once ``open`` has returned."""
+    """One connected server. ``connected`` is set once ``open`` has returned."""
 
     server: ServerConfig
     scope: SharingScope
@@ -42,7 +42,7 @@ class SharedConnection:
     _task: asyncio.Task[None] | None = None
 
     async def open(self, connect: AbstractAsyncContextManager[Any]) -> None:
-        """Enter ``connect`` in a task of its own, which also leaves it."""
+        """Enter ``connect`` in a separate task, which also leaves it."""
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold(connect, opened))
         self.connected = await asyncio.shield(opened)
@@ -65,7 +65,7 @@ class SharedConnection:
 
 
 class ConnectedServers:
-    """The servers of one seat, in the order of the configuration: as what `connect` gives for all of them."""
+    """The servers of one workspace, in configuration order."""
 
     def __init__(self, connections: Sequence[SharedConnection]) -> None:
         self.connections = tuple(connections)
@@ -105,7 +105,7 @@ class ConnectionPool:
         self._lock = asyncio.Lock()
 
     async def acquire(self, config: GatewayConfig, principal: Principal) -> ConnectedServers:
-        """Return the servers of ``config`` for one principal, connecting those that are not. Give them back."""
+        """Return the servers of ``config`` for a principal, connecting new ones. Call `release` afterwards."""
         async with self._lock:
             connections = [
                 self._find_or_create(server, sharing_scope_of(server, principal)) for server in config.servers
@@ -126,7 +126,7 @@ class ConnectionPool:
             return ConnectedServers(connections)
 
     async def release(self, connected: ConnectedServers) -> None:
-        """End those that nobody else uses, whoever is cancelled meanwhile."""
+        """Close connections without other users, also if the caller is cancelled."""
         for connection in connected.connections:
             connection.users -= 1
         unused = [connection for connection in connected.connections if not connection.users]
@@ -144,7 +144,7 @@ async def _close_all(connections: Sequence[SharedConnection]) -> None:
 
 
 class WorkspaceFactory(Protocol):
-    """What puts together the parts of a seat."""
+    """Creates the parts of a workspace."""
 
     @property
     def secrets(self) -> SecretRedactor: ...
@@ -153,9 +153,9 @@ class WorkspaceFactory(Protocol):
 
 
 class RunEnvironment:
-    """The servers of one configuration and the tool over them. Given back when it is replaced and no run has it.
+    """The servers of one configuration and the run tool over them, released after the last run.
 
-    ``asking_for`` gives how a person is asked, for each session on its own: what is allowed for one is not for others.
+    Each session has its own approval flow, so approvals for one session do not apply to others.
     """
 
     def __init__(
@@ -178,24 +178,24 @@ class RunEnvironment:
         self._approval_flows: dict[Principal, Any] = {}
 
     def startup_status(self) -> str | None:
-        """Return which server is starting, as a client is told while a program waits; None where none is."""
+        """Return which server is starting, as a progress message, or None."""
         name = next(
             (upstream.config.name for upstream in self.connected.upstreams if upstream.state == "starting"), None
         )
         return None if name is None else f"waiting for the server {name!r} to start"
 
     def approval_flow_for(self, caller: Principal) -> Any:
-        """Return the `Asking` of one caller."""
+        """Return the approval flow of a caller."""
         return self._approval_flows.get(caller) or self._approval_flows.setdefault(
             caller, self._create_approval_flow(self.run_tool, self.config, caller)
         )
 
     def remove_approval_flow(self, caller: Principal) -> Any:
-        """Return the `Asking` of a session that is over, if it has one, to be closed."""
+        """Remove and return the approval flow of an ended session, if any."""
         return self._approval_flows.pop(caller, None)
 
     async def aclose(self) -> None:
-        """Claim nothing more of what people decide in the store, and wait for what runs of it."""
+        """Stop listing and close all approval flows."""
         if self.listing_task is not None:
             self.listing_task.cancel()
             await asyncio.wait([self.listing_task])
@@ -203,10 +203,10 @@ class RunEnvironment:
 
 
 def merge_annotations(tools: Iterable[Any], *, is_complete: bool) -> types.ToolAnnotations:
-    """Return the annotations of a tool through which those in ``listed`` can be reached, the SDK's ``Tool``s.
+    """Return annotations that hold for every reachable tool.
 
-    What is missing is what the protocol says of it: a tool that says nothing writes, destroys, is not idempotent and
-    reaches beyond. So does one that nobody has listed yet, where the list is not ``is_complete``.
+    Missing hints take the protocol's defaults: writes, destructive, not idempotent, open world. An incomplete list also
+    takes them.
     """
     annotations = [hints.annotations or types.ToolAnnotations() for hints in tools]
     read_only = is_complete and all(hints.read_only_hint is True for hints in annotations)
@@ -237,7 +237,7 @@ _RESUME_DESCRIPTION = "The id of a waiting answer, in place of code: gives what 
 
 
 async def create_client_tool(environment: RunEnvironment, profile: ClientProfile) -> types.Tool:
-    """Return the tool for one client, of the servers as they were last listed."""
+    """Return the tool definition for one client from the last tool lists."""
     run_tool = environment.run_tool
     # Putting thousands of declarations together takes some time.
     description = await run_off_loop(partial(run_tool.describe, profile.description_characters))
@@ -256,7 +256,7 @@ async def create_client_tool(environment: RunEnvironment, profile: ClientProfile
 
 
 def create_input_schema(run_schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a call: that of a run, or the id of one that waits."""
+    """Return the input schema: that of a run, or the id of a waiting run."""
     properties = {**run_schema["properties"], "resume": {"type": "string", "description": _RESUME_DESCRIPTION}}
     return {"type": "object", "properties": properties}
 
@@ -265,10 +265,10 @@ LISTING_TIMEOUT_SECONDS = 5.0
 
 
 class Workspace:
-    """One principal at a gateway. ``connected``, ``run_tool`` and ``asking`` are those of the next run.
+    """The servers, run tool and approval flow of one principal at a gateway.
 
-    A run has those with which it began, whatever changes meanwhile. ``passed`` is what is passed through of the servers
-    beside their tools; ``runs`` is how many programs run.
+    A running program keeps the environment that it started with. ``passthrough`` serves prompts and resources;
+    ``active_runs`` counts running programs.
     """
 
     def __init__(self, principal: Principal, connections: ConnectionPool, factory: WorkspaceFactory) -> None:
@@ -290,17 +290,17 @@ class Workspace:
 
     @property
     def connected(self) -> ConnectedServers:
-        """The servers, as what `connect` gives."""
+        """The servers of the next run."""
         return self._require_environment.connected
 
     @property
     def run_tool(self) -> RunTool:
-        """The tool over them."""
+        """The run tool of the next run."""
         return self._require_environment.run_tool
 
     @property
     def approval_flow(self) -> Any:
-        """How the principal is asked about inner calls."""
+        """The principal's approval flow of the next run."""
         return self._require_environment.approval_flow_for(self.principal)
 
     @property
@@ -315,7 +315,7 @@ class Workspace:
         return self._environment
 
     async def apply_config(self, config: GatewayConfig) -> None:
-        """Have the servers of a configuration from the next run on."""
+        """Use the servers of a configuration from the next run on."""
         async with self._lock:
             previous = self._environment
             if previous is not None and previous.config is config:
@@ -331,7 +331,7 @@ class Workspace:
 
     @asynccontextmanager
     async def use_environment(self, environment: RunEnvironment | None = None) -> AsyncGenerator[RunEnvironment]:
-        """Have servers, tool and asking of one run until it ends: the current ones, or those of a run that goes on."""
+        """Hold an environment for one run: the current one, or that of a continued run."""
         environment = environment or self._require_environment
         environment.active_runs += 1
         self.active_runs += 1
@@ -344,7 +344,7 @@ class Workspace:
                 self._start_cleanup(self._release(environment))
 
     async def get_tool(self, profile: ClientProfile) -> types.Tool:
-        """Return the tool as a client is shown it, with what is known of servers that answer in time."""
+        """Return the tool for a client, waiting briefly for servers that were never listed."""
         async with self.use_environment() as environment:
             upstreams = environment.connected.upstreams
             # What a cache knows is there at once; whoever must be asked first is waited for, but not for long.
@@ -354,7 +354,7 @@ class Workspace:
             return await create_client_tool(environment, profile)
 
     async def handle_notification(self, server: ServerConfig, notification: Any) -> None:
-        """Pass on what a server says by itself; other tools of it are another description of the one tool."""
+        """Forward a server's notification; a changed tool list changes the gateway's tool."""
         import mcp_types as types
 
         if isinstance(notification, types.ToolListChangedNotification):
@@ -362,19 +362,19 @@ class Workspace:
         await self.passthrough.on_notification(server, notification)
 
     def notify_tools_changed(self) -> None:
-        """Tell the clients who have listed it that the tool says something else of itself."""
+        """Notify clients that the tool's description has changed."""
         from mcp.shared.subscriptions import ToolsListChanged
 
         self.passthrough.subscriptions.notify_list_changed(ToolsListChanged())
 
     def forget_session(self, caller: Principal) -> None:
-        """Let nothing of a session that is over be remembered."""
+        """Drop the approval flow of an ended session."""
         approval_flow = None if self._environment is None else self._environment.remove_approval_flow(caller)
         if approval_flow is not None:
             self._start_cleanup(approval_flow.aclose())
 
     async def aclose(self) -> None:
-        """Give everything back. Programs that still run lose their servers."""
+        """Release everything. Running programs lose their servers."""
         previous, self._environment = self._environment, None
         await self.passthrough.aclose()
         if previous is not None:
@@ -409,9 +409,9 @@ MAX_WORKSPACES = 256
 
 
 class Workspaces:
-    """Makes seats when somebody comes, and takes those back that were idle longest when there are too many.
+    """Creates workspaces on demand and closes the longest idle ones over the limit.
 
-    A seat is one user's; it is one session's only where some server is connected for each session.
+    A workspace belongs to one user, or to one session if some server is connected per session.
     """
 
     def __init__(
@@ -432,7 +432,7 @@ class Workspaces:
         return len(self._workspaces)
 
     async def get(self, caller: Principal) -> Workspace:
-        """Return the seat of whoever calls."""
+        """Return the workspace of a caller."""
         principal = self._workspace_principal(caller)
         workspace = self._workspaces.get(principal)
         if workspace is not None:
@@ -446,15 +446,15 @@ class Workspaces:
         return await asyncio.shield(creating)
 
     async def apply_config(self, config: GatewayConfig) -> None:
-        """Let every seat have another configuration."""
+        """Apply a configuration to all workspaces."""
         await asyncio.gather(*(workspace.apply_config(config) for workspace in [*self._workspaces.values()]))
 
     def in_scope(self, scope: SharingScope) -> list[Workspace]:
-        """Return the seats of those who share a connection."""
+        """Return the workspaces that share a connection."""
         return [workspace for principal, workspace in self._workspaces.items() if scope.includes(principal)]
 
     async def end_session(self, caller: Principal) -> None:
-        """Forget a session that is over, and take back its seat where it has one of its own and no program runs."""
+        """Forget an ended session; close its workspace if it has its own and no program runs."""
         principal = self._workspace_principal(caller)
         workspace = self._workspaces.get(principal)
         if workspace is None:
@@ -465,7 +465,7 @@ class Workspaces:
             await workspace.aclose()
 
     async def aclose(self) -> None:
-        """Take all back."""
+        """Close all workspaces."""
         if self._creating:
             await asyncio.wait([*self._creating.values()])
         workspaces, self._workspaces = [*self._workspaces.values()], OrderedDict()
@@ -488,7 +488,7 @@ class Workspaces:
         return workspace
 
     def _choose_eviction(self, principal: Principal) -> Principal | None:
-        """Return whose seat goes for this one: idle longest, of the users with most. So nobody drives others out."""
+        """Return the longest idle workspace of the user with the most, so that no user displaces others."""
         counts = Counter(candidate.id for candidate in self._workspaces)
         idle = [
             principal_to_evict

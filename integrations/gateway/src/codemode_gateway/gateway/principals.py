@@ -1,4 +1,4 @@
-"""Who calls: principals, the scope of their connections, and the caller of a request."""
+"""Define principals, connection sharing and the caller of a request."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _DEFAULT_SHARE_WORKERS = 8
 
 @dataclass(frozen=True)
 class Principal:
-    """One user of the gateway. ``session`` tells connections of one user apart where servers are not shared by them.
+    """One user of the gateway. ``session`` separates connections that a user's sessions do not share.
 
-    ``id`` is the tenant in stores; ``"local"`` is the one user of a gateway that a client has started.
+    ``id`` is the tenant in stores; ``"local"`` is the user of a gateway that a client started.
     """
 
     id: str
@@ -35,10 +35,9 @@ LOCAL = Principal("local")
 
 
 def pool_share_of(pool: WorkerPool | None, principal: Principal) -> WorkerPool | None:
-    """Return what a principal may use of a pool: all of it for `LOCAL`, half of its workers, at least one, for others.
+    """Return the share of a worker pool for a principal: all for `LOCAL`, half (at least one) for others.
 
-    A user's programs beyond it wait in that user's own queue: whoever comes next stands behind no more than half a
-    pool of them. None is the process-wide pool.
+    Further programs of a user wait in that user's own queue. None is the process-wide pool.
     """
     if principal.id == LOCAL.id:
         return pool
@@ -53,29 +52,29 @@ def pool_share_of(pool: WorkerPool | None, principal: Principal) -> WorkerPool |
 
 @dataclass(frozen=True)
 class SharingScope:
-    """Those who share one connection: all for whom `includes` is true. No name of a user is that of all."""
+    """The principals that share one connection."""
 
     principal_id: str | None = None
     session: str | None = None
 
     @property
     def owner(self) -> str:
-        """The id under which caches and sign-ins of the connection are kept: the operator's where all share it."""
+        """The id for caches and sign-ins of the connection: `LOCAL` if all users share it."""
         return LOCAL.id if self.principal_id is None else self.principal_id
 
     def is_of_user(self, principal: Principal) -> bool:
-        """Tell whether what a server says by itself is about nobody else. A gateway without sign-in has one user."""
+        """Return whether server messages on the connection concern this user alone."""
         return self.principal_id is not None or principal.id == LOCAL.id
 
     def includes(self, principal: Principal) -> bool:
-        """Tell whether a principal is one of them."""
+        """Return whether a principal shares the connection."""
         if self.principal_id not in (None, principal.id):
             return False
         return self.session in (None, principal.session)
 
 
 def sharing_scope_of(server: ServerConfig, principal: Principal) -> SharingScope:
-    """Return with whom a principal shares the connection to a server."""
+    """Return the scope in which a principal shares the connection to a server."""
     match server.sharing or "user":
         case "shared":
             return SharingScope()
@@ -90,11 +89,11 @@ async def _ignore_progress(_message: str | None) -> None: ...
 
 @dataclass(frozen=True, eq=False)
 class CallOrigin:
-    """One request of a client, for as long as its program runs; a program that goes on later has another one.
+    """The client request behind a running program.
 
-    ``outer_id`` is the gateway's own id of it, never the client's. ``session`` is the SDK's ``ServerSession`` of the
-    request, through which a client is asked, None where nobody can be. ``progress`` tells the client that something
-    goes on. ``trace`` is what of its ``_meta`` is passed on to servers: ``traceparent`` and ``tracestate``.
+    ``outer_id`` is the gateway's own id of the call. ``session`` is the SDK's ``ServerSession`` for questions to the
+    client, or None. ``progress`` reports progress to the client. ``trace`` has the ``traceparent`` and ``tracestate``
+    that servers receive.
     """
 
     principal: Principal = LOCAL
@@ -109,7 +108,7 @@ CURRENT_ORIGIN: ContextVar[CallOrigin | None] = ContextVar("codemode_mcp_origin"
 
 
 def origin_of(context: Any) -> CallOrigin | None:
-    """Return the origin of a call from its `ToolCallContext`, or that of the request that is being served."""
+    """Return the origin of a tool call from its `ToolCallContext`, or that of the current request."""
     origin = getattr(context, "context", None)
     return origin if isinstance(origin, CallOrigin) else CURRENT_ORIGIN.get()
 
@@ -129,10 +128,10 @@ _PIPE_DISCONNECTED: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_
 
 
 def principal_of(ctx: Any) -> Principal:
-    """Return who has sent the message of a `ServerRequestContext`; `LOCAL` where no HTTP request has brought it.
+    """Return the sender of a request; `LOCAL` without HTTP.
 
-    ``session`` is the session of the handshake revisions, which was checked to be theirs. A request of 2026-07-28 has
-    none, whatever its headers say. Raises `LookupError` for a request that came past the door.
+    ``session`` is set for handshake revisions only, whose session id was checked. Raises `LookupError` for a request
+    that was not authenticated.
     """
     request = getattr(ctx, "request", None)
     if request is None:
@@ -155,9 +154,9 @@ def track_disconnect(scope: MutableMapping[str, Any]) -> Generator[None]:
 
 
 async def hold_reservation(ctx: Any, call_next: Any) -> Any:
-    """Let a request count as its user's until its handler is done: a middleware of the SDK's server.
+    """Count a request for its user until its handler ends: a middleware of the SDK's server.
 
-    In a session the handler goes on when the client hangs up, and clients that come and go would have any number.
+    In a session the handler continues after the client disconnects, so reconnecting clients could start any number.
     """
     request = getattr(ctx, "request", None)
     reservation = None if request is None else request.scope.get(RESERVATION_KEY)
@@ -173,7 +172,7 @@ async def hold_reservation(ctx: Any, call_next: Any) -> Any:
 
 @contextmanager
 def use_current_reservation() -> Generator[None]:
-    """While the block runs the request that is served in this task counts as its user's, though it be answered."""
+    """Count the current request for its user while the block runs, even after its answer."""
     reservation = _RESERVATION.get()
     with nullcontext() if reservation is None else reservation.use():
         yield
@@ -181,7 +180,7 @@ def use_current_reservation() -> Generator[None]:
 
 @contextmanager
 def track_pipe_disconnect() -> Generator[asyncio.Event]:
-    """Give what is to be set once the client at the other end of a pipe can answer no question any more."""
+    """Yield the event to set once the stdio client can no longer answer questions."""
     disconnected = asyncio.Event()
     token = _PIPE_DISCONNECTED.set(disconnected)
     try:
@@ -191,10 +190,9 @@ def track_pipe_disconnect() -> Generator[asyncio.Event]:
 
 
 def disconnect_event_of(ctx: Any) -> asyncio.Event | None:
-    """Return what is set once nobody is there any more who could answer a question of the gateway.
+    """Return the event that is set once the client can no longer answer questions.
 
-    That is who waits for the answer to the HTTP request of a message, or the client of a pipe. A session outlives the
-    former: a client whose process was killed says no good-bye.
+    For HTTP it follows the request, not the session: a killed client leaves its session open.
     """
     request = getattr(ctx, "request", None)
     return _PIPE_DISCONNECTED.get() if request is None else request.scope.get(_DISCONNECTED_KEY)

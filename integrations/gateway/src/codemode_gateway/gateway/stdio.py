@@ -1,4 +1,4 @@
-"""Standard input and output as a transport: nothing on them but protocol. Answers no request itself."""
+"""Serve the protocol over standard input and output."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 class OversizedLine:
-    """A line that was longer than any message may be; nothing of it was kept."""
+    """A line over the size limit, whose content was dropped."""
 
 
 class LineSplitter:
-    """Cuts bytes into lines. A line that is too long is dropped as it comes, and told of once it ends."""
+    """Splits bytes into lines. An oversized line is dropped as it arrives and reported at its end."""
 
     def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -64,7 +64,7 @@ class LineSplitter:
 
 
 def parse_line(line: bytes | OversizedLine) -> SessionMessage | types.JSONRPCError | None:
-    """Return the message that a line is, the error to answer it with, or None where there is nothing to say."""
+    """Return the message of a line, an error answer, or None if there is nothing to answer."""
     if isinstance(line, OversizedLine):
         return _error(types.INVALID_REQUEST, f"a message may have {MAX_LINE_BYTES} bytes; this one has more")
     if not line.strip():
@@ -107,7 +107,7 @@ ParsedLine = SessionMessage | types.JSONRPCError
 
 
 class StdioPipes:
-    """Reads messages from one descriptor and writes them to another, on the loop that made it."""
+    """Reads messages from one descriptor and writes to another, on the loop that created it."""
 
     def __init__(self, source: int, target: int) -> None:
         self._source, self._target = source, target
@@ -121,11 +121,11 @@ class StdioPipes:
         self._thread = threading.Thread(target=self._read_lines, name="codemode-stdin", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the reader thread."""
         self._thread.start()
 
     def end(self) -> None:
-        """Stop reading, as if the input had ended, and write no more than is under way."""
+        """Stop reading as if the input had ended, and abandon blocked writes."""
         if not self._ended.is_set():
             self._ended.set()
             os.write(self._wakeup_pipe[1], b"x")
@@ -134,7 +134,7 @@ class StdioPipes:
 
     @property
     def has_reader(self) -> bool:
-        """Whether somebody may still read what is written, and nobody has said that this is to end."""
+        """Whether the client can still read answers and serving has not ended."""
         poll = select.poll()
         poll.register(self._target, 0)
         return not self._ended.is_set() and not poll.poll(0)
@@ -149,13 +149,13 @@ class StdioPipes:
             os.close(descriptor)
 
     async def receive(self) -> AsyncIterator[ParsedLine]:
-        """Give what comes, until the input ends."""
+        """Yield parsed lines until the input ends."""
         while (parsed := await self._inbox.get()) is not None:
             self._queue_slots.release()
             yield parsed
 
     async def send(self, data: bytes) -> None:
-        """Write one line. A client that reads no more ends everything."""
+        """Write one line. A client that stops reading ends the input too."""
         async with self._write_lock:
             try:
                 remainder = self._write_nonblocking(data)
@@ -165,7 +165,7 @@ class StdioPipes:
                 self.end()
 
     def _write_nonblocking(self, data: bytes) -> bytes:
-        """Write what a pipe that takes anything takes without waiting; return the rest."""
+        """Write what the pipe takes at once; return the rest."""
         if len(data) > _ATOMIC_WRITE_BYTES or not _is_writable(self._target, 0):
             return data
         return data[os.write(self._target, data) :]
@@ -214,9 +214,9 @@ def _is_writable(descriptor: int, milliseconds: int) -> bool:
 
 @contextmanager
 def claim_stdio() -> Generator[StdioPipes]:
-    """Take standard input and output for the protocol, until it ends.
+    """Use standard input and output for the protocol while the block runs.
 
-    Meanwhile whatever reads standard input finds its end, and whatever is printed goes to standard error.
+    Meanwhile other reads of standard input return end of file, and printed text goes to standard error.
     """
     sys.stdout.flush()
     source, target = os.dup(0), os.dup(1)
@@ -261,10 +261,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 async def serve_stdio(server: Server[Any], exit_stack: ExitStack) -> None:
-    """Serve one client until its end of the pipe is closed, or this process is told to end.
+    """Serve one client until it closes its end of the pipe or a signal arrives.
 
-    What it had asked by then is answered, as far as that takes no longer than `ANSWER_SECONDS`. Signals are taken until
-    ``until_ended`` is closed: what is behind the server is ended too, and clients send one where that takes long.
+    Open requests are answered for up to `ANSWER_SECONDS`. Signals are handled until ``exit_stack`` closes, because
+    clients signal when shutdown takes long.
     """
     options = server.create_initialization_options(
         NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
@@ -277,7 +277,7 @@ async def serve_stdio(server: Server[Any], exit_stack: ExitStack) -> None:
 
 @asynccontextmanager
 async def _streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
-    """Give the streams that the SDK serves."""
+    """Yield the streams that the SDK serves."""
     to_server, read = create_context_streams[SessionMessage | Exception](0)
     write, from_server = create_context_streams[SessionMessage](0)
 
@@ -312,17 +312,14 @@ async def _streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
 
 
 class _OpenRequests:
-    """The requests of the client that nobody has answered yet, by id as the SDK tells them apart.
-
-    With each stands whether it comes to an answer by itself.
-    """
+    """The client's unanswered requests by id, and whether each ends by itself."""
 
     def __init__(self) -> None:
         self._has_end_by_id: dict[str, bool] = {}
         self._changed = asyncio.Event()
 
     def add(self, message: types.JSONRPCMessage) -> types.JSONRPCError | None:
-        """See a request come, or be taken back. Returns the refusal of one that is not to be served."""
+        """Register a request or a cancellation. Return the error for a request to refuse."""
         if isinstance(message, types.JSONRPCRequest):
             if str(message.id) in self._has_end_by_id:
                 return _error_response(message.id, "A request of this id is being answered: take another")
@@ -335,12 +332,12 @@ class _OpenRequests:
         return None
 
     def on_answer(self, message: types.JSONRPCMessage) -> None:
-        """See an answer go."""
+        """Remove an answered request."""
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             self._remove(message.id)
 
     async def wait_until_answered(self, pipes: StdioPipes) -> None:
-        """Wait until all are answered, for a while, and while somebody reads the answers."""
+        """Wait until all requests are answered, within `ANSWER_SECONDS` and while the client reads."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
                 while any(self._has_end_by_id.values()) and pipes.has_reader:
@@ -365,9 +362,9 @@ def _encode(message: types.JSONRPCMessage) -> bytes:
 
 @contextmanager
 def _end_on_signals(pipes: StdioPipes) -> Generator[None]:
-    """Let a signal end what is served as the end of its input does; behind that the first of a kind does nothing.
+    """End serving on the first signal, as the end of input does.
 
-    A second one does what it always did: somebody is impatient. But a terminal that goes may say so twice by itself.
+    A second SIGTERM or SIGINT has its default effect; SIGHUP is ignored then, as terminals may send it twice.
     """
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""Puts a token on the requests to one server, and renews it: what the HTTP client of a connection asks."""
+"""Add bearer tokens to requests to one server, and renew them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ _RETRY_SECONDS = 5.0
 
 
 class ServerAuth(httpx2.Auth):
-    """The sign-in of one principal at one server: the ``auth`` of the HTTP clients of all connections to it.
+    """The sign-in of one principal at one server: the HTTP ``auth`` of all its connections.
 
-    A request that the server refuses because nobody is signed in raises `SignInError`.
-
-    ``failure`` is the one because of which the last request was not taken, else None.
-    ``challenge`` is the server's last answer that asked for a sign-in. ``page`` gives where a person does that, None
-    where it is on the command line, behind ``command``.
+    A request without valid sign-in raises `SignInError`. ``failure`` is the error of the last rejected request,
+    ``challenge`` the last answer that asked for a sign-in. ``get_page_url`` returns the sign-in page, or None for sign-
+    in by ``command``.
     """
 
     def __init__(
@@ -66,7 +64,7 @@ class ServerAuth(httpx2.Auth):
         self._failed_at = -_RETRY_SECONDS
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with the token; where it is not taken, once more with another."""
+        """Send a request with the token; retry once with another token after a rejection."""
         if not self._is_token_allowed(request.url):
             yield request
             return
@@ -90,17 +88,17 @@ class ServerAuth(httpx2.Auth):
         return is_trusted_redirect(self._url, url)
 
     async def aclose(self) -> None:
-        """Wait for a renewal that is under way: its refresh token is used up."""
+        """Wait for a renewal in progress, which uses up the refresh token."""
         if self._renewal is not None:
             await asyncio.wait([self._renewal])
 
     async def unrejected_token(self) -> str | None:
-        """Return the token that is kept now, if the server has not refused it: somebody may have signed in."""
+        """Return the stored token unless the server rejected it; another process may have signed in."""
         record = await self._load()
         return record.access_token if self._is_usable(record, None) else None
 
     async def delete_tokens(self) -> TokenRecord | None:
-        """Keep nothing any more, and return what was kept."""
+        """Delete the stored record and return it."""
         async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
             record = await self._load()
             await self._store.delete(self.key)
@@ -108,7 +106,7 @@ class ServerAuth(httpx2.Auth):
             return record
 
     async def save_sign_in(self, sign_in: Callable[[TokenRecord | None], Awaitable[TokenRecord]]) -> None:
-        """Keep what a sign-in by a person gives, made of what is kept now."""
+        """Run a sign-in with the stored record and save the new one."""
         record = await sign_in(await self._load())
         async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
             await self._save(record)

@@ -1,4 +1,4 @@
-"""The browser of a login: its pages, the cookie that binds it, and how it is opened."""
+"""Render the pages of a login and bind its browser with a cookie."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OTHER_BROWSER = (
 
 
 def render_page(text: str) -> str:
-    """Return a page that says one sentence of this module."""
+    """Return an HTML page with one sentence."""
     return f"<!doctype html><title>codemode</title><p>{text}</p>"
 
 
@@ -49,10 +49,10 @@ _MAX_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class BoundSignIn:
-    """A sign-in under way: the authorization URL, whose sign-in it is, and the secret that its browser has to show.
+    """A sign-in in progress: the authorization URL, its server and principal, and the secret of its browser.
 
-    Whoever knows the URL can have it opened in another person's browser, whose account would then be used for
-    ``principal``. ``secret`` None: the URL was shown to nobody but its own user, so any browser may end it.
+    Without the secret, an attacker could have the URL opened in another person's browser and connect that person's
+    account to ``principal``. ``secret`` None: only its own user has seen the URL, so any browser may finish.
     """
 
     url: str
@@ -71,7 +71,7 @@ class BoundSignIn:
 
     @property
     def start_url(self) -> str | None:
-        """The page of the gateway that says what is about to be connected, and gives the browser its cookie."""
+        """The gateway's page that names the connection and sets the browser's cookie."""
         callback = self._callback
         if self.secret is None or not callback.endswith(CALLBACK_PATH):
             return None
@@ -102,12 +102,12 @@ class BoundSignIn:
         return f"{self._cookie_name}={self.secret}; {attributes}{'; Secure' if self._is_secure else ''}"
 
     def matches_browser(self, cookies: Mapping[str, str]) -> bool:
-        """Tell whether these are the cookies of the browser that began this sign-in."""
+        """Return whether the cookies belong to the browser that began this sign-in."""
         cookie = cookies.get(self._cookie_name, "")
         return self.secret is None or secrets.compare_digest(cookie.encode(), self.secret.encode())
 
     def start_page(self) -> str:
-        """Return the page on which a person sees what is about to be connected, with a link to the next page."""
+        """Return the HTML page that names the connection, with a link to the authorization server."""
         server, user = (html.escape(one_line(name, _MAX_NAME_CHARACTERS)) for name in (self.server, self.principal))
         host = html.escape(get_page_host(self.url))
         return (
@@ -138,7 +138,7 @@ def read_cookies(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def parse_bound_sign_in(stored: Mapping[str, Any]) -> BoundSignIn | None:
-    """Read a sign-in that another process keeps in its file; None for what is none."""
+    """Parse a sign-in from another process's file; return None for an invalid one."""
     url, secret = stored.get("url"), stored.get("secret")
     if not isinstance(url, str) or not (secret is None or isinstance(secret, str)):
         return None

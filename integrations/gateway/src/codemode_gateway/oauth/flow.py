@@ -1,4 +1,4 @@
-"""Has the SDK's OAuth provider do its part: discovery, registration, the exchange for tokens, their renewal."""
+"""Run the SDK's OAuth provider: discovery, registration, token exchange and renewal."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def _create_client() -> httpx2.AsyncClient:
 class AuthorizationClient:
     """Sends the requests of one sign-in to ``name``, the server at ``server_url``.
 
-    They go to hosts that are as public as the server's own, by TLS unless they go to its own host or all is on this
-    machine; a client's configured secret goes to ``trusted_issuer`` alone or to the server's own host.
+    Requests go only to hosts as public as the server's, with TLS except on its own host or loopback. A configured
+    secret goes only to ``trusted_issuer`` or the server's own host.
     """
 
     def __init__(self, name: str, server_url: str, *, has_own_secret: bool, trusted_issuer: str | None) -> None:
@@ -83,7 +83,7 @@ class AuthorizationClient:
         self.may_register = True
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one and return what of its answer may be believed. Raises `SignInError`."""
+        """Send a request and return its sanitized answer. Raises `SignInError`."""
         self._sent_count += 1
         if self._sent_count > _MAX_REQUESTS:
             raise AuthorizationUnavailableError(f"signing in to {self._name!r} takes too many requests")
@@ -108,9 +108,9 @@ class AuthorizationClient:
         return self._sanitize_response(request, response, body, grant)
 
     async def request_challenge(self, headers: Mapping[str, str], *, reads_only: bool) -> httpx2.Response | None:
-        """Ask the server without a token, and return how it asks for a sign-in; None where it does not.
+        """Request the server without a token and return its sign-in challenge, or None.
 
-        ``reads_only``: nothing is posted at its URL. Raises `AuthorizationUnavailableError`.
+        ``reads_only``: send GET instead of POST. Raises `AuthorizationUnavailableError`.
         """
         headers_to_send = {**headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}
         ping = None if reads_only else {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -128,7 +128,7 @@ class AuthorizationClient:
         return response if response.status_code in (401, 403) else None
 
     async def check_url(self, url: httpx2.URL | str) -> None:
-        """Raise `AuthorizationRefusedError` for a URL that this server may not send the gateway, or a browser, to."""
+        """Raise `AuthorizationRefusedError` for a URL that this server may not direct requests to."""
         if len(str(url)) > _MAX_URL_CHARACTERS:
             raise AuthorizationRefusedError(f"{self._name!r} names a URL that is too long")
         try:
@@ -351,7 +351,7 @@ logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda one: not str(one.ms
 
 
 class OAuthExchange:
-    """One sign-in of a principal at a server, or one renewal; ``record`` is what was kept before, if anything."""
+    """One sign-in or renewal of a principal at a server. ``record`` is the stored record, if any."""
 
     def __init__(
         self, server: ServerConfig, settings: AuthSettings, principal: str, record: TokenRecord | None
@@ -384,10 +384,10 @@ class OAuthExchange:
         on_authorization_url: OnAuthorizationUrl | None = None,
         wait_for_redirect: WaitForRedirect | None = None,
     ) -> TokenRecord:
-        """Sign in anew and return the record.
+        """Sign in and return the record.
 
-        ``challenge`` is the answer with which the server asked for it; without one it is asked. ``shown`` gets the URL
-        for the browser, once it has been checked, and ``answered`` waits for what comes back to ``redirect_uri``.
+        ``challenge`` is the server's sign-in challenge; without one it is requested. ``on_authorization_url`` receives
+        the checked URL for the browser; ``wait_for_redirect`` waits for the redirect to ``redirect_uri``.
         """
 
         async def check_and_show(url: str) -> None:
@@ -418,7 +418,7 @@ class OAuthExchange:
         return self._to_record(provider.context)
 
     async def revoke(self) -> bool:
-        """Tell the authorization server to forget the tokens; whether it offers that and did."""
+        """Revoke the tokens; return whether the authorization server supports it."""
         metadata = self._record.metadata or {}
         endpoint, provider = (
             metadata.get("revocation_endpoint"),
@@ -565,7 +565,7 @@ class OAuthExchange:
 
 
 class _RecordStorage:
-    """What the SDK calls a storage: a record that is read, and nothing written, for the lock is not its own."""
+    """The SDK's token storage: reads a record and writes nothing, because another object holds the lock."""
 
     def __init__(
         self, record: TokenRecord, configured_client: OAuthClientInformationFull | None, redirect_uri: str | None

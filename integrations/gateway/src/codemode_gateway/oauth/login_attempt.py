@@ -1,4 +1,4 @@
-"""One login of a server: the lock across processes, the callback, and the relay of its code."""
+"""Run one login across processes: the lock, the callback and the redirect relay."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MAX_SIGN_INS = 1000
 
 
 def parse_redirect(query: str) -> dict[str, str] | None:
-    """Return what a redirect says; None for one that is neither an answer nor a refusal."""
+    """Return the parameters of a redirect, or None if it is neither a code nor an error."""
     if len(query) > MAX_QUERY_CHARACTERS:
         return None
     try:
@@ -63,14 +63,14 @@ def parse_redirect(query: str) -> dict[str, str] | None:
 
 
 def states_equal(state: str, expected: str | None) -> bool:
-    """Compare in a time that tells nothing."""
+    """Compare states in constant time."""
     return expected is not None and secrets.compare_digest(state.encode(), expected.encode())
 
 
 def deliver_to_other_process(folder: Path, query: str, cookies: Mapping[str, str]) -> str | None:
-    """Leave a query for the process whose sign-in it ends, and return what to tell; None where there is none.
+    """Leave a redirect for the process that runs its sign-in; return the message, or None.
 
-    Raises `OSError`. Blocks.
+    Blocks. Raises `OSError`.
     """
     parameters = parse_redirect(query)
     for path, sign_in in () if parameters is None else _open_sign_ins(folder):
@@ -125,7 +125,7 @@ _MAX_CONNECTIONS = 16
 
 
 class RedirectResult:
-    """What comes back from the browser for the sign-in whose URL was shown; the first that fits counts."""
+    """The first matching redirect for the sign-in whose URL was shown."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -230,9 +230,9 @@ _POLL_SECONDS = 0.2
 
 
 class SignInAttempt:
-    """A sign-in that is under way. ``open_browser`` gets the URL, once for all processes, and may block.
+    """A sign-in in progress. ``open_browser`` receives the URL once for all processes, and may block.
 
-    With ``binds_browser`` only the browser that began it can end it, unless it comes back to a port of this machine.
+    With ``binds_browser`` only the browser that began the sign-in can finish it, except on a loopback redirect.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The sign-ins of a gateway at its servers: tokens for connections, and pages to open where a person is needed."""
+"""Manage the sign-ins of a gateway at its servers."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ EntryT = TypeVar("EntryT")
 
 
 class SignInManager:
-    """The sign-ins of all principals at the servers of one configuration. Use it as an async context manager.
+    """The sign-ins of all principals at the servers of one configuration; an async context manager.
 
-    ``secrets`` is told of each token. ``open_browser`` gets the URL of a sign-in where a person is at this machine;
-    the processes that share the state folder open one page for it. ``callback_url`` is where the browser comes back
-    to, which may be set later: without it, to a port on this machine's loopback address. ``command`` is what ``login``
-    goes behind where people sign in on the command line.
+    ``secrets`` collects each token for redaction. ``open_browser`` receives the URL of a local user's sign-in;
+    processes with the same state folder open one page. ``callback_url`` is the redirect URL, a loopback port without
+    it. ``command`` precedes ``login`` in instructions for users.
     """
 
     def __init__(

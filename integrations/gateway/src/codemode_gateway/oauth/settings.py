@@ -17,15 +17,15 @@ from ..config.model import ConfigError, ServerConfig
 
 
 class SignInError(CodeModeAuthenticationError):
-    """A sign-in failed, or somebody has to sign in first. Its message names the server and the way out."""
+    """A sign-in failed or is required. The message names the server and the next step."""
 
 
 class AuthorizationRefusedError(SignInError):
-    """The authorization server does not take what it was shown: to show it again is no use."""
+    """The authorization server rejected the credentials; retrying is useless."""
 
 
 class AuthorizationUnavailableError(SignInError):
-    """The authorization server cannot be reached now, or answers with rubbish; later it may be otherwise."""
+    """The authorization server is unreachable or answers invalidly; a retry may succeed."""
 
 
 Flow = Literal["browser", "client_credentials"]
@@ -39,10 +39,10 @@ _KEYS = {*_TEXT_KEYS, "scopes", "flow", "grant", "callbackPort", "storage"}
 
 @dataclass(frozen=True)
 class AuthSettings:
-    """How one server is signed in to. ``scopes`` None asks for those that the server names.
+    """OAuth settings of one server. ``scopes`` None requests the scopes that the server names.
 
-    ``issuer`` is the only authorization server that may see ``client_secret``; without it that must be on the host of
-    the server itself. ``callback_port`` is where the browser comes back to on this machine, 0 for any.
+    ``issuer`` is the only authorization server that may receive ``client_secret``; without it, only the server's own
+    host may. ``callback_port`` is the local redirect port, 0 for any.
     """
 
     flow: Flow = "browser"
@@ -58,7 +58,7 @@ class AuthSettings:
 
     @classmethod
     def from_server(cls, server: ServerConfig) -> AuthSettings:
-        """Read those of a server. Raises `ConfigError` naming the key."""
+        """Parse the settings of a server. Raises `ConfigError` with the key."""
         auth = validate_auth(server.auth, f"mcpServers.{server.name}.auth")
         scopes = auth.get("scopes", auth.get("scope"))
         return cls(
@@ -75,7 +75,7 @@ class AuthSettings:
         )
 
     def storage_key(self, server: ServerConfig, principal: str) -> str:
-        """Return the name under which tokens are kept: another configuration or principal has tokens of its own."""
+        """Return the storage key of the tokens, unique for each configuration and principal."""
         secret = hashlib.sha256((self.client_secret or "").encode()).hexdigest()
         parts = [principal, server.name, server.url, self.flow, self.client_id, secret, self.scopes, self.issuer]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
@@ -128,10 +128,10 @@ _RENEW_EARLY_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRecord:
-    """The tokens of a principal at a server. Times are seconds since 1970; ``expires_at`` None is not known.
+    """The tokens of a principal at a server. Times are seconds since 1970; ``expires_at`` None is unknown.
 
-    ``client``, ``metadata`` and ``resource`` are what the SDK knows of the client, its authorization server and the
-    resource, as plain JSON.
+    ``client``, ``metadata`` and ``resource`` are the SDK's client, authorization server and resource data as plain
+    JSON.
     """
 
     server: str
@@ -149,7 +149,7 @@ class TokenRecord:
         return f"<TokenRecord of {self.server!r}>"
 
     def needs_renewal(self, now: float) -> bool:
-        """Whether the access token is missing, has expired, or is about to."""
+        """Return whether the access token is missing, expired or about to expire."""
         if self.access_token is None:
             return True
         if self.expires_at is None:
@@ -157,12 +157,12 @@ class TokenRecord:
         return now >= self.expires_at - min(_RENEW_EARLY_SECONDS, (self.expires_at - self.saved_at) / 10)
 
     def without_tokens(self) -> TokenRecord:
-        """Return the record of a client whose tokens nobody takes any more."""
+        """Return the client's record without its rejected tokens."""
         return replace(self, access_token=None, refresh_token=None, expires_at=None)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The texts of it that nobody may read."""
+        """The secret texts of the record."""
         client_secret = (self.client or {}).get("client_secret")
         candidates = (self.access_token, self.refresh_token, client_secret)
         return tuple(text for text in candidates if isinstance(text, str))
@@ -191,12 +191,12 @@ class TokenRecord:
 
 
 def is_token(value: object) -> bool:
-    """Whether this may be sent as a token: visible characters alone, for a line break would begin another header."""
+    """Return whether a value is a safe bearer token: visible characters only, to prevent header injection."""
     return isinstance(value, str) and _TOKEN_PATTERN.fullmatch(value) is not None
 
 
 def compute_expiry(now: float, expires_in: object) -> float | None:
-    """Return when a token ends that was given ``now``, whatever the server says; None where it says nothing."""
+    """Return the expiry time of a token received at ``now``, or None if unknown."""
     try:
         seconds = float(expires_in)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Keep tokens in the keyring, or in files that only the user may read and that processes lock."""
+"""Store tokens in the keyring or in private files that processes lock."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SIGN_IN_FILE = re.compile(r"[0-9a-f]{40}\.(url|brought)")
 
 
 class UnsafeFileError(OSError):
-    """A file or folder that others than this user could have written or could read."""
+    """A file or folder that other users can read or could have written."""
 
 
 def ensure_private_folder(path: Path) -> Path:
-    """Make the folder where it is missing, and see that it is this user's alone. Raises `OSError`."""
+    """Create the folder if missing and check that only this user can access it. Raises `OSError`."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _IS_POSIX:
         status = path.lstat()
@@ -96,9 +96,9 @@ def _remove_leftovers(folder: Path) -> None:
 
 @asynccontextmanager
 async def hold_lock(path: Path, timeout_s: float) -> AsyncGenerator[None]:
-    """Hold a lock of all processes that use the same folder. Raises `TimeoutError` when it is not free in time.
+    """Hold a lock shared by all processes that use the folder. Raises `TimeoutError`.
 
-    The system frees the lock of a process that has died. The file stays until nobody has used it for long.
+    The system frees the lock of a dead process. The file is removed after long disuse.
     """
     deadline = time.monotonic() + timeout_s
     while (release := try_lock(path)) is None:
@@ -112,7 +112,7 @@ async def hold_lock(path: Path, timeout_s: float) -> AsyncGenerator[None]:
 
 
 def try_lock(path: Path) -> Callable[[], None] | None:
-    """Take the lock if nobody has it, and return what gives it back. Raises `OSError`."""
+    """Return a function that releases the lock, or None if another process holds it. Raises `OSError`."""
     from filelock import FileLock, Timeout  # late: only sign-in needs it
 
     ensure_private_folder(path.parent)
@@ -127,10 +127,7 @@ def try_lock(path: Path) -> Callable[[], None] | None:
 
 
 def remove_unused(folder: Path) -> None:
-    """Remove the locks that nobody has taken for long, and what a sign-in has left that never ended. Raises `OSError`.
-
-    Tokens stay: with them somebody would be signed out.
-    """
+    """Remove unused lock files and leftovers of unfinished sign-ins, but never tokens. Raises `OSError`."""
     with os.scandir(folder) as entries:
         for entry in entries:
             is_lock = _LOCK_FILE.fullmatch(entry.name) is not None
@@ -146,7 +143,7 @@ def remove_unused(folder: Path) -> None:
 
 
 def _remove_lock(path: Path) -> None:
-    """Remove a lock while holding it: who waits for it sees that it is gone, and nobody has it meanwhile."""
+    """Remove a lock file while holding it, so that no other process can hold it."""
     from filelock import FileLock, Timeout
 
     with suppress(Timeout), FileLock(path, timeout=0, mode=0o600, thread_local=False):
@@ -161,7 +158,7 @@ _logger = logging.getLogger("codemode.mcp.signin")
 
 
 class TokenStorage(Protocol):
-    """A place for texts by key. Each method may block, and may raise `OSError`."""
+    """A store of texts by key. Methods may block and may raise `OSError`."""
 
     def read(self, key: str) -> str | None:
         """Return the text, None where there is none."""
@@ -177,7 +174,7 @@ class TokenStorage(Protocol):
 
 
 class FileStorage:
-    """Texts in files of a folder that is the user's alone."""
+    """Texts in files of a private folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -204,7 +201,7 @@ class FileStorage:
 
 
 class KeyringStorage:
-    """Texts in the keyring of the user's desktop; where that refuses one, for it is locked or small, in ``files``."""
+    """Texts in the desktop keyring, or in ``files`` when it is locked or rejects them."""
 
     def __init__(self, ring: Any, files: FileStorage) -> None:
         self._ring = ring
@@ -242,9 +239,9 @@ class KeyringStorage:
 
 
 def create_storage(storage: Storage, folder: Path) -> TokenStorage:
-    """Return the place that ``auth.storage`` names: the keyring, or files; ``auto`` is the keyring where one works.
+    """Return the storage for ``auth.storage``; ``auto`` prefers a working keyring.
 
-    Raises `OSError` where ``keyring`` is asked for and none is there.
+    Raises `OSError` if ``keyring`` is configured and unavailable.
     """
     files = FileStorage(folder)
     ring = None if storage == "files" else _find_keyring()
@@ -263,7 +260,7 @@ def _find_keyring() -> Any:
 
 
 class TokenStore:
-    """The records of sign-ins. Works in a thread, for keyrings ask over a bus; a record that is unsafe is none."""
+    """Reads and writes token records in a thread. Unsafe records count as missing."""
 
     def __init__(self, storage: TokenStorage) -> None:
         self._storage = storage
