@@ -1,4 +1,4 @@
-"""Requests of servers to the client: labelled, bounded, and kept open while the client is asked."""
+"""Forward requests of servers to the client, with labels and limits."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ MAX_SAMPLING_CHARACTERS = 2_000_000
 
 
 class RequestDeclinedError(Exception):
-    """A request of a server is not passed on; the text says why, to the server."""
+    """A server's request is not forwarded; the text tells the server why."""
 
 
 def to_client_request(server: str, method: str, params: Mapping[str, Any]) -> types.InputRequest:
-    """Return a server's request as sent to a client. Raises `RequestDeclinedError` for an unsupported one."""
+    """Return a server's request as the client receives it. Raises `RequestDeclinedError`."""
     try:
         if method == "elicitation/create":
             return types.ElicitRequest(params=_to_elicitation(server, params))
@@ -50,18 +50,18 @@ def to_client_request(server: str, method: str, params: Mapping[str, Any]) -> ty
 
 
 def label_text(server: str, text: str) -> str:
-    """Return a text of a server that can be taken for no one else's: each line begins with its name."""
+    """Return a server's text with its name at the start of each line, so that no other source can be claimed."""
     lines = visible(clip_text(text, MAX_MESSAGE_CHARACTERS), keep="\n").split("\n")
     return "\n".join(f"[{visible(server)}] {line}" for line in lines)
 
 
 def is_from_server(message: str) -> bool:
-    """Return whether a question comes from a server: its lines begin as `label_text` writes them, none of ours does."""
+    """Return whether a message has a server label, as `label_text` writes it."""
     return message.startswith("[")
 
 
 def unsupported_reason(request: types.InputRequest, capabilities: types.ClientCapabilities | None) -> str | None:
-    """Return why a client cannot be asked this; None: it can."""
+    """Return why a client cannot answer a request, or None if it can."""
     client = capabilities or types.ClientCapabilities()
     if isinstance(request, types.ListRootsRequest):
         return None if client.roots is not None else "has no roots"
@@ -128,7 +128,7 @@ _ANSWER_TYPES: dict[type[Any], tuple[type[Any], ...]] = {
 
 
 class PausedRequest:
-    """One request that goes on in rounds. ``id`` is that of the round which the client has not answered yet."""
+    """A request that continues in rounds. ``id`` identifies the round the client has not answered yet."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.task = task
@@ -140,7 +140,7 @@ class PausedRequest:
         self._count = 0
 
     async def ask(self, request: types.InputRequest) -> types.InputResponse:
-        """Ask the client in the next round. Raises `RequestDeclinedError` when there is none, or no answer in time."""
+        """Ask the client in the next round. Raises `RequestDeclinedError` without an answer."""
         if self.rounds >= MAX_ROUNDS:
             raise RequestDeclinedError("the client has been asked too often in this call")
         self._count += 1
@@ -156,11 +156,11 @@ class PausedRequest:
                 self.has_question.clear()
 
     def open_questions(self) -> types.InputRequests:
-        """Return what is to be answered."""
+        """Return the unanswered questions."""
         return {key: request for key, (request, answer) in self._open.items() if not answer.done()}
 
     def on_answers(self, responses: types.InputResponses | None) -> None:
-        """Let those go on who asked what is answered here. Unanswered questions are asked again."""
+        """Deliver answers. Unanswered questions are asked again."""
         for key, response in (responses or {}).items():
             request, answer = self._open.get(key, (None, None))
             if answer is None or answer.done():
@@ -174,7 +174,7 @@ class PausedRequest:
             self.has_question.clear()
 
     def decline_all(self) -> None:
-        """Decline all that is open: nobody answers any more."""
+        """Decline all open questions."""
         self.rounds = MAX_ROUNDS
         for _, answer in self._open.values():
             if not answer.done():
@@ -189,7 +189,7 @@ Each is taken out when its task ends: the task's context knows its origin, so th
 
 
 class PausedRequests:
-    """The requests of one principal that go on in rounds."""
+    """The requests of one principal that continue in rounds."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, PausedRequest] = {}
@@ -198,9 +198,9 @@ class PausedRequests:
     async def run_in_rounds(
         self, origin: CallOrigin, params: types.InputResponseRequestParams, run: Callable[[], Awaitable[ResultT]]
     ) -> ResultT | types.InputRequiredResult:
-        """Return what ``run`` gives, or a question that a server asks in it, as an ``InputRequiredResult``.
+        """Return the result of ``run``, or a question as an ``InputRequiredResult``.
 
-        The client's next request with the answer goes on with the same run. Raises `MCPError` for one that is gone.
+        The client's next request with the answer continues the same run. Raises `MCPError` for an expired run.
         """
         state = params.request_state
         if state is not None and state.startswith(STATE_PREFIX):
@@ -260,7 +260,7 @@ class PausedRequests:
 
 
 async def _run_reserved(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    """Run what goes on behind the answer that asks the client: its request counts until then."""
+    """Run a request and count it for its user until it ends, also behind a question to the client."""
     with use_current_reservation():
         return await run()
 
@@ -283,12 +283,12 @@ _MAX_ERROR_CHARACTERS = 1_000
 
 
 def connection_of(session: Any) -> Any:
-    """Return the connection that a request came on, which is the same for all of a client's; None: it is not known."""
+    """Return the connection of a request, the same for all requests of a client, or None."""
     return getattr(session, "_connection", None)
 
 
 class ClientQuestions:
-    """What the servers of one principal ask."""
+    """Questions of one principal's servers."""
 
     def __init__(self, hide: Callable[[str], str] = str) -> None:
         self._hide = hide
@@ -302,7 +302,7 @@ class ClientQuestions:
     async def ask(
         self, server: str, method: str, params: Mapping[str, Any], origin: CallOrigin | None
     ) -> types.InputResponse:
-        """Ask the client of a request. Raises `RequestDeclinedError` when it cannot be asked or does not answer."""
+        """Ask the client of a request. Raises `RequestDeclinedError` without an answer."""
         request = to_client_request(server, method, params)
         session = origin.session if origin is not None else None
         if origin is None or session is None:
@@ -322,7 +322,7 @@ class ClientQuestions:
                 return await self._send(session, self._with_own_id(request, server, session))
 
     async def ask_for_roots(self, connections: list[Any]) -> types.InputResponse:
-        """Ask for roots outside any call: of the one client that is there. Raises `RequestDeclinedError`."""
+        """Ask the only connected client for its roots, outside any call. Raises `RequestDeclinedError`."""
         now = asyncio.get_running_loop().time()
         self._roots_requested_at = [connection for connection in self._roots_requested_at if now - connection < 60.0]
         if len(self._roots_requested_at) >= MAX_ROOTS_PER_MINUTE:
@@ -343,7 +343,7 @@ class ClientQuestions:
             raise RequestDeclinedError(f"the client gave no roots: {self._describe_error(error)}") from None
 
     def complete_elicitation(self, server: str, elicitation_id: str) -> tuple[str, Any] | None:
-        """Return what the client knows an opened URL by, and the client's session; None: it was told of none."""
+        """Return the client's id of an opened URL and the client's session, or None."""
         return self._open_urls.pop((server, elicitation_id), None)
 
     def _count(self, origin: CallOrigin, method: str) -> None:
@@ -354,7 +354,7 @@ class ClientQuestions:
 
     @contextmanager
     def _reserve_characters(self, characters: int) -> Generator[None]:
-        """Count what is asked for as long as it is open: calls and connections of one user may be many."""
+        """Limit the size of open questions: one user may have many calls and connections."""
         if self._open_characters + characters > MAX_OPEN_CHARACTERS:
             raise RequestDeclinedError("the questions that wait for this user are too long already")
         self._open_characters += characters
@@ -374,7 +374,7 @@ class ClientQuestions:
             request.params.message = self._hide(request.params.message)
 
     def _with_own_id(self, request: types.InputRequest, server: str, session: Any) -> types.InputRequest:
-        """Give a URL that is opened an id of its own: two servers may well use the same."""
+        """Give an opened URL a unique id: two servers may use the same."""
         params = request.params
         if isinstance(params, types.ElicitRequestURLParams):
             own_id = secrets.token_urlsafe(12)
@@ -406,7 +406,7 @@ class ClientQuestions:
 
 
 class _ClientTurn:
-    """Waits until a client is asked nothing else. Raises `RequestDeclinedError` when too many wait already."""
+    """Waits until no other question to the client is open. Raises `RequestDeclinedError` if too many wait."""
 
     def __init__(self, turn: asyncio.Semaphore, waiting: Counter[int], key: int) -> None:
         self._turn = turn

@@ -1,4 +1,4 @@
-"""The handlers with which the gateway's server passes prompts and resources through, in both eras of the protocol."""
+"""Handle client requests for prompts, resources, completion and subscriptions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def create_handlers(get_passthrough: GetPassthrough) -> dict[str, Any]:
 
 
 def add_log_level_handler(server: Any, get_passthrough: GetPassthrough) -> None:
-    """Let clients say from which level on they hear what servers log. The argument of the SDK for that warns."""
+    """Handle ``logging/setLevel``. The SDK's own argument for it logs a deprecation warning."""
 
     async def set_level(ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
         await (await get_passthrough(ctx)).logs.subscribe(connection_of(ctx.session), params.level)
@@ -59,7 +59,7 @@ def add_log_level_handler(server: Any, get_passthrough: GetPassthrough) -> None:
 
 
 def requested_log_level(ctx: Any) -> types.LoggingLevel | None:
-    """Return from which level on a request of 2026-07-28 hears what servers log; None: it has not asked."""
+    """Return the log level that a 2026-07-28 request asks for, or None."""
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or ctx.request_id is None:
         return None
     requested = None if ctx.meta is None else ctx.meta.get(types.LOG_LEVEL_META_KEY)
@@ -69,9 +69,9 @@ def requested_log_level(ctx: Any) -> types.LoggingLevel | None:
 
 
 def create_capability_middleware(get_passthrough: GetPassthrough) -> Any:
-    """Return a middleware that announces of what `create_handlers` pass through that which some server behind may have.
+    """Return a middleware that announces the capabilities of the servers.
 
-    It also lets requests hear what servers log, where they ask for it.
+    It also streams server logs to requests that ask for them.
     """
 
     async def announce(ctx: Any, call_next: Any) -> Any:
@@ -217,7 +217,7 @@ class _Handlers:
 
 
 class _ForwardedRequest:
-    """One request of a client that one server answers."""
+    """One client request that one server answers."""
 
     def __init__(self, passthrough: PassthroughProxy, ctx: Any, upstream: Any) -> None:
         self._passthrough = passthrough
@@ -227,13 +227,13 @@ class _ForwardedRequest:
         self._origin = CallOrigin(session=ctx.session)
 
     async def run(self, params: Any, ask: Callable[..., Awaitable[Any]]) -> Any:
-        """Return what the server gives, after its questions have been answered or as its next question."""
+        """Return the server's answer, or its next question to the client."""
         return await self._passthrough.paused_requests.run_in_rounds(
             self._origin, params, lambda: self._run_rounds(params, ask)
         )
 
     async def send(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Return what the server gives. Raises `MCPError`, also where it cannot be reached or takes too long."""
+        """Return the server's answer. Raises `MCPError`, also when it is unreachable or too slow."""
         try:
             await self._upstream.session()  # a start has its own time
             async with self._passthrough.track_request(self._upstream, self._origin):

@@ -1,4 +1,4 @@
-"""What servers log, told to the clients who asked for it: from their level on, without secrets, never without end."""
+"""Forward server logs to subscribed clients, filtered, redacted and rate-limited."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _log = logging.getLogger("codemode.mcp")
 
 
 async def identity(value: Any) -> Any:
-    """Return JSON as it is: what hides secrets where there are none."""
+    """Return JSON unchanged."""
     return value
 
 
 class LogForwarder:
-    """Who hears what the servers of one principal log.
+    """Subscribers to the logs of one principal's servers.
 
-    A client of the handshake revisions asks once, and hears until it leaves; a request of 2026-07-28 hears until it is
-    answered. Without either nobody is told anything. ``hide`` takes secrets out of JSON.
+    A client of the handshake revisions subscribes once, until it disconnects; a 2026-07-28 request subscribes until it
+    is answered. ``hide`` removes secrets from JSON.
     """
 
     def __init__(self, upstreams: Callable[[], Sequence[Any]], hide: Hide = identity) -> None:
@@ -55,11 +55,11 @@ class LogForwarder:
 
     @property
     def level(self) -> types.LoggingLevel | None:
-        """The level from which on somebody hears; None: nobody does."""
+        """The most verbose subscribed level, or None."""
         return most_verbose(subscriber.level for subscriber in self._subscribers.values())
 
     async def subscribe(self, connection: Any, level: types.LoggingLevel) -> None:
-        """Let a client hear from this level on; servers that run know it then, or take long. Starts none."""
+        """Subscribe a client from a level on, and update running servers for a limited time."""
         subscriber = self._subscribers.get(connection)
         if subscriber is not None:
             subscriber.level = level
@@ -74,7 +74,7 @@ class LogForwarder:
 
     @asynccontextmanager
     async def subscribe_request(self, ctx: Any, level: types.LoggingLevel) -> AsyncGenerator[None]:
-        """Let a request hear from this level on, until it is answered."""
+        """Subscribe a request until it is answered."""
 
         async def send(params: dict[str, Any]) -> None:
             notification = types.LoggingMessageNotification(params=types.LoggingMessageNotificationParams(**params))
@@ -93,7 +93,7 @@ class LogForwarder:
                 subscriber.close()
 
     def on_log_message(self, server: str, entry: types.LoggingMessageNotificationParams) -> None:
-        """Pass on what a server has logged, soon."""
+        """Queue a server's log message for subscribers."""
         interested = [subscriber for subscriber in self._subscribers.values() if subscriber.wants(entry.level)]
         admitting = [subscriber for subscriber in interested if subscriber.admit(server)]
         if admitting:  # only then is it looked at
@@ -104,7 +104,7 @@ class LogForwarder:
                 subscriber.put(message)
 
     async def aclose(self) -> None:
-        """Tell nobody anything more."""
+        """End all subscriptions."""
         subscribers, self._subscribers = [*self._subscribers.values()], {}
         await asyncio.gather(
             *(task for subscriber in subscribers if (task := subscriber.close()) is not None), return_exceptions=True
@@ -123,7 +123,7 @@ class LogForwarder:
 
 @dataclass(frozen=True)
 class _LogMessage:
-    """What a server has logged, in bounds, and with whatever secrets it holds."""
+    """A bounded log message of a server, which may hold secrets."""
 
     server: str
     level: types.LoggingLevel
@@ -131,7 +131,7 @@ class _LogMessage:
     data: Any
 
     async def to_params(self, hide: Hide) -> dict[str, Any]:
-        """Return it as a client is told it: it names the server and holds no secrets."""
+        """Return the message for a client: labelled and without secrets."""
         visible = await hide({"logger": self.logger, "data": self.data})
         name, data = one_line(visible["logger"], _MAX_NAME_CHARACTERS), visible["data"]
         logger = f"{self.server}.{name}" if name else self.server
@@ -143,7 +143,7 @@ class _LogMessage:
 
 
 class _LogSubscriber:
-    """One client, or one request of one. A client that reads slowly misses messages, and is told how many."""
+    """One client or request. A slow client misses messages and receives their number."""
 
     def __init__(self, level: types.LoggingLevel, send: Callable[[dict[str, Any]], Awaitable[None]], hide: Hide):
         self.level: types.LoggingLevel = level
@@ -160,7 +160,7 @@ class _LogSubscriber:
         return LOG_LEVELS_BY_VERBOSITY.index(level) >= LOG_LEVELS_BY_VERBOSITY.index(self.level)
 
     def admit(self, server: str) -> bool:
-        """Count a message of a server, and tell whether there is room for it."""
+        """Count a server's message; return whether it fits the limits."""
         now = asyncio.get_running_loop().time()
         if now - self._window_start >= WINDOW_SECONDS:
             self._window_start = now
@@ -177,13 +177,13 @@ class _LogSubscriber:
         self._start_sending()
 
     async def flush(self) -> None:
-        """Wait until all that waits is told, for so long that a client which reads has read it."""
+        """Wait for queued messages, for a limited time."""
         self._is_ending.set()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=SEND_TIMEOUT_SECONDS)
 
     def close(self) -> asyncio.Task[None] | None:
-        """Tell no more, and return what ends then."""
+        """Stop sending; return the task that ends."""
         if self._task is not None:
             self._task.cancel()
         return self._task
@@ -223,7 +223,7 @@ class _LogSubscriber:
 
 
 def _bound_data(data: Any) -> Any:
-    """Return data that can be looked through and written; of a text more than is told, as secrets are whole in it."""
+    """Return data within limits. Text keeps extra characters so that secrets in it stay recognizable."""
     if isinstance(data, str):
         return data[:_MAX_READ_CHARACTERS]
     try:

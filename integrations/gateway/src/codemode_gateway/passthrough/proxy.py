@@ -1,4 +1,4 @@
-"""Prompts, resources, completion, subscriptions and logs of the servers of one principal."""
+"""Merge prompts, resources, completion, subscriptions and logs of several servers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _log = logging.getLogger("codemode.mcp")
 
 @dataclass(frozen=True)
 class ListKind:
-    """One kind of list: its method, the capability behind it, how a page is asked for, and what tells its items."""
+    """One kind of list: its method, capability, page request, items and item key."""
 
     method: str
     capability: str
@@ -83,7 +83,7 @@ KINDS = (PROMPTS, RESOURCES, TEMPLATES)
 
 
 def capability_of(upstream: Any, name: str) -> Any:
-    """Return what a server says it can under this name; None: it cannot. Unknown, as nobody has asked yet, is {}."""
+    """Return a server's capability, None if missing, or {} if the server was not asked yet."""
     capabilities = upstream.capabilities
     if capabilities is None:
         return {}
@@ -92,7 +92,7 @@ def capability_of(upstream: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class ListedItem:
-    """One item as its server gave it. ``characters`` is about what it takes as JSON."""
+    """One item as its server listed it. ``characters`` is its approximate JSON size."""
 
     key: str
     characters: int
@@ -100,9 +100,9 @@ class ListedItem:
 
 
 class ServerItemLists:
-    """The lists of one server. ``on_late`` is told of a list that came after those who asked had stopped to wait.
+    """The cached lists of one server. ``on_late`` is called for a list that arrived after the timeout.
 
-    ``hide`` removes secrets from what is logged.
+    ``hide`` removes secrets from logged text.
     """
 
     def __init__(self, upstream: Any, on_late: Callable[[ListKind], None], hide: Callable[[str], str] = str) -> None:
@@ -119,7 +119,7 @@ class ServerItemLists:
         return self.upstream.config.name
 
     def expire(self, kind: ListKind) -> None:
-        """Read this list anew at the next need."""
+        """Fetch this list again on the next use."""
         self._fresh_until.pop(kind, None)
 
     def cached(self, kind: ListKind) -> tuple[ListedItem, ...]:
@@ -127,7 +127,7 @@ class ServerItemLists:
         return self._cached.get(kind, ())
 
     async def get_items(self, kind: ListKind) -> tuple[ListedItem, ...]:
-        """Return the list as it is now, or as it last was where the server cannot say in time."""
+        """Return the current list, or the last one if the server does not answer in time."""
         if capability_of(self.upstream, kind.capability) is None:
             return ()
         task = self._reading.get(kind)
@@ -169,7 +169,7 @@ class ServerItemLists:
 
 
 async def read_list(upstream: Any, kind: ListKind) -> tuple[ListedItem, ...]:
-    """Read all pages of a server's list, in bounds. The first of equal items counts; what is too large is left out."""
+    """Read all pages of a list within limits. Duplicate and oversized items are left out."""
     seconds = (upstream.config.connect_timeout_ms + upstream.config.timeout_ms) / 1000
     async with asyncio.timeout(seconds):
         return await upstream.ask(partial(_read_pages, upstream, kind))
@@ -216,10 +216,10 @@ _LISTS_OF_NOTIFICATION: dict[type[Any], tuple[ListKind, ...]] = {
 
 
 class PassthroughProxy:
-    """Prompts and resources of several servers as those of one, and the questions of these servers.
+    """Prompts and resources of several servers as one server's, and these servers' questions to clients.
 
-    ``upstreams`` gives the servers as they are now, in the order of the configuration. ``hide`` removes secrets from a
-    text, ``hide_in`` from JSON. ``asked`` and ``notified`` are hooks of these servers.
+    ``upstreams`` returns the current servers in configuration order. ``hide`` removes secrets from text, ``hide_in``
+    from JSON. ``on_request`` and ``on_notification`` are hooks of these servers.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class PassthroughProxy:
         self.paused_requests = PausedRequests()
 
     async def aclose(self) -> None:
-        """End all that goes on for clients."""
+        """End all work for clients."""
         await self.paused_requests.aclose()
         for item_list in self._item_lists.values():
             item_list.close()
@@ -245,7 +245,7 @@ class PassthroughProxy:
         await self.logs.aclose()
 
     def register_client(self, session: Any) -> None:
-        """Know a client from now on, by the SDK's session of one of its requests: it may be asked for its roots."""
+        """Register a client that may be asked for its roots."""
         connection = connection_of(session)
         if connection is None or connection in self._connections:
             return
@@ -254,12 +254,12 @@ class PassthroughProxy:
             connection.exit_stack.callback(self._connections.discard, connection)
 
     def has_capability(self, capability: str) -> bool:
-        """Tell whether some server has a capability, as far as is known: one that nobody has asked yet may have it."""
+        """Return whether a server has, or may have, a capability."""
         return any(capability_of(upstream, capability) is not None for upstream in self._upstreams())
 
     @property
     def can_subscribe(self) -> bool:
-        """True when some server may tell of changes of its resources."""
+        """Whether a server may support resource subscriptions."""
         capabilities = [capability_of(capability, "resources") for capability in self._upstreams()]
         return any(
             capability == {} or (capability is not None and bool(getattr(capability, "subscribe", False)))
@@ -269,7 +269,7 @@ class PassthroughProxy:
     # --- hooks ---
 
     async def on_request(self, config: ServerConfig, method: str, params: Mapping[str, Any], context: Any) -> Any:
-        """Answer a request of a server: a result of the SDK, or `ErrorData` that says why not."""
+        """Answer a server's request with an SDK result or ``ErrorData``."""
         origin_context = getattr(context, "context", None)
         # Never the request that is served where this runs: a server that serves several was started by one of them.
         origin = origin_context if isinstance(origin_context, CallOrigin) else self._only_origin(config.name)
@@ -282,7 +282,7 @@ class PassthroughProxy:
             return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} is declined: {refusal}")
 
     async def on_notification(self, config: ServerConfig, notification: Any) -> None:
-        """Pass on what a server says by itself, to those who asked for it."""
+        """Forward a server's notification to subscribed clients."""
         notification_type = cast("type[Any]", type(notification))
         if notification_type in EVENT_OF_NOTIFICATION:
             item_list = self._item_lists.get(config.name)
@@ -302,7 +302,7 @@ class PassthroughProxy:
     # --- lists ---
 
     async def get_page(self, kind: ListKind, cursor: str | None, session: Any) -> tuple[list[Any], str | None]:
-        """Return a page of what all servers list, under names of their own. Raises `CursorError`."""
+        """Return a page of all servers' items under unique names. Raises `CursorError`."""
         self.subscriptions.subscribe_to_list(_EVENT_OF_LIST[kind], connection_of(session))
         item_lists = self._lists_with_capability(kind.capability)
         lists = await asyncio.gather(*(item_list.get_items(kind) for item_list in item_lists))
@@ -314,7 +314,7 @@ class PassthroughProxy:
         return PaginatedList(kind.method, list(merged.values())).get_page(cursor)
 
     async def find_prompt(self, public: str) -> tuple[Any, str] | None:
-        """Return the server and its own name of a prompt; None: there is none of that name."""
+        """Return the server and its own name of a prompt, or None."""
         item_lists = [item for item in self._lists_with_capability("prompts") if may_be_prompt_of(public, item.name)]
         for is_known in (True, False):
             for item_list in item_lists:
@@ -324,7 +324,7 @@ class PassthroughProxy:
         return None
 
     async def find_resource(self, public: str) -> tuple[Any, str] | None:
-        """Return the server and its own URI of a resource, or of a template; None: it is nobody's."""
+        """Return the server and its own URI of a resource or template, or None."""
         owner = self._find_owner(public)
         if owner is None:
             for kind in (RESOURCES, TEMPLATES):
@@ -344,7 +344,7 @@ class PassthroughProxy:
         return None if matching_list is None else (matching_list.upstream, public)
 
     def to_public_uri(self, server: str, uri: str) -> str:
-        """Return what clients are told of a URI that a server names in what it gives."""
+        """Return the public form of a URI in a server's result."""
         return self._routes.add_linked(uri, server, self._server_names())
 
     # --- requests ---
@@ -404,14 +404,14 @@ class PassthroughProxy:
         return next((upstream, owner[1]) for upstream in self._upstreams() if upstream.config.name == owner[0])
 
     def _only_origin(self, server: str) -> CallOrigin | None:
-        """Return the request in which a server asks that was not asked in a call; None: there are several, or none."""
+        """Return the only client request a server is handling outside tool calls, or None."""
         origins = [request.origin for request in self._in_flight.get(server, ())]
         clients = {id(connection_of(request.session) or request.session) for request in origins}
         return origins[-1] if len(clients) == 1 else None
 
     @contextmanager
     def _pause_timeouts(self, server: str) -> Generator[None]:
-        """Let the time of requests stand still while a person is asked."""
+        """Pause request timeouts while a person is asked."""
         requests = list(self._in_flight.get(server, ()))
         for request in requests:
             request.pause()
@@ -423,7 +423,7 @@ class PassthroughProxy:
 
 
 class _RequestInFlight:
-    """One request that a server has from us, and the time that it has left."""
+    """A request to a server, with its remaining time."""
 
     def __init__(self, origin: CallOrigin, limit: asyncio.Timeout) -> None:
         self.origin = origin

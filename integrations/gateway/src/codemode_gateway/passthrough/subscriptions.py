@@ -1,4 +1,4 @@
-"""Subscriptions to resources, also across restarts of servers."""
+"""Keep resource subscriptions, also across restarts of servers."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class ServerSubscriptions:
-    """The subscriptions of one server. Ends when nothing of it is watched, and begins again.
+    """The subscriptions at one server, renewed after it restarts, until none is wanted.
 
-    ``wanted`` tells the URIs, ``renewed`` hears that the server was away. ``refused`` are URIs, and why.
+    ``get_wanted`` returns the URIs; ``on_reconnect`` is called after a restart. ``refusals`` has the reason for each
+    refused URI.
     """
 
     def __init__(
@@ -61,20 +62,20 @@ class ServerSubscriptions:
         self._task: asyncio.Task[None] | None = None
 
     def update(self) -> None:
-        """Subscribe to what is wanted now."""
+        """Subscribe to the wanted URIs."""
         self._changed.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._keep_subscribed())
 
     async def update_and_wait(self) -> None:
-        """Subscribe to what is wanted now, and return when the server has answered, or takes long."""
+        """Subscribe to the wanted URIs and wait for the server's answer, for a limited time."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(answered)
         self.update()
         await asyncio.wait([answered], timeout=SUBSCRIBE_SECONDS)
 
     def close(self) -> asyncio.Future[Any] | None:
-        """Stop, and return what ends then."""
+        """Stop; return the task that ends."""
         if self._task is not None:
             self._task.cancel()
         return self._task
@@ -126,7 +127,7 @@ class ServerSubscriptions:
             self.refusals[uri] = self._hide(refusal)
 
     async def _listen(self, session: Any, wanted: frozenset[str], limit: asyncio.Timeout) -> None:
-        """Keep a stream open until other resources are wanted; its events come as notifications do."""
+        """Keep a stream open until the wanted resources change; its events arrive as notifications."""
         async with AsyncExitStack() as stack:
             stack.enter_context(self.upstream.keep_running())  # what somebody watches is not idle
             stream = await stack.enter_async_context(listen(session, resource_subscriptions=sorted(wanted)))
@@ -185,14 +186,14 @@ NOTIFY_INTERVAL_SECONDS = 0.25
 
 
 class SubscriptionRefusedError(Exception):
-    """Nobody can subscribe to this; the text says why."""
+    """A subscription is not possible; the text says why."""
 
 
 class ClientSubscriptions:
-    """Who is told of what, for the clients of one principal.
+    """Subscriptions of one principal's clients.
 
-    Clients of 2026-07-28 listen on streams of their own, which ``listening`` serves; earlier ones are told once they
-    have listed, or subscribed to, what changes. ``hide`` removes secrets from what is logged.
+    Clients of 2026-07-28 have streams, which ``listening`` serves; earlier clients are notified after they listed or
+    subscribed. ``hide`` removes secrets from logged text.
     """
 
     def __init__(self, hide: Callable[[str], str] = str) -> None:
@@ -207,7 +208,7 @@ class ClientSubscriptions:
         self._notify_task: asyncio.Task[None] | None = None
 
     def subscribe_to_list(self, event: type[ServerEvent], connection: Any) -> None:
-        """Tell a client from now on when such a list changes."""
+        """Notify a client of changes of a list from now on."""
         if connection is not None and connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             clients = self._list_subscribers.setdefault(event, WeakSet())
             if len(clients) < MAX_CLIENTS:
@@ -215,9 +216,9 @@ class ClientSubscriptions:
                 self._forget_on_close(connection)
 
     async def subscribe(self, upstream: Any, uri: str, public_uri: str, watcher: Any) -> None:
-        """Tell ``watcher``, a client's connection or a stream, when this changes; return when its server knows.
+        """Notify ``watcher`` (a connection or stream) of changes; return when the server was asked.
 
-        Raises `SubscriptionRefusedError` for a resource too many, and where the server refuses.
+        Raises `SubscriptionRefusedError`.
         """
         key = upstream.config.name, uri
         check_uris([public_uri])
@@ -239,7 +240,7 @@ class ClientSubscriptions:
             raise SubscriptionRefusedError(server.refusals.pop(uri))
 
     def unsubscribe(self, watcher: Any, public_uri: str | None = None) -> None:
-        """Tell a watcher no more, of this resource or of any."""
+        """End a watcher's subscription to one resource or to all."""
         for key, uris in list(self._watched.items()):
             for uri, watchers in list(uris.items()):
                 if public_uri is None or uri == public_uri:
@@ -251,11 +252,11 @@ class ClientSubscriptions:
                 self._update_server(key[0])
 
     def notify_list_changed(self, event: ServerEvent) -> None:
-        """Tell clients that a list has changed."""
+        """Notify clients of a changed list."""
         self._queue([event])
 
     def notify_resource_updated(self, server: str, uri: str) -> None:
-        """Tell those who watch it, or what it is a part of, that a resource has changed."""
+        """Notify watchers of a resource or its parent of a change."""
         for (watched_server, watched), uris in self._watched.items():
             if watched_server == server and (uri == watched or uri.startswith(f"{watched.rstrip('/')}/")):
                 self._queue(map(ResourceUpdated, uris))
@@ -288,7 +289,7 @@ class ClientSubscriptions:
             subscriptions.update()
 
     def _on_server_reconnect(self, server: str) -> None:
-        """Tell that anything may have changed while a server was away."""
+        """Notify all watchers: any resource may have changed while the server was away."""
         for uri in self._wanted_uris(server):
             self.notify_resource_updated(server, uri)
 
@@ -314,7 +315,7 @@ class ClientSubscriptions:
 
 
 def check_uris(uris: Collection[str]) -> None:
-    """Raise `SubscriptionRefusedError` for more, or longer ones, than anybody may watch."""
+    """Raise `SubscriptionRefusedError` for too many or too long URIs."""
     if len(uris) > MAX_SUBSCRIBED_RESOURCES:
         raise SubscriptionRefusedError(f"at most {MAX_SUBSCRIBED_RESOURCES:,} resources can be subscribed to")
     if any(len(uri) > MAX_URI_CHARACTERS for uri in uris):

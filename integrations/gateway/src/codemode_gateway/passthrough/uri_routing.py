@@ -1,4 +1,4 @@
-"""Names, URIs and list pages of several servers as those of one."""
+"""Give names, URIs and cursors that are unique across several servers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MARKS = ("#server=", "&server=")
 
 
 def public_prompt_name(server: str, name: str, servers: Collection[str]) -> str:
-    """Return what clients call a prompt of a server, one of these.
+    """Return a server's prompt name as clients see it.
 
-    What would be too long, or has other characters than letters, digits, ``_`` and ``-``, or might be meant by another
-    server's prompt too, ends with a digest of both names.
+    Long names, names with other characters than letters, digits, ``_`` and ``-``, and ambiguous names end with a
+    digest.
     """
     name_with_server = f"{server}_{name}"
     if (
@@ -44,19 +44,19 @@ def public_prompt_name(server: str, name: str, servers: Collection[str]) -> str:
 
 
 def may_be_prompt_of(public: str, server: str) -> bool:
-    """Tell whether clients may call a prompt of this server so: asking other servers would be for nothing."""
+    """Return whether a public prompt name may belong to this server."""
     start = f"{_replace_foreign_characters(server)}_"
     return public.startswith(start[: MAX_PROMPT_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1])
 
 
 def add_server_mark(uri: str, server: str) -> str:
-    """Return a URI, or a template of URIs, as that of one server: its scheme and path stay as they are."""
+    """Return a URI or template marked with its server; scheme and path stay unchanged."""
     mark = _MARKS["#" in uri]
     return f"{uri}{mark}{quote(server, safe='')}"
 
 
 def split_server_mark(uri: str, servers: Collection[str]) -> tuple[str, str | None]:
-    """Return the URI as its server knows it, and the server, one of these; None where no server is named in it."""
+    """Return the server's own URI and the server named in it, or None."""
     for mark in _MARKS:
         at = uri.rfind(mark)
         if at >= 0:
@@ -87,14 +87,14 @@ class CursorError(ValueError):
 
 
 class PaginatedList(Generic[ItemT]):
-    """A list in its order: each item with its key, which no other has, and the characters that it takes."""
+    """An ordered list of items with unique keys and sizes, in pages."""
 
     def __init__(self, kind: str, items: Sequence[tuple[str, int, ItemT]]) -> None:
         self._kind = kind
         self._items = items
 
     def get_page(self, cursor: str | None) -> tuple[list[ItemT], str | None]:
-        """Return the items behind a cursor, and the cursor of the rest. Raises `CursorError`."""
+        """Return the items after a cursor, and the next cursor or None. Raises `CursorError`."""
         start = 0 if cursor is None else self._start(cursor)
         page: list[ItemT] = []
         room = MAX_CHARACTERS
@@ -150,9 +150,9 @@ _MAX_LINKED = 10_000
 
 
 class UriRoutes:
-    """Who has which URI, by the names of servers. The first that lists one keeps it, however long others run.
+    """Maps URIs to servers. The first server that lists a URI keeps it, even while it is down.
 
-    So no server takes away what clients know another's resource by, neither by listing it nor while that one is down.
+    So no server can take over a resource that clients know.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class UriRoutes:
         self._linked: dict[str, str] = {}
 
     def add_listed(self, uri: str, server: str, servers: Collection[str]) -> str:
-        """Return what clients are told of a URI, or a template, that a server lists."""
+        """Return the public form of a URI or template that a server lists."""
         if len(self._owners) > _MAX_OWNED:
             self._owners.clear()
         if self._owners.get(uri) not in servers:
@@ -168,7 +168,7 @@ class UriRoutes:
         return self._to_public(uri, server, self._owners[uri], servers)
 
     def add_linked(self, uri: str, server: str, servers: Collection[str]) -> str:
-        """Return what clients are told of a URI that a server has named elsewhere than in a list."""
+        """Return the public form of a URI that a server names outside its lists."""
         owner = self._owners.get(uri)
         if owner is None or owner not in servers:
             while len(self._linked) >= _MAX_LINKED:
@@ -177,7 +177,7 @@ class UriRoutes:
         return self._to_public(uri, server, owner, servers)
 
     def find_owner(self, uri: str, servers: Collection[str]) -> tuple[str, str] | None:
-        """Return the server of a client's URI, and the URI as that one knows it; None: nobody has listed it."""
+        """Return the server of a public URI and its own URI, or None."""
         server_uri, marked_server = split_server_mark(uri, servers)
         server = marked_server or self._owners.get(uri) or self._linked.get(uri)
         return (server, server_uri) if server is not None and server in servers else None
@@ -188,7 +188,7 @@ class UriRoutes:
 
 
 def find_template_server(uri: str, templates: Iterable[tuple[str, str]]) -> str | None:
-    """Return the server, of pairs of server and template, whose template fits; of several the one that says most."""
+    """Return the server whose template matches a URI most specifically, or None."""
     best: tuple[int, str] | None = None
     for server, template in templates:
         literals = _literals(template)
@@ -199,7 +199,7 @@ def find_template_server(uri: str, templates: Iterable[tuple[str, str]]) -> str 
 
 
 def servers_of_same_origin(uri: str, listed: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the servers, of pairs of server and URI, that list URIs of the same scheme and authority."""
+    """Return the servers that list URIs with the same scheme and authority."""
     origin = _origin(uri)
     return list(dict.fromkeys(server for server, other_uri in listed if _origin(other_uri) == origin))
 

@@ -1,4 +1,4 @@
-"""The shape of values: which types stand where, joined from all that were seen. Pure, and holds no value."""
+"""Infer a schema from sample values without keeping any value."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _SCALARS = ("boolean", "null", "number", "string")
 
 @dataclass
 class Shape:
-    """What was seen at one place. ``names`` are properties, ``record`` what keys that are no names lead to.
+    """The observed types at one place. ``record`` is the shape of values under keys that are not property names.
 
-    ``objects`` counts objects, to two. ``is_any`` says that it may be anything: too deep, or too much.
+    ``objects`` counts objects up to two. ``is_any`` means any value.
     """
 
     scalars: set[str] = field(default_factory=set[str])
@@ -44,7 +44,7 @@ class Shape:
 
 @dataclass
 class Member:
-    """One property: its shape, in how many objects it was, to two, and whether some object went without."""
+    """A property: its shape, in how many objects it was seen (up to two), and whether it is optional."""
 
     shape: Shape
     seen: int = 1
@@ -52,12 +52,12 @@ class Member:
 
 
 def infer_shape(value: Any) -> Shape:
-    """Return the shape of one value, as far as the first parts of it tell."""
+    """Return the shape of a value's first parts."""
     return _Inference().infer(value, 0)
 
 
 def join(left: Shape, right: Shape) -> Shape:
-    """Return the shape of all that either is the shape of."""
+    """Return the shape that covers both shapes."""
     if left.is_any or right.is_any:
         return Shape(is_any=True)
     return Shape(
@@ -68,7 +68,7 @@ def join(left: Shape, right: Shape) -> Shape:
 
 
 def limit_size(shape: Shape) -> Shape:
-    """Return the shape with no more parts than anybody reads: what is deepest is anything first."""
+    """Return the shape within the node limit; the deepest parts become any value."""
     depth = MAX_DEPTH
     while depth and _count_nodes(shape) > MAX_NODES:
         depth -= 1
@@ -77,10 +77,9 @@ def limit_size(shape: Shape) -> Shape:
 
 
 def drop_rare_names(shape: Shape, *, drops_unnamed_objects: bool = False) -> Shape:
-    """Return the shape without names that were seen in one object only: what may be told, or written down.
+    """Return the shape without property names that were seen once: they may be values.
 
-    What was below them is that of a record. ``forgets`` leaves out objects of which no name is known yet, as if they
-    had not been seen: whoever reads it again would else take them for records.
+    ``drops_unnamed_objects`` leaves out objects without known names, which would be read back as records.
     """
     names = {
         name: Member(drop_rare_names(member.shape, drops_unnamed_objects=drops_unnamed_objects), 2, member.is_missing)
@@ -105,7 +104,7 @@ def drop_rare_names(shape: Shape, *, drops_unnamed_objects: bool = False) -> Sha
 
 
 def to_schema(shape: Shape) -> dict[str, Any]:
-    """Return a JSON Schema of what was seen, without names that were seen in one object only."""
+    """Return a JSON Schema of the shape, without names that were seen once."""
     return _shape_to_schema(drop_rare_names(shape))
 
 
@@ -131,7 +130,7 @@ def to_json(shape: Shape) -> Any:
 
 
 def from_json(value: Any, depth: int = 0) -> Shape:
-    """Return the shape that was written so. Raises `ValueError` for what none of ours is."""
+    """Parse a stored shape. Raises `ValueError`."""
     if value is True:
         return Shape(is_any=True)
     if not is_object(value) or depth > MAX_DEPTH + 1:
@@ -152,7 +151,7 @@ def from_json(value: Any, depth: int = 0) -> Shape:
 
 
 def is_property_name(key: str) -> bool:
-    """Tell whether a key looks like the name of a property, and not like a value."""
+    """Return whether a key looks like a property name rather than a value."""
     return _PROPERTY_NAME.match(key) is not None and not _VALUE_LIKE.search(key)
 
 

@@ -1,4 +1,4 @@
-"""Learns what tools without an output schema give: the shape alone, for declarations, kept for each principal."""
+"""Infer and store output schemas of tools that declare none."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class _Observation:
 
 
 class OutputShapes:
-    """What the tools of one principal's servers gave. `returned`, `get_observed_output` and `learned` are hooks.
+    """The inferred outputs of one principal's servers; its methods are upstream hooks.
 
-    ``folder`` is the cache folder; without one, shapes are known for as long as this object is.
+    Without ``folder``, shapes last as long as this object.
     """
 
     def __init__(self, folder: Path | None, principal: str = "local") -> None:
@@ -92,7 +92,7 @@ class OutputShapes:
     # --- hooks ---
 
     def on_result(self, config: ServerConfig, tool: str, value: Any) -> None:
-        """Look at what a call gave, where nobody has declared it; at calls of the same tool less often in time."""
+        """Observe the result of an undeclared tool; later calls are sampled."""
         key = config.name, tool
         if key not in self._undeclared_tools:
             return
@@ -106,14 +106,14 @@ class OutputShapes:
             self._observe(key, seen, value)
 
     def get_observed_output(self, config: ServerConfig, tool: types.Tool) -> Mapping[str, Any] | None:
-        """Return what is known of a tool that declares no output: its schema, or that of the JSON in its texts."""
+        """Return the inferred output schema of a tool, or None."""
         key = config.name, tool.name
         self._undeclared_tools.add(key)
         seen = self._observations.get(key)
         return None if seen is None else _to_declaration(seen)
 
     def get_learned_revision(self, config: ServerConfig) -> int:
-        """Return a number that grows when more is known; not at once, so that servers are not listed all the time."""
+        """Return a number that grows, with a delay, when schemas change."""
         since = self._changed_since.get(config.name)
         if since is not None and time.monotonic() - since >= ANNOUNCE_SECONDS:
             del self._changed_since[config.name]
@@ -211,9 +211,9 @@ def _parse_observation(value: Any) -> _Observation:
 
 
 class ToolHistory:
-    """Pins and, where it ``learns``, observed types of one principal, read once for all connections.
+    """Pins and, if it ``learns``, inferred outputs of one principal, loaded once for all connections.
 
-    ``folder`` is that of the state, ``cache_folder``, else the same, that of what may be lost.
+    ``cache_folder`` (default ``folder``) holds data that may be lost.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class ToolHistory:
 
 
 class ToolHistories:
-    """What is known for each principal, for as long as some connection of theirs has it: users come without end."""
+    """The tool history of each principal, while one of its connections is open."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -263,7 +263,7 @@ class ToolHistories:
 
     @asynccontextmanager
     async def open(self, principal: str, *, learns: bool) -> AsyncGenerator[ToolHistory]:
-        """Give what is known for a principal, the same to all who have it at a time; write it down behind the last."""
+        """Yield the shared history of a principal; save it after the last user."""
         history = self._open.get(principal)
         if history is None:
             history = self._open[principal] = ToolHistory(self._folder, principal, learns=learns)

@@ -1,4 +1,4 @@
-"""How a tool differs from what it was, as lines for a person. Pure, and safe to print: all is escaped."""
+"""Pin tool definitions at first use, and report later differences."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _MAX_LINES = 2_000
 
 @dataclass(frozen=True)
 class Difference:
-    """One tool that is new, or not as it was: what its server said of it then and says now, as JSON texts.
+    """A new or changed tool, with its definitions before and now as JSON texts.
 
-    A text that was too long to keep is cut, and then only the digest tells. ``digest`` is that of the tool now.
+    Long texts are cut; ``digest`` is that of the full current definition.
     """
 
     tool: str
@@ -46,7 +46,7 @@ class Difference:
         return "new" if self.before is None else "changed"
 
     def lines(self) -> list[str]:
-        """Return the lines that are new with a ``+`` before them, those that are gone with a ``-``."""
+        """Return a diff: added lines start with ``+``, removed ones with ``-``. Invisible characters are escaped."""
         before, after = (list(_lines(text))[:_MAX_LINES] for text in (self.before or "", self.after))
         diff = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
         if not diff:
@@ -101,12 +101,12 @@ tool_digest = compute_definition_digest
 
 
 class ToolsChangedError(Exception):
-    """What is to be approved is not what was shown."""
+    """The tools changed after their differences were displayed."""
 
 
 @dataclass(frozen=True)
 class ServerPins:
-    """What is remembered of one server: how many tools, and how its tools differ now. ``token`` names what is shown."""
+    """The pinned tools of one server and their differences. ``token`` identifies the displayed differences."""
 
     server: str
     pinned: int
@@ -122,9 +122,9 @@ _Rows = dict[str, tuple[str, str]]  # of each tool its digest, and what is shown
 
 
 class Pins:
-    """The pins of one principal. `listed`, `notes` and `changes` are hooks of `UpstreamHooks`.
+    """The pins of one principal. `filter_tools`, `get_notes` and `get_revision` are upstream hooks.
 
-    ``folder`` is the state folder; without one, pins hold for as long as this object does.
+    Without ``folder``, pins last as long as this object.
     """
 
     def __init__(self, folder: Path | None, principal: str = "local") -> None:
@@ -140,9 +140,9 @@ class Pins:
     # --- hooks ---
 
     async def filter_tools(self, config: ServerConfig, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
-        """Return the tools that programs see; remember those of a server that is used first.
+        """Return the visible tools; pin those of a server on first use.
 
-        Raises `OSError` where tools are to be blocked and what is remembered cannot be read.
+        Raises `OSError` if changed tools must be blocked and pins cannot be read.
         """
         if config.pin == "off":
             self._notes.pop(config.name, None)
@@ -164,11 +164,11 @@ class Pins:
         return tools if config.pin == "warn" else [tool for tool in tools if tool.name not in different]
 
     def get_notes(self, config: ServerConfig) -> Sequence[str]:
-        """Return what programs that import this server are told of its tools."""
+        """Return notes on changed tools for programs that import the server."""
         return self._notes.get(config.name, ())
 
     def get_revision(self, config: ServerConfig) -> int:
-        """Return a number that grows when `listed` would give other tools: somebody has approved some meanwhile."""
+        """Return a number that grows when an approval may change the result of `filter_tools`."""
         count = self._changes.get(config.name, 0)
         if config.name in self._notes and self._stamps.get(config.name) != self._tables.stamp:
             self._stamps[config.name] = self._tables.stamp
@@ -178,7 +178,7 @@ class Pins:
     # --- for people ---
 
     def list_servers(self) -> tuple[ServerPins, ...]:
-        """Return what is remembered and how it differs, server by server. Raises `OSError`."""
+        """Return the pins and differences of all servers. Raises `OSError`."""
         with self._tables.open() as file:
             names = [
                 row[0]
@@ -187,10 +187,10 @@ class Pins:
             return tuple(self._read_server(file, name) for name in sorted(names))
 
     def approve(self, server: str, token: str | None = None) -> int:
-        """Remember the tools of a server as they are now; return how many differed.
+        """Pin the current tools of a server; return how many differed.
 
-        With the ``token`` of what a person was shown nothing else is approved. Raises `KeyError` for a server of which
-        nothing is remembered, `ToolsChangedError`, and `OSError`.
+        With ``token``, only the displayed differences are approved. Raises `KeyError` for an unknown server,
+        `ToolsChangedError` and `OSError`.
         """
         with self._tables.open(writes=True) as file:
             file.execute("BEGIN IMMEDIATE")
@@ -318,7 +318,7 @@ def _create_notes(config: ServerConfig, different: Mapping[str, bool]) -> list[s
 
 
 def _compute_list_digest(tools: Sequence[types.Tool]) -> str:
-    """Return a digest of all that a server says of its tools, much cheaper than those of each."""
+    """Return one digest of all tool definitions, cheaper than one per tool."""
     found = hashlib.sha256()
     for tool in tools:
         found.update(tool.__pydantic_serializer__.to_json(tool, by_alias=True, exclude_none=True))

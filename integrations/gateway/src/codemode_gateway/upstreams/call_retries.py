@@ -1,4 +1,4 @@
-"""One tool call as a server is sent it, and again: by its grade, after sign-in, in rounds."""
+"""Send tool calls to a server, with retries, sign-in and input rounds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from .session_streams import SENDING, RequestProgress
 
 
 class PausableTimeout:
-    """Gives a call so many seconds, over all the rounds that it takes."""
+    """A time limit for a call over all its rounds, paused while a person is asked."""
 
     def __init__(self, seconds: float) -> None:
         self._remaining = seconds
@@ -115,7 +115,7 @@ def add_protocol_metadata(
 
 
 def mirrors_arguments(connection: Connection) -> bool:
-    """Tell whether tools may want arguments in headers too: over HTTP from the revision 2026-07-28 on."""
+    """Return whether tools may take arguments in headers: over HTTP from revision 2026-07-28."""
     return connection.era == "modern" and not connection.tracks_sending
 
 
@@ -149,7 +149,7 @@ def refused_call_error(config: ServerConfig, tool: str, error: MCPError) -> Code
 
 
 def find_page_to_open(error: MCPError) -> str | None:
-    """Return the page that a server wants its user to open before it takes a call; None where it wants none."""
+    """Return the page that the user must open before a call, or None."""
     if error.error.code != types.URL_ELICITATION_REQUIRED or not is_mapping(error.error.data):
         return None
     elicitations = error.error.data.get("elicitations")
@@ -159,7 +159,7 @@ def find_page_to_open(error: MCPError) -> str | None:
 
 
 def unknown_outcome_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
-    """Return the error for a call of which nobody knows whether it has happened."""
+    """Return the error for a call that may have run."""
     reason = f"it did not answer within {config.timeout_ms} ms" if lost.is_late else lost.reason
     text = (
         f"the outcome of {tool!r} of server {config.name!r} is unknown: {reason}, and the call may have happened all"
@@ -169,7 +169,7 @@ def unknown_outcome_error(config: ServerConfig, tool: str, lost: UnansweredReque
 
 
 def failed_call_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
-    """Return the error for a call without an answer that can be made again without harm."""
+    """Return the error for an unanswered call that is safe to repeat."""
     if lost.is_late:
         text = f"{tool!r} of server {config.name!r} did not answer within {config.timeout_ms} ms"
         return CodeModeToolError(text, code=TIMEOUT, details={"tool_name": tool, "timeout_ms": config.timeout_ms})
@@ -183,10 +183,9 @@ CallerKey = tuple[str, str]
 
 
 class FairSlots:
-    """Slots for at most ``limit`` calls at a time, of which one user and one program have at most ``share``.
+    """At most ``limit`` concurrent calls, of which one user or program gets at most ``share``.
 
-    Those that wait get a free slot in turn: users first, then the programs of each. The user of a gateway that serves
-    one alone is not limited, only the programs are.
+    Waiting users take turns, then their programs. A local user has no limit of its own.
     """
 
     def __init__(self, limit: int, share: int) -> None:
@@ -275,7 +274,7 @@ REQUESTING_CALL: ContextVar[Any] = ContextVar("codemode_mcp_asked_in", default=N
 
 
 class ClientRequestCallbacks:
-    """The callbacks of a session. While somebody is asked, the time of the calls in flight stands still."""
+    """The callbacks of a session. Call timeouts are paused while a client is asked."""
 
     def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: SecretRedactor) -> None:
         self._config = config
@@ -382,7 +381,7 @@ _InputRequest: TypeAdapter[types.InputRequest] = TypeAdapter(types.InputRequest)
 
 
 class ProgressForwarder:
-    """Tells the client of a call how far its server is; of a flood the beginning of each second."""
+    """Forwards a server's progress to the client, at most 20 messages per second."""
 
     def __init__(self, origin: CallOrigin, secrets: SecretRedactor) -> None:
         self._origin = origin
@@ -404,7 +403,7 @@ class ProgressForwarder:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool. ``context`` is its `ToolCallContext`, ``origin`` the client request that it serves."""
+    """One call of a tool. ``context`` is its `ToolCallContext`, ``origin`` the client request behind it."""
 
     name: str
     tool: types.Tool | None
@@ -422,9 +421,9 @@ class ToolCall:
 
 
 class CallSender:
-    """Performs calls on whatever connection its server has.
+    """Sends calls on the server's current connection.
 
-    ``confirm`` is awaited with the connection and the tool before a call is sent on it, and raises to refuse the call.
+    ``confirm`` is awaited with the connection and tool name before each call, and raises to refuse it.
     """
 
     def __init__(
@@ -450,7 +449,7 @@ class CallSender:
     async def call(
         self, name: str, tool: types.Tool | None, arguments: Any, context: Any, *, may_repeat: bool
     ) -> ToolResult:
-        """Call a tool. It is sent again only when it certainly never arrived, or when ``may_repeat``."""
+        """Call a tool. It is retried only if it never arrived or ``may_repeat``."""
         self._link.require_loop()
         if arguments is not None and not is_mapping(arguments):
             raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
@@ -472,7 +471,7 @@ class CallSender:
         return await run_check(size, lambda: parse_server_result(self._secrets.redact(raw), schema))
 
     async def unwrap_result(self, name: str, result: ToolResult) -> Any:
-        """Return what a program gets, once whoever wants to has seen it."""
+        """Return the result for a program, after the ``on_result`` hook."""
         if self._on_result is None or result.is_error:
             return result
         value = result.structured_content
@@ -509,9 +508,9 @@ class CallSender:
         raise AssertionError
 
     async def _is_unresponsive(self, connection: Connection) -> bool:
-        """Tell whether a server's process has said nothing for two calls' time, and no longer answers anything at all.
+        """Return whether a server process was silent for two call timeouts and ignores a ping.
 
-        A server over HTTP is somebody else's, and another connection is no help to it.
+        A remote HTTP server would not benefit from a new connection.
         """
         silence, min_silence_seconds = connection.requests.silence, _SILENT_TIMEOUTS * self._config.timeout_ms / 1000
         if not connection.tracks_sending or silence.seconds < min_silence_seconds:

@@ -1,4 +1,4 @@
-"""The servers of a configuration, connected for as long as a block lasts. Knows no server's words."""
+"""Connect the servers of a configuration while a block runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_WARNING_CHARACTERS = 500
 
 
 class WarningLimiter(logging.Filter):
-    """Lets so many warnings of one logger pass in some seconds, each without its stack."""
+    """Limits warnings of a logger per time window, and removes their stack traces."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class WarningLimiter(logging.Filter):
 
 
 def limit_sdk_warnings() -> None:
-    """Let the loggers of the SDK that servers can make speak say no more than that."""
+    """Limit the SDK's loggers, whose output servers can cause."""
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(log_filter, WarningLimiter) for log_filter in logger.filters):
@@ -66,7 +66,7 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class ConnectedUpstreams(Sequence[ModuleServer]):
-    """Servers of a configuration as those of a run tool. None is started before it is needed."""
+    """The servers of a configuration for a run tool. Each starts on first use."""
 
     def __init__(self, upstreams: Sequence[Upstream]) -> None:
         self.upstreams = tuple(upstreams)
@@ -86,14 +86,14 @@ class ConnectedUpstreams(Sequence[ModuleServer]):
         return iter(self._servers)
 
     def upstream(self, name: str) -> Upstream:
-        """Return the server of that name in the configuration. Raises `KeyError`."""
+        """Return a server by its configured name. Raises `KeyError`."""
         for upstream in self.upstreams:
             if upstream.server_id == name:
                 return upstream
         raise KeyError(name)
 
     async def tools(self) -> dict[str, Tool]:
-        """Return the tools of all servers for `codeMode`, as ``server_tool``; what cannot be reached is left out."""
+        """Return all tools for `codeMode` as ``server_tool``; unreachable servers are left out."""
         results = await asyncio.gather(*(upstream.tools() for upstream in self.upstreams), return_exceptions=True)
         tools: dict[str, Tool] = {}
         for upstream, result in zip(self.upstreams, results, strict=True):
@@ -117,12 +117,11 @@ async def connect(
     principal: str = "local",
     secrets: SecretRedactor | None = None,
 ) -> AsyncGenerator[ConnectedUpstreams]:
-    """Connect the servers of a configuration, each when it is first needed, and end them with the block.
+    """Connect the servers of a configuration, each on first use, and end them with the block.
 
-    In ``cache_folder`` what servers list is kept for ``principal``: with that, `Upstream.listed` and `tools` answer
-    before any server runs. All belongs to the event loop of the block. ``secrets``: more that nobody may read. Without
-    ``hooks`` the policy of the configuration says which tools need an approval, and tokens are used, and renewed, that
-    ``codemode mcp login`` has kept for ``principal``.
+    ``cache_folder`` stores tool lists of ``principal``, so that `Upstream.listed_tools` and `tools` answer before a
+    server runs. ``secrets`` are redacted in addition. Without ``hooks`` the configuration's approval policy applies,
+    with tokens of ``codemode mcp login``. Use everything on the event loop of the block.
     """
     limit_sdk_warnings()
     all_secrets = secrets or SecretRedactor(config.secrets)

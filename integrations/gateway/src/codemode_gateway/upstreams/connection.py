@@ -1,4 +1,4 @@
-"""One connection to a server, from its transport to its end: a session of the SDK in a task of its own."""
+"""Run one connection to a server: an SDK session in its own task."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = logging.getLogger("codemode.mcp")
 
 
 def most_verbose(levels: Iterable[types.LoggingLevel | None]) -> types.LoggingLevel | None:
-    """Return the level of which there is most; None: there is none among them."""
+    """Return the most verbose of the levels, or None."""
     requested = {*levels}
     return next((level for level in LOG_LEVELS_BY_VERBOSITY if level in requested), None)
 
@@ -51,16 +51,16 @@ def add_log_level(params: Mapping[str, Any] | None, get_level: Callable[[], str 
 
 
 class LogLevel:
-    """The level of one server. ``wanted`` gives that from which on somebody hears now, None where nobody does."""
+    """The log level of one server. ``get_level`` returns the subscribed level, or None."""
 
     def __init__(self, wanted: Callable[[], types.LoggingLevel | None]) -> None:
         self.get_level = wanted
         self._last_sent: tuple[ClientSession, str] | None = None
 
     async def send(self, session: ClientSession) -> None:
-        """Ask a server of the handshake revisions that has a log for this level, once. Whatever it answers, it goes on.
+        """Send the level to a server of the handshake revisions, once. Failures are ignored.
 
-        No revision has a level at which a server says nothing: what nobody hears any more is dropped here.
+        No revision can turn logging off; unsubscribed messages are dropped here.
         """
         level, capabilities = self.get_level(), session.server_capabilities
         if level is None or capabilities is None or capabilities.logging is None or self._last_sent == (session, level):
@@ -174,7 +174,7 @@ _SDK_LOSS_PREFIXES = ("SSE stream ", "Failed to parse ")
 
 
 class LostRequestError(MCPError):
-    """A request has no answer. An error that the server itself answers is any other `MCPError`."""
+    """A request has no answer. Errors that the server answers are other `MCPError`s."""
 
     def __init__(self, lost: UnansweredRequestError) -> None:
         super().__init__(types.INTERNAL_ERROR, lost.reason)
@@ -183,11 +183,11 @@ class LostRequestError(MCPError):
 
 @dataclass(frozen=True)
 class Transport:
-    """How a server is reached: its streams, and what is known of their end once it has come.
+    """The streams of a server and the reason for their end.
 
-    ``tells_sending``: the streams say whether a request has left (`streams.SENDING`); they are those of a process.
-    ``last_words``: what that process wrote last. ``is_unread``: whether it has ended without reading what was written
-    behind so many bytes.
+    ``tracks_sending``: the streams report whether a request left, as process streams do. ``last_words``: the last
+    output of the process. ``was_not_read``: whether the process ended before reading what was written after so many
+    bytes.
     """
 
     streams: AbstractAsyncContextManager[tuple[Any, Any]]
@@ -298,7 +298,7 @@ class RequestDispatcher(JSONRPCDispatcher):
 
 
 class Connection:
-    """A session with a server. ``open`` once, ``aclose`` once; both from any task of its loop."""
+    """A session with a server. Call ``open`` and ``aclose`` once each, from any task of its loop."""
 
     session: ClientSession
     requests: RequestDispatcher
@@ -477,7 +477,7 @@ _RETRY_SECONDS = 60.0
 
 
 class ToolChangeListener:
-    """What one connection is told of. ``is_open``: nobody has to ask the server whether its tools have changed."""
+    """A subscription to tool list changes. ``is_open``: the server need not be polled."""
 
     def __init__(self) -> None:
         self.is_open = False

@@ -1,4 +1,4 @@
-"""What is known of a request that has no answer, and of a server that cannot be reached."""
+"""Define errors for lost requests and unreachable servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class UnansweredRequestError(Exception):
-    """A request has no answer. ``reason`` says why, and may still hold secrets.
+    """A request has no answer. ``reason`` may contain secrets.
 
-    ``never_arrived``: the server has certainly done nothing for it. ``is_late``: it had its time. ``is_over``: the
-    connection is of no use any more. ``is_final``: it would fail again. ``needs_sign_in``: somebody must sign in.
-    ``cut_at``: the connection has ended under it, and so many bytes were written before it, which may be unread too.
+    ``never_arrived``: the server did not process it. ``is_late``: it timed out. ``is_over``: the connection is
+    unusable. ``is_final``: a retry would fail too. ``needs_sign_in``: the user must sign in. ``sent_bytes``: the bytes
+    written before the request when the connection ended; those may be unread too.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class UnansweredRequestError(Exception):
 
 
 class NotStartedError(ConnectionError):
-    """The process of a server cannot be started. The message is for the operator, ``told`` for programs."""
+    """A server process cannot be started. The message is for the operator, ``program_message`` for programs."""
 
     def __init__(self, message: str, program_message: str) -> None:
         super().__init__(message)
@@ -46,10 +46,7 @@ class NotStartedError(ConnectionError):
 
 
 class UpstreamUnavailableError(Exception):
-    """A server cannot be reached. The message tells the operator why, ``told`` programs: no path of this machine.
-
-    Both may still hold secrets.
-    """
+    """A server cannot be reached. ``program_message`` has no local paths; both texts may contain secrets."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Hooks around calls of servers."""
+"""Define the hooks around calls and lists of upstream servers."""
 
 from __future__ import annotations
 
@@ -53,20 +53,18 @@ async def _do_not_retry(_server: ServerConfig, _context: Any) -> bool:
 
 @dataclass(frozen=True)
 class UpstreamHooks:
-    """Each is called on the loop of its server. All may raise; then the call, or the listing, fails by it.
+    """Callbacks for one server, called on its event loop. An exception fails the call or listing.
 
-    ``approval`` says whether a person is asked about calls of a tool, as ``Tool(needs_approval=...)`` takes it.
-    ``listed`` gets the tools that the configuration allows and returns those that programs see. ``returned`` sees what
-    a call gave, unwrapped, before the program does; ``observed`` tells what it has seen of a tool without an output
-    schema, as `observed_output` of the run tool reads it, and ``learned`` a number that grows with that. ``notes`` are
-    what programs that import the server are told of its tools, and ``changes`` a number that grows whenever ``listed``
-    would give other tools by itself. ``asked`` answers a request of the server, ``method`` and its
-    params: ``elicitation/create``, ``sampling/createMessage``, ``roots/list``; the call in which it came is its third
-    argument, the `ToolCallContext`, or None; without the hook each is declined. ``notified`` hears of what a server
-    says by itself; ``log_level`` tells from which level on somebody hears what it logs, None where nobody does.
-    ``sign_in`` returns the ``httpx2.Auth`` of a server, or None. ``signed_out`` is called where a call
-    was not made because nobody is signed in, with the call's `ToolCallContext`: it may pause the program, and returns
-    whether to send the call once more.
+    ``get_approval_rule`` returns a tool's ``needs_approval``. ``filter_tools`` returns the tools that programs see;
+    ``get_filter_revision`` grows when its result changes by itself. ``on_result`` receives each unwrapped result;
+    ``get_observed_output`` returns what is known of an undeclared output, and ``get_learned_revision`` grows with it.
+    ``get_notes`` returns notes for programs that import the server.
+
+    ``on_request`` answers ``elicitation/create``, ``sampling/createMessage`` and ``roots/list``; its third argument is
+    the `ToolCallContext` of the call, or None. Without the hook, requests are declined. ``on_notification`` receives
+    notifications; ``get_log_level`` returns the subscribed level or None. ``create_auth`` returns the ``httpx2.Auth``
+    of a server, or None. ``on_signed_out`` is called for a call that needs sign-in; it may pause the program, and
+    returns whether to retry.
     """
 
     get_approval_rule: Callable[[ServerConfig, types.Tool], NeedsApproval] = _needs_no_approval

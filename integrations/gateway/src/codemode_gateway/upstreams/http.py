@@ -1,4 +1,4 @@
-"""The transports of servers over HTTP: streamable HTTP, and the older one with server-sent events. Knows no calls."""
+"""Connect to servers over streamable HTTP and server-sent events."""
 
 from __future__ import annotations
 
@@ -230,9 +230,9 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class BoundedClient(httpx2.AsyncClient):
-    """Answers in place of a server that cannot. ``failure`` is why it cannot, as last known.
+    """An HTTP client that converts failures to JSON-RPC errors. ``failure`` is the last known reason.
 
-    ``broken`` is set when a request has failed. ``hide`` takes secrets out of what a server says in a refusal.
+    ``broken`` is set after a failed request. ``hide`` removes secrets from refusals.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""An API with an OpenAPI document as a server of MCP in this process: its operations are the tools."""
+"""Serve an OpenAPI document's operations as an in-process MCP server."""
 
 from __future__ import annotations
 

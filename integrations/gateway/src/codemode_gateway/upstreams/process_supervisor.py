@@ -1,4 +1,4 @@
-"""The gateway's side of the process that stdio servers are children of. Starts servers, reads nothing they say."""
+"""Start stdio servers through a supervisor process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_LINE_BYTES = 4096
 
 
 class SpawnError(OSError):
-    """A server cannot be started. ``at`` is what stands in the way: "command", "cwd", "fork" or "descriptors"."""
+    """A server cannot be started. ``at`` names the cause: "command", "cwd", "fork" or "descriptors"."""
 
     def __init__(self, number: int, at: str) -> None:
         super().__init__(number, os.strerror(number) if number else "unknown error")
@@ -39,7 +39,7 @@ class SpawnError(OSError):
 
 @dataclass(frozen=True)
 class Child:
-    """A server that runs. ``exited`` gives its exit code, negative the signal that ended it."""
+    """A running server. ``exited`` yields its exit code; a negative one is the signal that ended it."""
 
     id: int
     pid: int
@@ -47,7 +47,7 @@ class Child:
 
 
 class ProcessSupervisor:
-    """One guarding process. `held` gives that of the running loop; whoever has it calls `release` once."""
+    """A supervisor process. Call `acquire` for that of the running loop, and `release` once."""
 
     def __init__(self) -> None:
         self._users = 0

@@ -1,7 +1,7 @@
-"""The process that stdio servers are children of: it starts them, and ends all of them when the gateway is gone.
+"""Supervise stdio servers: start them, and end all when the gateway is gone.
 
-Single-threaded, runs under `-I -S` and imports nothing of the package. It reads no byte of what servers say. It hears
-of the gateway's death in two ways: the end of its socket, and, where there are such, the gateway's pidfd.
+Single-threaded; runs under `-I -S` without imports from the package. The gateway's death closes the control socket and,
+where supported, signals its pidfd.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The transport that a configuration asks for."""
+"""Connect to a server on demand, with backoff, idle timeout and sign-in state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .stdio import StdioServer
 
 
 def create_transport(config: ServerConfig, secrets: SecretRedactor, auth: Any) -> Transport:
-    """Return how the server of this configuration is reached; ``auth`` is the `httpx.Auth` of one over HTTP."""
+    """Return the transport of a server; ``auth`` is the ``httpx.Auth`` for HTTP."""
     if config.transport == "stdio":
         server = StdioServer(config, secrets)
 
@@ -52,9 +52,9 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class ReconnectingConnection:
-    """The connections of one server, one after the other. ``ready`` is called with each that is new.
+    """The successive connections of one server. ``on_ready`` is called with each new one.
 
-    ``failure`` is why it cannot be used, as programs are told; ``problem`` is the same for the operator, with paths.
+    ``failure`` is the reason for programs; ``problem`` is the same for the operator, with paths.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ReconnectingConnection:
         return self._sign_in_failure is not None
 
     def retry(self) -> None:
-        """Let the next need try again at once: what stood in the way is said to be gone."""
+        """Allow an immediate new attempt."""
         self._sign_in_failure, self._not_before, self._failures = None, 0.0, 0
 
     @property
@@ -103,7 +103,7 @@ class ReconnectingConnection:
         return connection if connection is not None and connection.is_open else None
 
     async def connection(self) -> Connection:
-        """Return a connection, a new one where there is none. Raises what a call of the server is to raise."""
+        """Return an open connection, connecting if needed. Raises the error for the caller."""
         self.require_loop()
         while (connection := self.open_connection) is None:
             if self._is_closed:
@@ -150,10 +150,10 @@ class ReconnectingConnection:
             self._holds -= 1
 
     async def discard(self, connection: Connection, lost: UnansweredRequestError) -> None:
-        """Give a connection up that is of no use any more: the next need opens another.
+        """Discard an unusable connection; the next use opens another.
 
-        Of one that has ended by itself ``lost`` then says why, and whether its request was read. Over one that has lost
-        its session others still hear that of their requests.
+        After a lost process, ``lost`` gets the reason and whether the request was read. Other requests on a lost
+        session still receive their errors.
         """
         if lost.sent_bytes is not None:
             await connection.wait_closed()
@@ -167,10 +167,7 @@ class ReconnectingConnection:
             self._spawn(self._close_discarded(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
 
     async def use(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
-        """Do some work on a connection that can be done again without harm: once more on another, where it was lost.
-
-        Raises as `connection` does, and what the work raises.
-        """
+        """Run repeatable work on a connection, and once more on another if the first was lost."""
         for is_last in (False, True):
             connection = await self.connection()
             try:

@@ -1,4 +1,4 @@
-"""Streams between a transport and the SDK's session, with limits of sizes and backpressure."""
+"""Connect transports to the SDK's session, with size limits and backpressure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _MAX_WAITING_MESSAGES = 1_000
 
 
 class RequestProgress:
-    """What is known of one request on its way. ``has_left``: False as long as no byte of it can have left.
+    """The sending state of one request. ``has_left``: False while no byte can have been sent.
 
-    ``is_over``: nobody waits for its answer any more, and whatever is still open for it ends. ``lost``: why it has no
-    answer, where its transport knows. ``begins_at``: so many bytes were written to the pipe of its server before it.
+    ``is_over``: the caller no longer waits. ``lost``: why there is no answer, if the transport knows. ``begins_at``:
+    bytes written to the pipe before the request.
     """
 
     __slots__ = ("_limits", "begins_at", "body", "has_left", "is_begun", "is_over", "lost")
@@ -90,7 +90,7 @@ SENDING: ContextVar[RequestProgress | None] = ContextVar("codemode_mcp_sending",
 
 
 class MessageInbox:
-    """What a server has said, in its order. ``paused`` is called with whether it should say no more for now."""
+    """Messages from a server in order. ``set_paused`` is called to pause and resume its reading."""
 
     def __init__(self, set_paused: Callable[[bool], None]) -> None:
         self._items: deque[SessionMessage | Exception] = deque()
@@ -162,7 +162,7 @@ class MessageInbox:
 
 
 class MessageOutbox(asyncio.BaseProtocol):
-    """What is said to a server, a line a message; the protocol of the pipe to it."""
+    """Messages to a server, one per line; the protocol of its input pipe."""
 
     def __init__(self) -> None:
         self._transport: asyncio.WriteTransport | None = None
@@ -263,7 +263,7 @@ class MessageOutbox(asyncio.BaseProtocol):
 
 
 class SilenceTimer:
-    """The silence of one connection. Whatever a server says ends it, be it the answer or not."""
+    """How long a server has not answered. Any message resets it."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -295,10 +295,10 @@ class Refusal:
 
 
 def bound_message(item: Any) -> Any:
-    """Return what a server has said; what it asks or tells with too many values goes on without them, to be refused.
+    """Return a server's message; drop oversized params, and hide error texts from the SDK's spans.
 
-    The SDK reads such a message on the event loop. The words of a refusal, which may quote inputs and secrets, are
-    given to whoever has asked and to nobody else.
+    The SDK parses such messages on the event loop. Error texts may contain inputs and secrets, and go to the caller
+    only.
     """
     message = getattr(item, "message", None)
     if isinstance(message, types.JSONRPCError):
@@ -313,7 +313,7 @@ def bound_message(item: Any) -> Any:
 
 
 class BoundedSender:
-    """A stream to a server that reads: one who asks without end and reads no answer is given up."""
+    """A stream to a server. It fails once too many messages are unread."""
 
     def __init__(self, stream: Any, ended: asyncio.Event) -> None:
         self._stream = stream
@@ -342,7 +342,7 @@ class BoundedSender:
 
 
 class MonitoredReceiver:
-    """A stream whose end is known before anybody hears of it who waits for an answer."""
+    """A stream that sets ``ended`` before waiting requests fail."""
 
     def __init__(self, stream: Any, ended: asyncio.Event, silence: SilenceTimer) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The transport of a stdio server: its process, what it says line by line, what it complains of. Knows no calls."""
+"""Run a stdio server: its process, stdout messages and stderr."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _start_folder(config: ServerConfig) -> str | None:
 
 
 class StdioServer:
-    """One process of a server. ``ending`` says, once it has ended, in which way and what it said last."""
+    """One server process. ``exit_reason`` describes how it ended, with its last output."""
 
     def __init__(self, config: ServerConfig, secrets: SecretRedactor, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._config = config
@@ -226,9 +226,9 @@ class _TurnBudget:
 
 
 class StdoutReader(asyncio.Protocol):
-    """What a server says on stdout, as messages. Lines that are no protocol are skipped, and the first is logged.
+    """Parses a server's stdout. Lines that are not protocol messages are skipped; the first is logged.
 
-    ``noise`` is the beginning of that one. ``is_over``: there will be no more.
+    ``noise`` is the beginning of that line. ``is_over``: no more output follows.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class StdoutReader(asyncio.Protocol):
 
 
 class StderrReader(asyncio.Protocol):
-    """What a server complains of: its end is kept, some of it is logged, without secrets."""
+    """Keeps the end of a server's stderr and logs some of it, without secrets."""
 
     def __init__(self, name: str, secrets: SecretRedactor) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""What a server says that it has: its tools page by page, and itself. Reads hostile lists; keeps nothing."""
+"""Read and cache tool lists of untrusted servers."""
 
 from __future__ import annotations
 
@@ -54,10 +54,7 @@ _UNSUPPORTED_HEADERS = "it wants arguments in headers that cannot be sent"
 
 @dataclass(frozen=True)
 class Listing:
-    """What a server was listed as. ``digest`` is another one whenever any of its tools is.
-
-    ``left_out`` says which entries of the list programs do not get, and why.
-    """
+    """A tool list. ``digest`` changes with any tool; ``left_out`` explains omitted entries."""
 
     tools: tuple[types.Tool, ...] = ()
     texts: tuple[str, ...] = field(default=(), repr=False)
@@ -81,7 +78,7 @@ class Listing:
 
 
 def load_listing(stored: Mapping[str, Any], tools: list[Any]) -> Listing:
-    """Return a listing from what was kept of one. Raises `ValueError` for what is none."""
+    """Return a listing from its stored form. Raises `ValueError`."""
     era = stored.get("era")
     instructions = stored.get("instructions")
     loaded, texts, left_out = read_tools(tools)
@@ -105,11 +102,10 @@ class PageRefusedError(Exception):
 async def fetch_listing(
     ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], secrets: SecretRedactor, *, mirrors: bool = False
 ) -> Listing:
-    """Return what a server lists: its tools, their texts and digest, for how long they hold, what is left out.
+    """Fetch a server's tools with texts, digest, lifetime and omitted entries.
 
-    ``ask`` sends one ``tools/list``; where it raises `PageRefusedError` for a page after the first, the tools of the
-    pages before it are used. A list that does not end, or is too long, ends where it is. Where the connection
-    ``mirrors`` arguments into headers, tools that want this in a way that cannot be are left out.
+    ``ask`` sends one ``tools/list`` request. If a later page raises `PageRefusedError`, earlier pages are used. Endless
+    or oversized lists are cut. With ``mirrors``, tools with invalid header mappings are left out.
     """
     tools: list[types.Tool] = []
     texts: dict[str, str] = {}
@@ -154,7 +150,7 @@ def _page_entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
 
 
 class ListBudget:
-    """How much of a list is still taken. ``is_used_up`` is known once something had to be left out for it."""
+    """The remaining size of a list. ``is_used_up`` is set once an entry was left out for it."""
 
     def __init__(self) -> None:
         self.is_used_up = False
@@ -348,9 +344,9 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class ListCache:
-    """The lists of one principal in one folder; without a folder nothing is kept.
+    """The cached lists of one principal in a folder; without a folder nothing is cached.
 
-    Those of users and configurations that are gone are removed once nobody has read them for long.
+    Lists that were not read for long are removed.
     """
 
     def __init__(self, folder: Path | None, principal: str) -> None:

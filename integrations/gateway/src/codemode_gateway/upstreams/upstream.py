@@ -1,4 +1,4 @@
-"""One server that others use: its tools as last listed, the calls of them. Knows no process and no socket."""
+"""List and call the tools of one upstream server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MAX_INLINE_TOOLS = 20
 
 
 class UpstreamTool(Tool):
-    """A tool of a server. ``listed`` is what its server says of it."""
+    """A tool of a server."""
 
     is_foreign: ClassVar[bool] = True
 
@@ -60,7 +60,7 @@ def is_allowed(config: ServerConfig, name: str) -> bool:
 
 
 def is_safe_to_repeat(tool: types.Tool | None) -> bool:
-    """Tell whether a tool is declared as one whose calls can be made again without harm."""
+    """Return whether a tool is declared read-only or idempotent."""
     annotations = tool.annotations if tool is not None else None
     return annotations is not None and (annotations.read_only_hint is True or annotations.idempotent_hint is True)
 
@@ -68,10 +68,10 @@ def is_safe_to_repeat(tool: types.Tool | None) -> bool:
 async def create_program_tools(
     config: ServerConfig, tools: Sequence[types.Tool], hooks: UpstreamHooks, call: CallTool, get_current: GetCurrentTool
 ) -> list[Tool]:
-    """Return the tools that a program can call by ``call(name, arguments, context)``.
+    """Return tools that programs call through ``call(name, arguments, context)``.
 
-    A list may be old: what it says of a tool spares a person the question only where the server still says it, ``now``.
-    Schemas are looked through in a thread, and a list without end leaves others their turn.
+    A cached list may be outdated: a call skips approval only if the server's current definition, ``get_current``,
+    agrees.
     """
     factories: list[Callable[[], Tool]] = []
     for count, tool in enumerate(tools, 1):
@@ -140,7 +140,7 @@ async def _evaluate_rule(rule: Any, arguments: Any, context: Any) -> bool:
 async def _check_approval_unchanged(
     config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, get_current: GetCurrentTool
 ) -> None:
-    """Raise where nobody was asked because of what a server says no longer of its tool."""
+    """Raise if approval was skipped for a tool whose current definition requires it."""
     current = await get_current(tool.name)
     if current is not None and current is not tool and hooks.get_approval_rule(config, current) is not False:
         raise CodeModeToolError(
@@ -152,7 +152,7 @@ async def _check_approval_unchanged(
 
 
 def tool_changed_error(config: ServerConfig, name: str, *, is_listed: bool) -> CodeModeToolError:
-    """Return the error for a call of a tool that ``pin: "block"`` keeps from running."""
+    """Return the error for a call that ``pin: "block"`` prevents."""
     reason = "has changed since it was first used" if is_listed else "is not among the tools that its server lists now"
     advice = "; the user has to look at the difference first (`codemode mcp pins`)" if is_listed else ""
     return CodeModeToolError(
@@ -171,10 +171,10 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class Upstream:
-    """A server of a configuration, started when it is needed.
+    """A server of a configuration, started on first use.
 
-    It belongs to the event loop on which it was connected, which its calls must come from; on another they raise
-    `RuntimeError`. ``revision`` is another number whenever its tools may have changed.
+    Use it on the event loop that connected it; calls on another loop raise `RuntimeError`. ``revision`` changes when
+    its tools may have changed.
     """
 
     def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: SecretRedactor, cache: ListCache) -> None:
