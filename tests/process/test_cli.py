@@ -149,7 +149,7 @@ def test_who_forgets_the_tools_is_told_how_to_name_them(codemode, folder):
     (folder / "program.ts").write_text("return await tools.stock({ product: 'bolt' });", encoding="utf-8")
     code, _, err = codemode("run", "program.ts")
     assert code == 1
-    assert err.endswith("codemode: no tools were given; name a file of them with --tools FILE\n")
+    assert err.endswith("codemode: no tools; name a file that defines them with --tools FILE\n")
     (folder / "program.ts").write_text("return nothing;", encoding="utf-8")
     assert "--tools" not in codemode("run", "program.ts")[2]
 
@@ -164,13 +164,13 @@ def test_a_program_from_stdin_and_without_tools():
     [
         (["run", "missing.ts"], "missing.ts cannot be read"),
         (["run", "binary.ts"], "binary.ts is not UTF-8"),
-        (["run", "ok.ts", "--tools", "missing.py"], "there is no tools file missing.py"),
-        (["run", "ok.ts", "--tools", "ok.ts"], "ok.ts is no Python file"),
+        (["run", "ok.ts", "--tools", "missing.py"], "tools file missing.py does not exist"),
+        (["run", "ok.ts", "--tools", "ok.ts"], "ok.ts is not a Python file"),
         (["run", "ok.ts", "--tools", "empty.py"], "empty.py has no tools"),
         (["run", "ok.ts", "--tools", "broken.py"], "does not load: ZeroDivisionError: division by zero (line 2)"),
         (["run", "ok.ts", "--tools", "syntax.py"], "syntax.py does not load"),
         (["run", "ok.ts", "--tools", "exits.py"], "exits.py does not load: SystemExit: 0"),
-        (["run", "ok.ts", "--tools", "numbers.py"], "int is not a tool"),
+        (["run", "ok.ts", "--tools", "numbers.py"], "got builtins.int"),
         (["run", "ok.ts", "--timeout-ms", "0"], "execution_policy.timeout_ms"),
         (["run", "ok.ts", "--timeout-ms", "x"], "invalid int value"),
         (["run", "ok.ts", "--approve", "maybe"], "invalid choice"),

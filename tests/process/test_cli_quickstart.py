@@ -38,7 +38,7 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixt
     agent = tmp_path / "agent.py"
     agent.write_text("mine")
     assert main(["quickstart", "plain", str(agent)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert agent.read_text() == "mine"
     assert main(["quickstart", "plain", str(agent), "--force"]) == 0
     assert agent.read_text() != "mine"

@@ -115,7 +115,7 @@ def test_a_machine_on_which_no_worker_starts_is_not_well(monkeypatch, capsys):
     assert main(["doctor"]) == 1
     shown = capsys.readouterr().out
     assert "engine        the JavaScript engine is not installed" in shown
-    assert "not known: no worker started" in shown
+    assert "unknown: no worker started" in shown
     assert "11 of 11 checks failed" in shown
     assert "CodeModeWorkerError: the JavaScript engine is not installed" in shown
 

@@ -229,7 +229,7 @@ def test_nothing_is_made_with_a_pool_that_is_closed(make_pool: PoolMaker, create
     create([], pool=given)
     (given if closed == "share" else pool).close()
     assert given.is_closed
-    with pytest.raises(ValueError, match=r"pool is closed, .* WorkerPool\(options\) or a share"):
+    with pytest.raises(ValueError, match=r"pool is closed: .* WorkerPool\(options\) or a share"):
         create([], pool=given)
 
 

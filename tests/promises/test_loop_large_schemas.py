@@ -58,7 +58,7 @@ def test_loop_a_servers_tool_goes_without_a_schema_that_is_too_large(large, side
         tool = Tool("wide", execute=lambda _: "done", **{side: large})
     with caplog.at_level(logging.WARNING, "codemode.tools"):
         assert run_code_mode_sync("return await tools.wide({ a: 1 })", [tool]) == "done"
-    assert "schema of tool 'wide' is wrong and not checked" in caplog.text
+    assert "schema of tool 'wide' is invalid and not checked" in caplog.text
 
 
 TEXT = "\u00e9" * 500_000

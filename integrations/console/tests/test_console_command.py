@@ -112,7 +112,7 @@ def test_with_a_file_of_tokens_no_token_is_made(tmp_path: Path) -> None:
     (["--port", "70000"], "port must be"),
     (["--tokens", "none.json"], "cannot be read"),
     (["--tokens", "bad.json"], "not a tokens file"),
-    (["--tools", "none.py"], "no tools file"),
+    (["--tools", "none.py"], "tools file none.py does not exist"),
     (["--database", "mysql://root:secret@host/x"], "mysql://...' is not a database"),
     (["--database", "sqlite://"], "is not a database"),
     (["--database", "sqlite:///"], "is not a database"),

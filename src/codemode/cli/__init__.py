@@ -39,7 +39,7 @@ _RUN_EXAMPLE = "example: codemode run -e 'return tools.stock({})' --tools my_too
 _ENTRY_POINT_GROUP = "codemode.commands"
 _BUILT_IN_COMMANDS = ("quickstart", "run", "describe", "doctor", "completion")
 _ADDED_HELP = {
-    "console": "serve a page on which people decide the calls that wait (needs codemode-console)",
+    "console": "serve a page to decide waiting calls (needs codemode-console)",
     "mcp": "put all MCP servers behind one tool, for any client (needs codemode-gateway)",
 }
 _DISTRIBUTIONS = {"console": "codemode-console", "mcp": "codemode-gateway"}
@@ -161,15 +161,15 @@ def _add_quickstart(commands: Any) -> None:
     quickstart: argparse.ArgumentParser = commands.add_parser(
         "quickstart",
         allow_abbrev=False,
-        help="write an agent that runs, with a scripted model and an approval",
-        description="Write agent.py: an agent with five tools, one of which a person approves. No key, no model.",
+        help="write a runnable agent with a scripted model and an approval",
+        description="Write agent.py: an agent with five tools, one with approval. Needs no key and no model.",
         epilog="exit codes: 0, or 2 for a file that is there\n\nexample: codemode quickstart pydantic-ai",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     quickstart.set_defaults(parser=quickstart)
     quickstart.add_argument("framework", choices=("plain", "pydantic-ai", "langchain", "openai-agents"))
-    quickstart.add_argument("file", nargs="?", default="agent.py", help="where to write it (agent.py by default)")
-    quickstart.add_argument("--force", action="store_true", help="replace a file that is there")
+    quickstart.add_argument("file", nargs="?", default="agent.py", help="output file (default agent.py)")
+    quickstart.add_argument("--force", action="store_true", help="replace an existing file")
 
 
 def _add_run(commands: Any) -> None:
@@ -189,7 +189,7 @@ def _add_run(commands: Any) -> None:
         "--approve",
         choices=("ask", "deny", "all"),
         default="ask",
-        help="what happens to a call that needs approval: ask in the terminal (default), deny it, or allow all of them",
+        help="how to decide calls that need approval: ask in the terminal (default), deny them, or allow all",
     )
     run.add_argument("--trace", action="store_true", help="show a timeline of the calls at the end")
     run.add_argument("--json", action="store_true", help="print one JSON object with status, result or error")
@@ -200,7 +200,7 @@ def _add_describe(commands: Any) -> None:
     describe: argparse.ArgumentParser = commands.add_parser(
         "describe",
         allow_abbrev=False,
-        help="show what a model sees of the tools",
+        help="show the tool description that a model sees",
         description="Print the description of the codeMode tool to stdout, and its size to stderr.",
         epilog=f"{TOOLS_HELP}\nexit codes: 0, or 2 for a wrong file\n\nexample: codemode describe --tools my_tools.py",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -227,7 +227,7 @@ def _add_doctor(commands: Any) -> None:
     doctor: argparse.ArgumentParser = commands.add_parser(
         "doctor",
         allow_abbrev=False,
-        help="show what confines programs here, and try it out",
+        help="show and test the isolation of programs here",
         description="Print platform, engine and every layer of isolation, and run a self-test with hostile programs.",
         epilog="exit codes: 0 all well, 1 something is not, 2 wrong arguments\n\nexample: codemode doctor --required",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -58,10 +58,10 @@ def _is_defined_in(value: object, module: ModuleType) -> bool:
 
 def _load_module(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UsageError(f"there is no tools file {path}")
+        raise UsageError(f"tools file {path} does not exist")
     spec = importlib.util.spec_from_file_location(_MODULE_NAME, path.resolve())
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is no Python file")
+        raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[_MODULE_NAME] = module  # annotations are looked up there
     sys.path.insert(0, str(path.resolve().parent))

@@ -145,7 +145,7 @@ def doctor(options: argparse.Namespace) -> int:
         print(json.dumps(_to_json(_list_facts(options.start_method), report, outcomes, problems)))
         return FAILED if problems else SUCCEEDED
     print("\n".join(align_columns(_list_facts(options.start_method))))
-    print("\nIsolation of a worker, as it reports it itself")
+    print("\nIsolation of a worker, by its own report")
     print("\n".join("  " + line for line in _format_isolation(report)))
     print("\nSelf-test")
     print("\n".join("  " + line for line in align_columns(map(_format_outcome, outcomes))))
@@ -207,7 +207,7 @@ def _describe_start_method(requested: str) -> str:
 
 def _format_isolation(report: IsolationReport | None) -> list[str]:
     if report is None:
-        return ["not known: no worker started"]
+        return ["unknown: no worker started"]
     rows = [
         (layer.name, _describe_need(layer.name), str(layer.state), visible(layer.detail)) for layer in report.layers
     ]

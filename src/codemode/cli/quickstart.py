@@ -207,7 +207,7 @@ print(result.final_output)
 
 
 def quickstart(options: argparse.Namespace) -> int:
-    """Write the file. Raises `UsageError` for one that is there already, or cannot be written."""
+    """Write the file. Raises `UsageError` for a file that exists or cannot be written."""
     path = Path(options.file)
     real, imports, body = _TEMPLATE_BY_FRAMEWORK[options.framework]
     text = _TEMPLATE_HEAD.format(run=f"Run: python {path.name}", real=real, imports=imports) + body
@@ -215,7 +215,7 @@ def quickstart(options: argparse.Namespace) -> int:
         with path.open("w" if options.force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{path} is there already: name another file, or give --force to replace it") from None
+        raise UsageError(f"{path} already exists: name another file, or use --force to replace it") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     print(f"wrote {path}; run it with: {Path(sys.executable).name} {path}")

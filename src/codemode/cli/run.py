@@ -44,7 +44,7 @@ class TerminalApprovals:
             print(text, file=sys.stderr, flush=True)
             if not sys.stdin.isatty():
                 print("denied: stdin is no terminal (use --approve all to allow)", file=sys.stderr)
-                return {"approved": False, "reason": "nobody could be asked"}
+                return {"approved": False, "reason": "no terminal to ask in"}
             return (
                 "approved"
                 if await _ask_yes_no("Allow this call? [y/N] ")
@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
     except CodeModeError as error:
         _print_failure(error, js, as_json=options.json)
         if options.tools is None and isinstance(error, CodeModeSyntaxError):
-            print("codemode: no tools were given; name a file of them with --tools FILE", file=sys.stderr)
+            print("codemode: no tools; name a file that defines them with --tools FILE", file=sys.stderr)
         code = FAILED
     else:
         code = _print_result(result, as_json=options.json)

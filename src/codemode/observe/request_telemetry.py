@@ -190,7 +190,7 @@ def _get_instruments() -> dict[str, Any] | None:
             "server.starts": meter.create_counter(f"{_PREFIX}server.starts", "{start}", "Starts of servers"),
             "approvals.asked": meter.create_counter(f"{_PREFIX}approvals.asked", "{call}", "Calls asked about"),
             "approvals.waiting": meter.create_up_down_counter(
-                f"{_PREFIX}approvals.waiting", "{call}", "Calls that a request waits with for people"
+                f"{_PREFIX}approvals.waiting", "{call}", "Calls that wait for a decision"
             ),
         }
     return instruments

@@ -372,7 +372,7 @@ def read_operations(spec: Spec, hidden: Iterable[ParameterIdentity] = ()) -> tup
         name = names.take(create_tool_name(operation_id, method, path))
         operations.append(Operation(operation_id, name, method.upper(), path, tags, raw, item, spec, hidden))
     if names.renamed:
-        problems.append(f"names that several operations have got a suffix: {format_names(names.renamed, 10)}")
+        problems.append(f"operations with equal names got a suffix: {format_names(names.renamed, 10)}")
     return operations, problems
 
 

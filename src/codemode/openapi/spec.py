@@ -117,7 +117,7 @@ def _too_many_values_error(max_values: int) -> ValueError:
 
 def _to_key(key: Any) -> str:
     if isinstance(key, dict | list):
-        raise ValueError("a key of an object is no text")  # noqa: TRY004 - the text is wrong, and no argument
+        raise ValueError("an object key is not text")  # noqa: TRY004 - the text is wrong, and no argument
     return key if isinstance(key, str) else json.dumps(key)
 
 
@@ -217,7 +217,7 @@ async def load_spec(
 
     ``client`` fetches a URL; without one a plain client without credentials does. Redirects are followed within the
     origin of the URL. Nothing else is fetched: a ``$ref`` to another document is left out.
-    Raises `SpecError` for Swagger 2, for what is no OpenAPI document, and for more than ``max_bytes``.
+    Raises `SpecError` for Swagger 2, for what is not an OpenAPI document, and for more than ``max_bytes``.
     """
     if is_mapping(source):
         return await run_check_alone(lambda: make_spec(source, "the given object"))
@@ -239,7 +239,7 @@ def parse_spec(raw: bytes, name: str) -> Spec:
     try:
         document = _parse_json_or_yaml(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise SpecError(f"{name} is not UTF-8 text, so it is no OpenAPI document") from None
+        raise SpecError(f"{name} is not UTF-8 text, so it is not an OpenAPI document") from None
     except ValueError as error:
         raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clip_text(str(error), 300)}") from None
     return _check_document(document, name)
@@ -262,7 +262,7 @@ def _parse_json_or_yaml(text: str) -> Any:
 
 def _check_document(document: Any, name: str) -> Spec:
     if not is_mapping(document):
-        raise SpecError(f"{name} is no OpenAPI document: expected an object, got {type(document).__name__}")
+        raise SpecError(f"{name} is not an OpenAPI document: expected an object, got {type(document).__name__}")
     if "swagger" in document:
         version = one_line(str(document["swagger"]), 20)
         raise SpecError(f"{name} is a Swagger {version} document; only OpenAPI 3.0 and 3.1 are read: {_SWAGGER_HINT}")
@@ -275,7 +275,7 @@ def _check_document(document: Any, name: str) -> Spec:
             f"{name} {version_problem}; expected an OpenAPI 3.0 or 3.1 document with `openapi: 3.x` at the top"
         )
     if not any(is_mapping(document.get(part)) for part in ("paths", "webhooks", "components")):
-        raise SpecError(f"{name} has no `paths`: there is no operation to make a tool of")
+        raise SpecError(f"{name} has no `paths`: it has no operations")
     return Spec(document, name)
 
 
@@ -353,7 +353,7 @@ async def send_following_redirects(
     except httpx.HTTPError as error:
         raise NoAnswerError(type(error).__name__, is_lost=True) from None
     except (httpx.InvalidURL, ValueError) as error:
-        raise NoAnswerError(f"this is no request that can be sent ({type(error).__name__})") from None
+        raise NoAnswerError(f"the request cannot be sent ({type(error).__name__})") from None
     raise NoAnswerError(f"it redirects more than {MAX_REDIRECTS} times")
 
 

@@ -112,8 +112,8 @@ def _choose_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) 
     if base_url:
         raise ValueError("base_url must be a URL with http:// or https:// and a host, without a query")
     raise ValueError(
-        "no server is chosen: give the client a base_url, or pass base_url=...; servers that the document names are not"
-        f" used by themselves ({format_names(spec.servers) or 'none'})"
+        "no server is chosen: give the client a base_url, or pass base_url=...; the document's own servers are"
+        f" never used automatically ({format_names(spec.servers) or 'none'})"
     )
 
 
@@ -145,7 +145,7 @@ def _select_operations(
     included = [operation for operation in operations if not patterns["include"] or fits("include", operation)]
     selected = [operation for operation in included if not fits("exclude", operation)]
     unmatched = [pattern for chosen in patterns.values() for pattern in chosen if pattern not in matched_patterns]
-    return selected, [f"the pattern {one_line(pattern, 100)!r} fits no operation" for pattern in unmatched]
+    return selected, [f"the pattern {one_line(pattern, 100)!r} matches no operation" for pattern in unmatched]
 
 
 def _create_tool(operation: Operation, caller: OperationCaller, needs_approval: NeedsApproval) -> Tool:

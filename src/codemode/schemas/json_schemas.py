@@ -305,7 +305,7 @@ def _repair_object_schema(schema: Mapping[str, Any], side: Side) -> tuple[Any, s
     compiled = DictSchema(remove_patterns(schema, refused) if refused else schema, side)
     notes = [clip(reason) for reason in refused.values()] + [*compiled.notes]
     usable = schema if compiled.json_schema == schema else compiled.json_schema
-    return usable, f"is read without what cannot be used of it: {'; '.join(notes)}" if notes else None
+    return usable, f"is used without its unusable parts: {'; '.join(notes)}" if notes else None
 
 
 def _unusable_schema_warning(reason: str) -> str:

@@ -302,6 +302,6 @@ def _can_compile(schemas: ToolSchemas, side: Mode, name: str) -> bool:
     try:
         _ = getattr(schemas, side)
     except ValueError as error:
-        _log.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+        _log.warning("the %s schema of tool %r is invalid and not checked: %s", side, name, error)
         return False
     return True

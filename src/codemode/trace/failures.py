@@ -22,13 +22,13 @@ def log_late_failure(name: str, call_id: str, raised: BaseException) -> None:
 
 def log_unusable_schema(side: str, name: str, error: Exception) -> None:
     """Log that a tool of a framework or server goes without one of its schemas."""
-    TOOLS_LOGGER.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+    TOOLS_LOGGER.warning("the %s schema of tool %r is invalid and not checked: %s", side, name, error)
 
 
 def log_repaired_schema(side: str, name: str, notes: Iterable[str]) -> None:
     """Log what cannot be used of a schema and is left out of it."""
     TOOLS_LOGGER.warning(
-        "the %s schema of tool %r is read without what cannot be used of it: %s", side, name, "; ".join(notes)
+        "the %s schema of tool %r is used without its unusable parts: %s", side, name, "; ".join(notes)
     )
 
 
@@ -39,7 +39,7 @@ def log_mismatch(warning: str) -> None:
 
 def log_omitted_tool(error: Exception) -> None:
     """Log that programs go without a tool of a framework or server."""
-    TOOLS_LOGGER.warning("a tool is left out, for no program could call it: %s", error)
+    TOOLS_LOGGER.warning("a tool is left out because no program could call it: %s", error)
 
 
 def log_tool_failure(message: str, raised: BaseException) -> None:

@@ -142,7 +142,7 @@ def _close_in_thread(supply: WorkerSupply) -> None:
     try:
         supply.inventory.close_including_busy()
     except BaseException:
-        logging.getLogger("codemode.workers").exception("what was left of a worker pool could not be ended")
+        logging.getLogger("codemode.workers").exception("the processes of a worker pool could not be ended")
 
 
 # Safe to use from several threads and event loops. Knows nothing of programs or tools.
@@ -191,7 +191,7 @@ class WorkerPool:
 
     def __reduce__(self) -> NoReturn:
         """Raise `TypeError`: its processes are children of this one."""
-        raise TypeError("a WorkerPool belongs to one process, and so does what was made with it: make one in each")
+        raise TypeError("a WorkerPool belongs to one process, as all made with it: create one in each process")
 
     def __enter__(self) -> Self:
         return self
@@ -475,10 +475,10 @@ def pool_or_default(pool: object) -> WorkerPool:
 
 
 def check_pool(pool: object) -> None:
-    """Raise `ValueError` for what is no pool, and for one that is closed: nothing made with it could ever run."""
+    """Raise `ValueError` for a closed pool and for other objects: they can run nothing."""
     if pool is None or not pool_or_default(pool).is_closed:
         return
     raise ValueError(
-        "pool is closed, and nothing runs in it any more: give one that is open, such as WorkerPool(options) or a"
-        " share of one, and close it when all that was made with it has ended"
+        "pool is closed: pass an open one, such as WorkerPool(options) or a share of one, and close it after"
+        " everything made with it has ended"
     )

@@ -138,7 +138,7 @@ async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, byt
     if not frames:
         raise WorkerEndedEarlyError("the worker ended before it said hello")
     if len(frames) != 1 or decoder.buffer:
-        raise CodeModeWorkerError("the worker said more than hello")
+        raise CodeModeWorkerError("the worker sent more than its hello")
     return frames[0][:1], frames[0][1:]
 
 
@@ -165,7 +165,7 @@ class HelloValidator:
         if kind == b"F":
             raise CodeModeWorkerError(f"the worker refused to start: {str(hello.get('message'))[:300]}")
         if kind != b"H":
-            raise CodeModeProtocolError("the worker spoke before it said hello")
+            raise CodeModeProtocolError("the worker sent a frame before its hello")
         for name, expected in self._expected_identity.items():
             if hello.get(name) != expected:
                 raise CodeModeWorkerError(f"the worker has another {name} than the host: restart the host process")

@@ -57,7 +57,7 @@ def test_aliases_and_merge_keys_of_yaml_are_read():
         ("a: &a {" + "".join(f"k{n}: 1, " for n in range(99)) + "}\nb: [" + "{<<: *a}, " * 200 + "]", "values"),
         ("[" * 300 + "]" * 300, "levels"),
         ("a: *nowhere", "alias"),
-        ("? [a]\n: b", "no text"),
+        ("? [a]\n: b", "not text"),
         ("a: [", "while parsing"),
     ],
 )  # fmt: skip

@@ -48,7 +48,7 @@ def test_tools_are_named_by_the_operation(operation_id: str, method: str, path: 
 def test_a_second_operation_of_a_name_gets_a_suffix_and_is_reported_once():
     tools = tools_of(spec_of({f"/{n}": {"get": {"operationId": "same"}} for n in range(3)}))
     assert [tool.name for tool in tools] == ["same", "same_2", "same_3"]
-    assert tools.problems == ("names that several operations have got a suffix: same_2, same_3",)
+    assert tools.problems == ("operations with equal names got a suffix: same_2, same_3",)
 
 
 def test_thousands_of_operations_of_one_name_are_named_at_once():
@@ -208,7 +208,7 @@ def test_include_and_exclude_choose(include: list[str], exclude: list[str], name
 
 def test_a_pattern_that_fits_nothing_is_reported():
     document = spec_of({"/a": {"get": {"operationId": "a"}}})
-    assert tools_of(document, include=["a", "issue/*"]).problems == ("the pattern 'issue/*' fits no operation",)
+    assert tools_of(document, include=["a", "issue/*"]).problems == ("the pattern 'issue/*' matches no operation",)
     with pytest.raises(ValueError, match="include must be a list"):
         tools_of(document, include="a")
 
