@@ -53,7 +53,7 @@ def resolving(monkeypatch):
 
     def replace(*answers):
         resolver = Resolver(*answers)
-        monkeypatch.setattr("codemode.fetch.fetches.resolve", resolver)
+        monkeypatch.setattr("codemode.fetch.fetcher.resolve", resolver)
         return resolver
 
     original = asyncio.BaseEventLoop.getaddrinfo
@@ -72,7 +72,7 @@ def resolving(monkeypatch):
 @pytest.fixture
 def loopback_is_public(monkeypatch):
     """127.0.0.1 plays the public address, every other one is private."""
-    monkeypatch.setattr("codemode.fetch.fetches.is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr("codemode.fetch.fetcher.is_public", lambda address: address == "127.0.0.1")
 
 
 def named(server, name="rebinding.test"):
@@ -104,7 +104,7 @@ def test_a_public_answer_is_what_is_connected_to(server, resolving, monkeypatch)
         connected.append((str(url), how["addresses"]))
         raise OSError
 
-    monkeypatch.setattr("codemode.fetch.fetches.fetch_pinned", fetch_pinned)
+    monkeypatch.setattr("codemode.fetch.fetcher.fetch_pinned", fetch_pinned)
     assert ask(server, refusal('fetch("NAMED/x")')) == HIDDEN
     assert connected == [(named(server) + "/x", ("93.184.216.34", "2606:2800::1"))]
 

@@ -12,7 +12,7 @@ from codemode import (
     FetchPolicy,
     create_code_mode_tool,
 )
-from codemode.fetch.fetches import describe_fetch
+from codemode.fetch.fetcher import describe_fetch
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_wrong_rules_are_told_of_before_anything_runs(run):
 
 
 def test_without_httpx_and_without_a_function_of_its_own_a_policy_is_an_error(monkeypatch):
-    monkeypatch.setattr("codemode.fetch.fetches.find_spec", lambda name: None)
+    monkeypatch.setattr("codemode.fetch.fetcher.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="httpx"):
         create_code_mode_tool([], {"fetch_policy": {"allowed_origins": ["https://example.com"]}})
 

@@ -56,14 +56,14 @@ loaded = []
 
 class Watched(supply.Zygote):
     def __init__(self, *given, **named):
-        heavy = ("asyncio", "codemode.execution.execution", "codemode.fetch.fetches")
+        heavy = ("asyncio", "codemode.execution.execution", "codemode.fetch.fetcher")
         loaded.append([name for name in heavy if name in sys.modules])
         super().__init__(*given, **named)
 
 supply.Zygote = Watched
 tool = create_code_mode_tool({})
 before = (len(loaded), "asyncio" in sys.modules)
-print(tool.execute_sync({"js": "return 1"}), before, loaded, "codemode.fetch.fetches" in sys.modules)
+print(tool.execute_sync({"js": "return 1"}), before, loaded, "codemode.fetch.fetcher" in sys.modules)
 """
 
 

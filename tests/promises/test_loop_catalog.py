@@ -21,7 +21,7 @@ from codemode.source.checks import check_program, check_results
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 from codemode.tools.search import index as tool_index
-from codemode.tools.search import words
+from codemode.tools.search import tokenizer
 
 COUNT = 1500
 

@@ -11,7 +11,7 @@ import pytest
 
 from codemode import run_code_mode_sync
 from codemode.errors import CodeModeFetchError
-from codemode.fetch.fetches import MAX_HEADER_CHARACTERS, MAX_HEADERS, read_request
+from codemode.fetch.fetcher import MAX_HEADER_CHARACTERS, MAX_HEADERS, read_request
 from codemode.fetch.urls import MAX_URL_CHARACTERS, UrlError, follow_location, parse_url
 
 ORIGIN = "https://example.com"
@@ -79,7 +79,7 @@ def test_loop_repeated_response_headers_are_joined():
 
 
 def test_loop_a_large_response_is_written_in_a_thread(monkeypatch):
-    from codemode.fetch import fetches as fetch
+    from codemode.fetch import fetcher as fetch
 
     threads: list[str] = []
     encode = fetch.encode_json

@@ -260,7 +260,7 @@ def test_a_name_server_that_never_answers_is_asked_once(monkeypatch):
         raise socket.gaierror
 
     monkeypatch.setattr(socket, "getaddrinfo", hangs)
-    monkeypatch.setattr("codemode.fetch.fetches._CUSTOM_FETCH_RESOLVE_SECONDS", 0.05)
+    monkeypatch.setattr("codemode.fetch.fetcher._CUSTOM_FETCH_RESOLVE_SECONDS", 0.05)
     seen = Stopping(go_on)
     js = "for (let i = 0; i < 3; i++) await fetch('https://api.example.com/' + i); return 'done'"
     try:

@@ -36,7 +36,7 @@ from ..tools.running import require_no_iterators
 from .call_content import restore_handles, with_media_ids
 
 if TYPE_CHECKING:
-    from ..fetch.fetches import FetchRequest
+    from ..fetch.fetcher import FetchRequest
 
 
 _MAX_EDITED_PARTS = 64
@@ -375,7 +375,7 @@ async def decode_text(text: str) -> Any:
 
 async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
     """Decode a fetch request. Raises `CodeModeFetchError`, `CodeModeSerializationError` or `CodeModeProtocolError`."""
-    from ..fetch.fetches import read_request
+    from ..fetch.fetcher import read_request
 
     what = "the request of fetch"
     text = entry.input_json

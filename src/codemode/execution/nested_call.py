@@ -67,7 +67,7 @@ from .program_state import ProgramState, perform_request
 from .recovery import has_to_be_saved, to_surface_outcome
 
 if TYPE_CHECKING:
-    from ..fetch.fetches import Fetcher
+    from ..fetch.fetcher import Fetcher
     from ..host.threads import LARGE_CHARACTERS, InvocationThreads
     from .journal import InvocationJournal
 

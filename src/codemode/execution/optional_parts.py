@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..options.parts import CodeModeOptions
 
 if TYPE_CHECKING:
-    from ..fetch.fetches import Fetcher
+    from ..fetch.fetcher import Fetcher
     from ..profile import HostErrors, SurfaceSettings
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
@@ -51,7 +51,7 @@ def make_fetches(options: CodeModeOptions) -> Fetcher | None:
     """Return the fetcher of one invocation; None if fetch is not allowed. See `Fetcher.of`."""
     if options.fetch_policy is None:
         return None
-    from ..fetch.fetches import Fetcher
+    from ..fetch.fetcher import Fetcher
 
     return Fetcher.of(options)
 
@@ -60,7 +60,7 @@ def describe_fetch(options: CodeModeOptions) -> str | None:
     """Return the model's description of ``fetch``; None if it is not allowed."""
     if options.fetch_policy is None:
         return None
-    from ..fetch.fetches import describe_fetch
+    from ..fetch.fetcher import describe_fetch
 
     return describe_fetch(options.fetch_policy)
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.tools.search import meanings, text_index
-from codemode.tools.search import words as stems
+from codemode.tools.search import text_index, vocabulary
+from codemode.tools.search import tokenizer as stems
 from codemode.tools.search.postings import MAX_CORRECTIONS, KnownWords
 from codemode.tools.search.text_index import PREFIX_WEIGHT, SYNONYM_WEIGHT, find_corrected_readings, find_readings
-from codemode.tools.search.words import MAX_QUERY_WORDS, get_stem, query_words, split_indexed_words, split_words
+from codemode.tools.search.tokenizer import MAX_QUERY_WORDS, get_stem, query_words, split_indexed_words, split_words
 
 
 def known(*words: str) -> KnownWords:
@@ -107,15 +107,15 @@ def test_what_means_something_is_not_corrected():
 
 def test_tables_of_meanings_hold_words_as_they_are_asked_for():
     """An entry with an accent or a capital would never be met."""
-    for word, others in meanings.synonyms().items():
+    for word, others in vocabulary.synonyms().items():
         assert split_words(word) == [word]
         assert word not in others
-    assert all(split_words(word) == [word] for word in meanings.GENERIC_VERBS)
-    for word, meant in meanings.ABBREVIATIONS.items():
+    assert all(split_words(word) == [word] for word in vocabulary.GENERIC_VERBS)
+    for word, meant in vocabulary.ABBREVIATIONS.items():
         assert split_words(word) == [word]
         assert split_words(meant) == meant.split()
-    assert all(split_words(word) == [word] for word in meanings.STOP_WORDS)
-    assert not meanings.STOP_WORDS & (meanings.ABBREVIATIONS.keys() | meanings.synonyms().keys())
+    assert all(split_words(word) == [word] for word in vocabulary.STOP_WORDS)
+    assert not vocabulary.STOP_WORDS & (vocabulary.ABBREVIATIONS.keys() | vocabulary.synonyms().keys())
     # By its weight a reading is known for a synonym.
     assert SYNONYM_WEIGHT not in {
         text_index.EXACT_WEIGHT,

@@ -14,7 +14,7 @@ from ...cached_property import cached_property
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.described_tool import DescribedTool
 from .query import forms_of_parameter
-from .words import get_stem, split_indexed_words, split_words
+from .tokenizer import get_stem, split_indexed_words, split_words
 
 
 class NamedTools:

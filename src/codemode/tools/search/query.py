@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .words import MAX_QUERY_CHARACTERS, query_words, split_words
+from .tokenizer import MAX_QUERY_CHARACTERS, query_words, split_words
 
 _FORM_PREFIX = "="  # no word contains it, so words never match forms
 _SCHEMA_FORMATS = {

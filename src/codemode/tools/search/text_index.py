@@ -12,10 +12,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ...cached_property import cached_property
-from .meanings import ABBREVIATIONS, GENERIC_VERBS, STOP_WORDS, synonyms
 from .postings import KnownWords, Postings
 from .query import Query
-from .words import character_pairs, get_stem, is_unspaced, split_runs, split_words
+from .tokenizer import character_pairs, get_stem, is_unspaced, split_runs, split_words
+from .vocabulary import ABBREVIATIONS, GENERIC_VERBS, STOP_WORDS, synonyms
 
 EXACT_WEIGHT = 1.0
 SPELLING_WEIGHT = 0.7

@@ -17,7 +17,7 @@ from .embeddings import Embed, EmbeddingError, Embeddings, Vector, call_with_tim
 from .index import ScoredTool, SearchAnswer, ToolIndex
 from .postings import to_named_tools
 from .query import parse_query
-from .words import MAX_QUERY_CHARACTERS, split_words
+from .tokenizer import MAX_QUERY_CHARACTERS, split_words
 
 _EMBEDDING_WEIGHT = 0.7
 _RANK_WEIGHT = 0.5  # the weight of early positions in both lists

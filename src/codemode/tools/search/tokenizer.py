@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
-from .meanings import STOP_WORDS
+from .vocabulary import STOP_WORDS
 
 _MIN_CHARACTERS = 3
 _MAX_CHARACTERS = 64
