@@ -1,4 +1,4 @@
-"""Define journals of invocations, which record calls before they start, and keep them in memory."""
+"""Define journals, which record calls before they start, and keep them in memory."""
 
 from __future__ import annotations
 

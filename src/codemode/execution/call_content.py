@@ -166,7 +166,7 @@ def _find_part_ids(ledger: Ledger, tag: str) -> list[str]:
 
 
 class CallContent:
-    """The content of one invocation. Without ``contents`` its program has none."""
+    """The content of one invocation. ``contents`` is None for programs without content."""
 
     def __init__(
         self,

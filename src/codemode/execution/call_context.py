@@ -112,7 +112,7 @@ class StateBackend(Protocol):
     """
 
     async def get(self, key: str) -> str | None:
-        """Return the value; None if there is none."""
+        """Return the value, or None."""
         ...
 
     async def set(self, key: str, value: str) -> None:

@@ -392,7 +392,7 @@ async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchReques
 
 
 def read_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
-    """Return the argument of a catalog request; None if there is none.
+    """Return the argument of a catalog request, or None.
 
     Raises `CodeModeSerializationError` for an argument that is too large or not JSON.
     """

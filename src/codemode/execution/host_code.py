@@ -81,7 +81,7 @@ async def await_hook(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
 
 
 async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
-    """Await host code. What it raises is hidden from the guest and stays the cause for the host."""
+    """Await host code. Its exception is hidden from the guest and stays the cause for the host."""
     task = asyncio.current_task()
     try:
         return await work

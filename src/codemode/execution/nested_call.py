@@ -163,7 +163,7 @@ class NestedCalls:
             return await _ToolCall(self, entry, tool, answer, progress).perform()
         except CodeModeProtocolError:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program goes on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program continues
             return self.make_rejected(entry, to_call_error(entry, error), is_raised=isinstance(error, HostCodeError))
 
     def apply_replayed(self, entry: LedgerEntry) -> None:

@@ -210,7 +210,7 @@ def is_program_error(error: BaseException) -> bool:
 
 
 def get_contents(outcome: RunOutcome) -> ContentRegistry | None:
-    """Return the content that the program received, None if there is none."""
+    """Return the content that the program received, or None."""
     contents = None if outcome.ledger is None else outcome.ledger.contents
     return contents if contents is not None and len(contents) else None
 

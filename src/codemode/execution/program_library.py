@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..tools.prepared import PreparedTool
 
 MAX_PROGRAM_BYTES = 64 << 10
-MAX_PROGRAM_LINES = 4000  # the guest numbers saved programs this many lines apart
+MAX_PROGRAM_LINES = 4000  # the guest numbers saved programs with this line offset
 MAX_DECLARED_PROGRAMS = 20
 MAX_DEPTH = 4
 MAX_SENT_PROGRAMS, MAX_SENT_CHARACTERS = 64, 1 << 20
@@ -367,7 +367,7 @@ class ProgramLibrary:
     # -- texts for models
 
     def describe(self, import_from: str | None = None) -> str:
-        """Return the text about saved programs for a tool's description; "" if there is none."""
+        """Return the text about saved programs for a tool's description, or ""."""
         if not isinstance(self.owner, str):  # the owner is known only when a program runs
             return _describe_rules([], 0, self.model_saves, import_from, is_known=False)
         if self.owner not in self._programs_by_owner:
@@ -673,7 +673,7 @@ def _hash_stale(stale: Mapping[str, Any]) -> str:
 
 
 def make_diff(before: SavedVersion | None, after: SavedVersion) -> str:
-    """Return a version's changes to the one before it as a unified diff; "" if there are none."""
+    """Return a version's changes to the one before it as a unified diff, which may be empty."""
     if before is None:
         return ""
     parts: list[str] = []

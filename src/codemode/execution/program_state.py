@@ -83,7 +83,7 @@ async def save_result(backend: StateBackend, value: Any) -> str | None:
         await _delete_old_results(backend, numbers, utf8_length(text))
     except CodeModeSerializationError:
         return None
-    except Exception as error:  # noqa: BLE001 - a place is host code, and the program has come to its result
+    except Exception as error:  # noqa: BLE001 - a backend is host code, and the program has its result
         log_failure(_log, "a large result could not be kept in state", (), error)
         return None
     return key

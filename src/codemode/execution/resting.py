@@ -224,7 +224,7 @@ class SuspendableExecution(Execution):
     async def continue_run(self, wait_ms: int | None = None) -> RunOutcome:
         """Continue a suspended run and return its next outcome. Works from any event loop and thread.
 
-        Raises `CodeModeConcurrencyError` or `CodeModeWorkerError` if it needs a worker and there is none; it
+        Raises `CodeModeConcurrencyError` or `CodeModeWorkerError` if it needs a worker and none is free; it
         stays suspended. Raises `CodeModeProtocolError` if it is not suspended or another caller continues it.
         If the caller is cancelled it stays suspended, and the next caller gets the outcome.
         """

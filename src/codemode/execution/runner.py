@@ -442,7 +442,7 @@ class Runner:
         try:
             checked = await run_check(LARGE_CHARACTERS, lambda: self._check(request.js, request.facts, request.size))
             self._on_checked(checked)
-        except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
+        except Exception as error:  # noqa: BLE001 - the waiting caller gets it
             self._fail(error)
         finally:
             self._finish_task(_PROGRAM_TASK)
@@ -562,7 +562,7 @@ class Runner:
         try:
             self._calls.saved_inputs.pop(settled.id, None)
             self.feed(settled)
-        except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the program would wait for ever
+        except Exception as error:  # noqa: BLE001 - else it is lost and the program waits forever
             self._fail(error)
 
     def _start_call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> StoppableTimer | None:

@@ -1,4 +1,4 @@
-"""Encode a paused invocation as plain JSON and decode it: program, settings, media, ledger."""
+"""Encode a paused invocation as plain JSON and decode it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def format_surface_fields(error: CodeModeError, kind: str, name: str, describe: 
     """Return the fields of an error as JSON text, without fields that are too large or not JSON."""
     try:
         described: Mapping[str, Any] = {**http_fields(error), **describe(error, kind, name, is_raised)}
-    except Exception:  # noqa: BLE001 - they are told what host code has raised, which may raise again
+    except Exception:  # noqa: BLE001 - an exception of host code may raise again
         described = {"message": _DEFAULT_MESSAGE, "code": error.code}
     required_fields = {key: _clip_field(described.get(key), key) for key in REQUIRED_FIELDS}
     optional_fields = {key: value for key, value in described.items() if key not in required_fields}
@@ -149,7 +149,7 @@ def _encode_small_json(value: Any) -> str:
 
 
 def _encode_details(error: CodeModeError) -> str | None:
-    """Return the details that a tool put into its error; None if there are none or they are not small JSON."""
+    """Return the details that a tool put into its error; None without details, or if they are not small JSON."""
     details = _get_tool_details(error)
     if not details or not isinstance(error, CodeModeToolError):
         return None

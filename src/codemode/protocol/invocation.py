@@ -138,7 +138,7 @@ def restore_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar |
 
 # So that a program that catches the error of a full ledger can still make small calls.
 _EXTRA_INPUT_BYTES = 64 << 10
-# Of an entry without its texts: keys, status and time.
+# Size of an entry without its texts: keys, status and time.
 _ENTRY_BYTES = 130
 
 
@@ -344,7 +344,7 @@ class Invocation:
         return [Send(messages.AnalyseProgram(source, analysis_ms, get_analysis_mode(self.settings.profile)))]
 
     def receive(self, event: messages.WorkerMessage | events.HostEvent) -> list[events.Effect]:
-        """Return the effects of one event. After the end there are none."""
+        """Return the effects of one event; after the end an empty list."""
         if self.ending is not None:
             self._record_late_outcome(event)
             return []

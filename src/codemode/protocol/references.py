@@ -100,7 +100,7 @@ class ContentRegistry:
         return self._bytes
 
     def get(self, part_id: object) -> MediaContent:
-        """Return a part by its name or id. Raises `CodeModeSerializationError` if this invocation has none."""
+        """Return a part by its name or id. Raises `CodeModeSerializationError` for an unknown name."""
         part = self.parts.get(part_id) if isinstance(part_id, str) else None
         if part is None and isinstance(part_id, str) and len(part_id) == ID_CHARACTERS:
             part = next((candidate for candidate in self if candidate.id == part_id), None)

@@ -15,7 +15,7 @@ from .settings import Settings
 # worker only saves a replay. A suspended program's worker gets no messages. Calls continue, and their outcomes go into
 # ledger and delivery order at once, so that the result does not depend on the worker.
 #
-# TurnEnded: an idle guest that has yielded is suspended, whatever is in flight.
+# TurnEnded: an idle guest that has yielded is suspended, even with calls in flight.
 # WaitExpired: a guest with calls in flight is suspended, now or as soon as it is idle.
 # CallSettled: queued while suspended; during a replay delivered after recorded outcomes.
 # ContinueRun: yields are answered, queued outcomes are delivered, and the guest continues.

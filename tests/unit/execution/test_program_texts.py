@@ -26,7 +26,7 @@ MENTIONS = {
 def test_saved_programs_that_a_text_names():
     for text, (certain, is_open) in MENTIONS.items():
         found = find_mentions(text)
-        assert (found.names, found.is_open) == (certain, is_open), text
+        assert (found.names, found.has_computed_names) == (certain, is_open), text
     assert not may_mention("unsaved(1)")
 
 
