@@ -91,8 +91,7 @@ def test_there_is_one_hint(surface: str):
 def test_what_a_tool_says_is_hinted_at():
     text = answer_on("codeMode", TOOLS, "await @lock({ order: 'b' })").text
     assert (
-        line_of(text, "Hint: ")
-        == "Hint: The tool says what is wrong. Change the call accordingly, or go on without it."
+        line_of(text, "Hint: ") == "Hint: The tool says what is wrong. Change the call accordingly, or do without it."
     )
 
 

@@ -284,5 +284,5 @@ def test_a_journal_that_cannot_be_given_up_is_told_of_in_the_log(caplog):
 
     within(scenario())
     (said,) = [one for one in caplog.records if "journal" in one.getMessage()]
-    assert "could not be given up" in said.getMessage()
+    assert "could not be released" in said.getMessage()
     assert isinstance(said.exc_info[1], OSError)

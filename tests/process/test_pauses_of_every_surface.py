@@ -89,7 +89,7 @@ def test_a_missing_context_is_reported_as_missing_and_another_one_never_as_tampe
     for surface, paused in pauses("thread 1").items():
         view = inspect_interrupt(paused, KEYS)
         assert (view.js, view.requests) == (None, paused.requests), surface
-        assert "none was given" in (view.unreadable or ""), surface
+        assert "no conversation_id was given" in (view.unreadable or ""), surface
         with pytest.raises(CodeModeProtocolError, match="another conversation") as refused:
             inspect_interrupt(paused, KEYS, conversation_id="thread 2")
         assert "changed" not in refused.value.message, surface

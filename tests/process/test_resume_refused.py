@@ -43,7 +43,7 @@ def refused(interrupt, tools, spy, *answer, match=None, options=PAUSING, **setti
     with pytest.raises(CodeModeProtocolError, match=match) as caught:
         go_on(interrupt, tools, *(answer or ([] if settings else [OK])), options=options, **settings)
     text = failure_text(caught.value, JS)
-    assert text.startswith(f"CodeModeProtocolError: the paused program could not go on: {caught.value.message}")
+    assert text.startswith(f"CodeModeProtocolError: the paused program could not resume: {caught.value.message}")
     assert "Calls made before the pause may be done; do not repeat them." in text
     assert "No call was made" not in text
     assert spy.ran == []

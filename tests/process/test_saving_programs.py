@@ -120,7 +120,7 @@ def test_a_person_is_never_shown_anything_untrue():
         run(library, f"saved; const t = tools; return await t.saved.$save({forged!r})".replace("None", "null"))
     catalog: Any = SavedCatalog(Catalog(collect_tools(tools_with())), library, None, CallContext(), None, None, {})
     save = catalog.get("saved.$save")  # as a worker that is no longer ours may call it
-    with pytest.raises(CodeModeToolError, match="not what would be saved"):
+    with pytest.raises(CodeModeToolError, match="does not match the program"):
         within(save.asks_approval(forged, None))
 
 

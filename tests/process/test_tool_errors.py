@@ -235,7 +235,7 @@ def test_a_wrapped_tool_error_is_the_programs_own(fails):
     [
         (CodeModeSerializationError, "return 'x'.repeat(400)", "Return less"),
         (CodeModeSerializationError, "await tools.echo('x'.repeat(400))", "Send less in one call"),
-        (CodeModeSerializationError, "await tools.much()", "This is not the program's fault. Go on without"),
+        (CodeModeSerializationError, "await tools.much()", "This is not the program's fault. Do without"),
         (CodeModeToolError, "await tools.wrong()", "This is not the program's fault: the tool broke its own output"),
         (CodeModeToolError, "await tools.strict({a: 'x'})", "Check the tool's name and the types of its input"),
     ],

@@ -165,7 +165,7 @@ def test_another_integer_than_the_pending_one_is_refused(changed):
     request = {**interrupt.requests[0].comparison_fields(), "input": shown}
     forged = {**interrupt.to_dict(), "input": shown, "requests": [request]}
     del forged[POINTERS_KEY]
-    with pytest.raises(CodeModeProtocolError, match="shows other requests"):
+    with pytest.raises(CodeModeProtocolError, match="requests differ"):
         code_mode.resume_sync(forged, {"approved": True})
 
 

@@ -260,7 +260,7 @@ class Moody(pydantic.BaseModel):
 def test_what_cannot_come_out_as_shown_is_refused_and_can_be_denied(spy):
     tools = [spy.guarded("pay", input_schema=Moody)]
     interrupt = start("return await tools.pay({amount: 6})", tools)
-    with pytest.raises(CodeModeProtocolError, match="does not come out as it was shown"):
+    with pytest.raises(CodeModeProtocolError, match="differs from what was displayed"):
         go_on(interrupt, tools, OK)
     assert spy.ran == []
     with pytest.raises(CodeModeToolApprovalDeniedError):

@@ -130,7 +130,7 @@ def test_a_bound_pause_says_that_its_context_is_missing():
             return (await browser.get(f"/records/{record_id}")).text
 
     page = asyncio.run(main())
-    assert "belongs to a conversation, and none was given" in page
+    assert "belongs to a conversation, but no conversation_id was given" in page
     assert "it was changed" not in page
 
 

@@ -195,7 +195,7 @@ class MemoryResumeGuard:
             if row.outcome is not None:
                 return row.outcome
             if row.has_outcome:
-                raise CodeModeProtocolError("the continuation has already been resumed; its outcome is no longer kept")
+                raise CodeModeProtocolError("the continuation has already been resumed; its outcome was dropped")
             if not detector.has_lapsed(Heartbeat(row.renewals, now - row.renewed_at)):
                 return RUNNING
             row.renew(now)
@@ -279,7 +279,7 @@ def require_same_answers(recorded_answers: str, claim: Claim, outcome: str | Non
     """Raise `CodeModeProtocolError` if a continuation was resumed with other answers."""
     if recorded_answers != claim.answers:
         raise CodeModeProtocolError(
-            "the continuation has already been resumed with other answers: those count, and these have run nothing",
+            "the continuation has already been resumed with other answers: those count, and these ran nothing",
             details={"superseded": True, "outcome": outcome},
         )
 

@@ -106,7 +106,7 @@ def warn_if_unshared(options: ContinuationOptions) -> None:
         return
     _has_warned = True
     _log.warning(
-        "a signing key is set, but what was resumed is kept in the memory of this process alone: another process with"
+        "a signing key is set, but the record of resumes is in the memory of this process only: another process with"
         " the same key would run an approved call a second time. Give them one store: create_code_mode_tool(tools,"
         " store='sqlite:///pauses.db'), or continuation={'guard': store.guard}"
     )
@@ -125,7 +125,7 @@ def warn_if_random_key(*texts: str | None) -> None:
         return
     _has_warned_of_random_key = True
     _log.warning(
-        "a pause that is kept beyond this process is signed with the random key of this process: no other one can go"
-        " on with it, nor this program once it is started anew. Give all of them the same key, by"
+        "a pause that outlives this process is signed with its random key: neither another process nor this one after"
+        " a restart can resume it. Give all of them the same key, by"
         " set_continuation_signing_key(...) or continuation={'keys': ...} of the tool's options"
     )

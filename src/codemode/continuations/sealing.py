@@ -68,7 +68,7 @@ def unpack(
     rest = {key: value for key, value in signed.items() if key != "body"}
     auth = _make_key_ring(options, "continuation", binding).verify(rest, body, now_ms=now_ms)
     if options.seal and not encoding.startswith("sealed"):
-        raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
+        raise CodeModeProtocolError("the continuation is not sealed, and this host requires sealed ones")
     if encoding == "json":
         return body, auth
     return [*_decode_body(body, encoding, options, auth.key_id)], auth
@@ -307,7 +307,7 @@ class JournalCodec:
         try:
             expected = self._sign(key_id, text, position)
         except (CodeModeProtocolError, UnicodeEncodeError):
-            raise _make_journal_error("was signed with a key that is not known here, or by nobody") from None
+            raise _make_journal_error("was signed with an unknown key, or not at all") from None
         if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
             raise _make_journal_error("was changed, is cut off, or is not of this journal or this place")
         if self._sealing is None:
@@ -315,7 +315,7 @@ class JournalCodec:
         try:
             return open_with_secret(text, self._sealing.secret(key_id), self._label_position(position))
         except (ValueError, CodeModeProtocolError):
-            raise _make_journal_error("is not sealed, and this host takes only what is") from None
+            raise _make_journal_error("is not sealed, and this host requires sealed entries") from None
 
     def decode_all(self, lines: Sequence[str]) -> list[str]:
         """Return the texts of lines, from position 0."""
@@ -348,5 +348,5 @@ def _prepare_hmac(secret: bytes) -> tuple[Any, Any]:
 
 def _make_journal_error(reason: str) -> CodeModeProtocolError:
     return CodeModeProtocolError(
-        f"the journal of this program cannot be used: what stands in it {reason}", details={"origin": "journal"}
+        f"the journal of this program cannot be used: an entry {reason}", details={"origin": "journal"}
     )

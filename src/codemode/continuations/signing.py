@@ -27,10 +27,10 @@ _UNKNOWN_KEY = (
 _AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
 _BINDINGS = "bindings"  # present only with a binding: tags that distinguish a missing or other binding from tampering
 _MISSING_BINDING = (
-    "the continuation belongs to a conversation, and none was given: give the conversation_id of the call that paused"
+    "the continuation belongs to a conversation, but no conversation_id was given: pass that of the call that paused"
 )
 _OTHER_BINDING = (
-    "the continuation belongs to another conversation, or to none, and not to the conversation_id that was given"
+    "the continuation belongs to another conversation, or to none: the given conversation_id does not match"
 )
 
 
@@ -90,7 +90,7 @@ class KeyRing:
             raise CodeModeProtocolError("the continuation is not signed")
         fields = cast("dict[str, Any]", auth)
         if fields["alg"] != ALGORITHM or not isinstance(fields["keyId"], str):
-            raise CodeModeProtocolError("the continuation is signed in an unknown way")
+            raise CodeModeProtocolError("the continuation has an unknown signature algorithm")
         value = {key: item for key, item in signed.items() if key != "auth"}
         claimed = fields["signature"]
         unsigned = {key: item for key, item in fields.items() if key != "signature"}

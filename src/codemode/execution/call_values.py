@@ -91,7 +91,7 @@ def _validate_displayed(tool: PreparedTool, entry: LedgerEntry, displayed_input_
             return validated
         previous = validated.json_value
     raise CodeModeProtocolError(
-        f"the input of tool {tool.name!r} does not come out as it was shown: its schema has changed, or gives another"
+        f"the input of tool {tool.name!r} differs from what was displayed: its schema has changed, or returns another"
         f" value each time{reason}"
     )
 
@@ -112,7 +112,7 @@ def _validate_edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
     if _is_ambiguous(tool, edited, validated):
         raise CodeModeProtocolError(
             f"the edited input of tool {tool.name!r} is refused: its schema changes a value each time it is applied,"
-            " so nobody can tell whether the edit is what the tool is to get; allow the call as shown, or deny it"
+            " so that the tool's input would be ambiguous; allow the call as displayed, or deny it"
         )
     return validated
 
@@ -188,7 +188,7 @@ class AnsweredPause:
             if catalog.get(f"saved.{name}") is None:
                 raise CodeModeProtocolError(
                     f"this host has no library of saved programs (library=), and this program uses saved.{name}: a host"
-                    " that has one can go on",
+                    " that has one can resume it",
                     details={"not_resumable": True, "tool_name": f"saved.{name}"},
                 )
             break  # a library has all of them or none
@@ -200,7 +200,7 @@ class AnsweredPause:
             if tool is None or tool.execute is None:
                 name = entry.name[:MAX_NAME_CHARACTERS]
                 raise CodeModeProtocolError(
-                    f"this host cannot run the tool {name!r}, whose call was allowed: a host that has it can go on",
+                    f"this host cannot run the tool {name!r}, whose call was allowed: a host that has it can resume it",
                     details={"not_resumable": True, "tool_name": name},
                 )
 
@@ -328,7 +328,7 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
         except ValueError:
             if is_ours:
                 raise error from read.failure or error.__cause__
-            raise CodeModeSerializationError(f"{what} is not JSON: writing it failed") from error
+            raise CodeModeSerializationError(f"{what} is not JSON: encoding it failed") from error
     problems = read.problems or tool.read_output(value).problems
     text = _encode_tagged(value, limits) if is_rich.get() else encode_json(value, **limits)
     return OutputText(text, [*problems, *_make_problems(left_out)], read.failure)

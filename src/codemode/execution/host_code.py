@@ -60,7 +60,7 @@ async def await_decision(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         approval.mark_decision_failure(failure.error)
         raise
     except InterruptRequested as pause:
-        misplaced = TypeError("request_interrupt works inside a tool, not in what decides about its approval")
+        misplaced = TypeError("request_interrupt works inside a tool, not in its approval rule")
         raise HostCodeError(hide_error(entry, misplaced)) from pause
 
 
@@ -274,7 +274,7 @@ class CallPipeline:
         return await run_bounded(value, partial(work, value))
 
     def _validate_replacement(self, value: Any) -> CheckedInput:
-        label, policy = f"the input put in place of another for tool {self._tool.name!r}", self._policy
+        label, policy = f"the replacement input of tool {self._tool.name!r}", self._policy
         sidecar = self._entry.sidecar
         max_bytes = policy.max_tool_input_bytes + (0 if sidecar is None else sidecar.max_total_bytes)
         try:

@@ -134,8 +134,7 @@ def get_opening_seconds(wait_ms: int | None) -> float | None:
 def journal_busy_error() -> CodeModeAbortedError:
     """Return the error of a run that waited too long for its journal. Nothing was run."""
     return journal_error(
-        "the journal of this program could not be had in time: another run has it and goes on with it, or its store"
-        " is slow to answer"
+        "the journal of this program was not available in time: another run owns it, or its store is slow to answer"
     )
 
 

@@ -126,8 +126,8 @@ class JournalAccess:
                 engine := await run_check(0, engine_version)
             ):
                 raise CodeModeProtocolError(
-                    f"the program was begun on version {written.continuation.engine} of the engine, and this host has"
-                    f" {engine}: it may go another way here. continuation={{'any_engine': True}} lets it go on"
+                    f"the program started on version {written.continuation.engine} of the engine, and this host has"
+                    f" {engine}: it may behave differently here. continuation={{'any_engine': True}} allows it"
                 )
         except CodeModeProtocolError as error:
             error.details.setdefault("origin", JOURNAL_ORIGIN)
@@ -190,8 +190,8 @@ def _decode_object(text: str) -> dict[str, Any]:
 
 _log = logging.getLogger("codemode.continuations")
 _LEASE_LOST = (
-    "the journal of this program is another host's by now: this one has not renewed its lease in time, and what the"
-    " program came to here is not told"
+    "the journal of this program belongs to another host by now: this host did not renew its lease in time, and its"
+    " outcome is discarded"
 )
 
 _MAX_INLINE_LINE_CHARACTERS = 4 * LARGE_CHARACTERS  # written, but not read
@@ -339,7 +339,7 @@ class InvocationJournal:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - its lease will end
-            _log.warning("a journal could not be given up: others have it once its lease is over", exc_info=True)
+            _log.warning("a journal could not be released: others can take it after its lease ends", exc_info=True)
             self.failure = journal_unavailable_error("given up", error)
 
     def _close(self) -> bool:
@@ -396,7 +396,7 @@ class InvocationJournal:
         """Request a renewal; fail if the journal has not answered for the length of its lease."""
         self._unanswered_renewals += 1
         if self._unanswered_renewals > 3:
-            self._fail(journal_error("the journal of this program has not answered for as long as its lease is"))
+            self._fail(journal_error("the journal of this program has not answered for the length of its lease"))
             self._writer_task.cancel()
             return
         self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_renewal)

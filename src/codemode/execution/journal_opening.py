@@ -48,7 +48,7 @@ class JournalBusy(Exception):  # noqa: N818 - tells how far the run has come, an
     """
 
     def __init__(self, held: JournalWait) -> None:
-        super().__init__("the journal of this program is somebody else's for now")
+        super().__init__("another run has the journal of this program")
         self.held = held
 
 

@@ -131,9 +131,9 @@ def describe_too_large(value: Any, max_characters: int, json_bytes: int | None =
     if key is None:
         end = _REST_DROPPED
     else:
-        end = f"The whole is kept: the next program reads it with `await state.get({json.dumps(key)})`. {_RETURN_LESS}"
+        end = f"The whole is saved: the next program reads it with `await state.get({json.dumps(key)})`. {_RETURN_LESS}"
     size = _describe_size(value, json_bytes)
-    notice = f"The result is too large to be shown: {size}. At most {max_characters:,} characters are."
+    notice = f"The result is too large: {size}. At most {max_characters:,} characters are allowed."
     room = max(min(max_characters - len(notice) - len(end) - _MAX_SHAPE_CHARACTERS - 100, _MAX_BEGINNING_CHARACTERS), 0)
     if isinstance(value, str):
         return f"{notice}\nIts beginning:\n{value[:room]}\n{end}"

@@ -222,7 +222,7 @@ def _describe_call(call: CallSummary, characters: int) -> str:
 _MAX_CALLS_CHARACTERS = 1500
 _KEPT_CONTROLS = "\n\t"
 _RETURN_HINT = "Only what it returns is its result: end it with `return`."
-_UNDEFINED_RESULT = "The program returned nothing: what it returned is undefined, as of a tool that gives nothing."
+_UNDEFINED_RESULT = "The program returned nothing: its result is undefined, like that of a tool without output."
 _ENDS_WITH_RETURN = re.compile(r"(?:^|[;{}\n])[ \t]*return\b[^;\n]*;?\s*\Z")
 _LAST_CHARACTERS = 500
 _UNAWAITED_MAIN = "It ended before the function that it calls last: write {call} instead."
@@ -265,10 +265,10 @@ _MAX_ENDED_CHARACTERS = 2000
 
 _SEND_AGAIN_PHRASE = "send the whole program again"
 _SEND_REMAINING_PHRASE = "send it without the calls that are done: use their results"
-_SLOW_CALL = "The call was too slow and may have happened all the same: find out, then ask for less or go on."
-_REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or go on without it."
+_SLOW_CALL = "The call was too slow and may have happened all the same: find out, then ask for less or continue."
+_REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or do without it."
 _UNREADABLE_OUTPUT = (
-    "This is not the program's fault. Go on without this result; where the call may be made again, ask for less."
+    "This is not the program's fault. Do without this result, or ask for less if the call may be repeated."
 )
 _HINTS = {
     "syntax": "Nothing of the program ran. Correct every problem above and send the whole program again.",
@@ -286,16 +286,16 @@ _HINTS = {
     "detached": "Await every call before the program ends, for instance with Promise.all.",
     "protocol": "This is not the program's fault. Say so, and do not repeat what may be done.",
     "denied": "A person refused this call. Do not try it again; say so, or find another way.",
-    "unapproved": "This call needs a person's approval and nobody can give it now. Do without it.",
-    "undecided": "This is not the program's fault: the host could not decide about the call. Go on without it.",
-    "sign_in": "Somebody has to sign in before this tool can be called. Say so, or do without it.",
+    "unapproved": "This call needs a person's approval and none can be given now. Do without it.",
+    "undecided": "This is not the program's fault: the host could not decide about the call. Do without it.",
+    "sign_in": "A user must sign in before this tool can be called. Say so, or do without it.",
     "tool": "Check the tool's name and the types of its input; catch errors of calls that may fail.",
-    "tool_failed": "The tool itself failed. Try other input, or go on without it.",
+    "tool_failed": "The tool itself failed. Try other input, or do without it.",
     "tool_refused": _REFUSED_HINT,
-    "tool_output": "This is not the program's fault: the tool broke its own output schema. Go on without it.",
+    "tool_output": "This is not the program's fault: the tool broke its own output schema. Do without it.",
     "slow_tool": _SLOW_CALL,
     "fetch": "Fetch only what the description of fetch allows.",
-    "fetch_failed": "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
+    "fetch_failed": "The server did not answer as expected, or could not be reached. Do without it, or try later.",
     "worker": "The sandbox failed; a program that uses less memory may work.",
     "undefined_name": "A program has the language itself and what the description names, and calls a tool on `tools`."
     f" Correct it and {_SEND_AGAIN_PHRASE}.",
@@ -312,7 +312,7 @@ _MAX_READ_CHARACTERS = 20_000
 _SAVED_FRAME = re.compile(r"\(saved/([A-Za-z_]\w{0,63})\.js:(\d{1,6}):(\d{1,6})\)", re.ASCII)
 _MAX_CHAIN_LINES = 5
 _BEFORE_ANY_CALL = (CodeModeSyntaxError, CodeModeIllegalAccessError, CodeModeSourceTooLargeError)
-_CANNOT_CONTINUE_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
+_CANNOT_CONTINUE_HINT = "The program may be right, and could not continue now. Say so, and do not send it again."
 _PRINTED_HEADING = "It had printed:"
 _NO_CALL_MADE = "No call was made."
 _HIDDEN_MESSAGES = {
@@ -377,7 +377,7 @@ def _describe_host_error(error: CodeModeError) -> str:
     if not isinstance(error, CodeModeProtocolError):
         return ""
     if error.details.get("origin") == "continuation":
-        return f"the paused program could not go on: {error.message}"
+        return f"the paused program could not resume: {error.message}"
     if _is_undecided(error):
         return "the host's approval decision was malformed; the call did not run"
     return ""
@@ -537,7 +537,7 @@ TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION = "ToolNotFoundError", "ServerN
 BASE = "CodemodeError"
 CLASSES = frozenset({BASE, SCHEMA, TOOL_CALL, LIMIT, TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION})
 FAILED, IMPORT_FAILURE = "TOOL_FAILED", "IMPORT_FAILURE"
-WITHOUT_SERVER_HINT = "Go on without this server, or tell the user."
+WITHOUT_SERVER_HINT = "Do without this server, or tell the user."
 
 _LOOK_UP_HINT = "Look the {} up with {} of @codemode/discovery."
 MODULE_CALLS: Mapping[str, tuple[str, str, str]] = {
@@ -550,13 +550,13 @@ MODULE_CALLS: Mapping[str, tuple[str, str, str]] = {
     "approval_denied": (
         TOOL_CALL,
         "APPROVAL_DENIED",
-        "Go on without this call, and do not try it again: somebody has decided against it.",
+        "Do without this call, and do not try it again: a person denied it.",
     ),
-    "approval_required": (TOOL_CALL, "APPROVAL_REQUIRED", "Tell the user that somebody must approve this call first."),
+    "approval_required": (TOOL_CALL, "APPROVAL_REQUIRED", "Tell the user that a person must approve this call first."),
     "output": (
         TOOL_CALL,
         "INVALID_OUTPUT",
-        "Go on without this result: the call was made, and it cannot be read.",
+        "Do without this result: the call was made, and it cannot be read.",
     ),
     "execution": (TOOL_CALL, FAILED, "Change the call as the message says."),
 }
@@ -566,7 +566,7 @@ RAISED_HINTS: Mapping[str, str] = {
     "SERVER_LOST": WITHOUT_SERVER_HINT,
     "SERVER_UNAVAILABLE": WITHOUT_SERVER_HINT,
 }
-HIDDEN_CALL_HINT = "Go on without this call, or tell the user that the tool fails."
+HIDDEN_CALL_HINT = "Do without this call, or tell the user that the tool fails."
 SIGN_IN_HINT = "Tell the user to sign in to {server}."
 
 
@@ -583,12 +583,12 @@ def _make_limit_wording(message: str, hint: str = "Do less in one program.") -> 
     return Wording("SANDBOX_LIMIT", message, hint, LIMIT)
 
 
-_NOT_PROGRAMS_FAULT = "Tell the user: it is no fault of the program."
+_NOT_PROGRAMS_FAULT = "Tell the user: the program is not at fault."
 MODULE_WORDING: Mapping[str, Wording] = {
     "syntax": Wording("SYNTAX_ERROR", "the program is no module"),
     "illegal_access": Wording(
         "NOT_ANALYSABLE",
-        "it cannot be told what the program imports, so that it did not run",
+        "the program's imports cannot be analysed, so it did not run",
         "Write the program shorter and simpler.",
     ),
     "source_too_large": _make_limit_wording(
@@ -605,7 +605,7 @@ MODULE_WORDING: Mapping[str, Wording] = {
     "max_in_flight_bridge_requests": _make_limit_wording(
         "{name} is {max}, and the program made {next} calls at once", "Await some calls before making more."
     ),
-    "max_ledger_bytes": _make_limit_wording("what calls were given and gave takes more than {max} bytes"),
+    "max_ledger_bytes": _make_limit_wording("inputs and results of calls take more than {max} bytes"),
     "max_timers": _make_limit_wording("the program set more than {max} timers", "Set fewer timers."),
     "out_of_memory": _make_limit_wording(
         "the program has used all of its memory{or_null}: maxMemoryBytes is {most}", "Keep less in memory at a time."
@@ -632,13 +632,13 @@ MODULE_WORDING: Mapping[str, Wording] = {
     "aborted": Wording("CANCELLED", "the run was cancelled", "Run the program again if it is still wanted."),
     "claim_lost": Wording(
         "CANCELLED",
-        "this host stood still, and another one goes on with the program",
-        "Do not run the program again: tell the user, or send the same answers again for what it comes to.",
+        "this host was suspended, and another one runs the program",
+        "Do not run the program again: tell the user, or send the same answers again for its outcome.",
     ),
     **dict.fromkeys(
         ("continuation", "journal"),
         Wording(
-            "CONTINUATION_REFUSED", "the program does not go on: {message}", "Tell the user: nothing has run here."
+            "CONTINUATION_REFUSED", "the program does not resume: {message}", "Tell the user: nothing has run here."
         ),
     ),
     "malformed_decision": Wording(
@@ -684,10 +684,8 @@ _ABSENT_NAME_HINTS = {
     **dict.fromkeys(("require", "tools", "callTool"), _IMPORT_HINT),
     "setInterval": "Use setTimeout in a loop.",
 }
-_WRONG_SHAPE_HINT = "Write the value before this place to console.log: it is not what the program takes it for."
-_NOT_A_FUNCTION_HINT = (
-    "Look what is called here up: there is no such function. What a tool gives has to be awaited first."
-)
+_WRONG_SHAPE_HINT = "Write the value before this place to console.log: it is not what the program expects."
+_NOT_A_FUNCTION_HINT = "Check what is called here: it is not a function. Await the result of a tool first."
 
 
 def find_absent_name_hint(name: str) -> str | None:
@@ -789,7 +787,7 @@ PERSON_ASKED_TEXT = (
 _TOOL_CALL = re.compile(r"\btools\.([A-Za-z_$][\w$]{0,127})\(")
 _CALL_CONTEXT_CHARACTERS = 140  # around the position of a call, which is on its dot or name
 STORE_UNAVAILABLE_AFTER_CALLS = "The store cannot be used now. Say so, and do not repeat what is done or may be."
-STORE_UNAVAILABLE = "The store cannot be used now, and no program goes on without it. Call this again later."
+STORE_UNAVAILABLE = "The store cannot be used now, and no program continues without it. Call this again later."
 SHELL_COMMAND_TEXT = (
     "exec runs JavaScript, and this looks like a shell command, which it is not. Write a program: find tools with"
     ' `await tools.search("what it should do")`, and call one with `await tools.call(id, input)`'

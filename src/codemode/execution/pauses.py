@@ -44,7 +44,7 @@ def verify(
     continuation, auth = open_interrupt(Interrupt.of(interrupt), options, at_ms, binding)
     if continuation.replay_settings["profile"] != profile.name:
         raise CodeModeProtocolError(
-            f"the program was paused by {continuation.replay_settings['profile']!r} and cannot go on under"
+            f"the program was paused by {continuation.replay_settings['profile']!r} and cannot resume under"
             f" {profile.name!r}"
         )
     restore_profile(continuation, profile)
@@ -64,7 +64,7 @@ def open_interrupt(
     if not same_json(shown, [request.comparison_fields() for request in recorded]) or _have_other_locations(
         paused.requests, recorded
     ):
-        raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
+        raise CodeModeProtocolError("the interrupt's requests differ from those of its continuation")
     return continuation, auth
 
 
@@ -86,7 +86,7 @@ def restore_profile(continuation: Continuation, profile: SurfaceSettings) -> Sur
     parameters: Mapping[str, Any] = continuation.replay_settings["parameters"]
     if profile.restored is None:
         if parameters:
-            raise CodeModeProtocolError(f"the program was paused with parameters that {profile.name!r} has not")
+            raise CodeModeProtocolError(f"the program was paused with parameters that {profile.name!r} does not have")
         return profile
     try:
         return profile.restored(parameters)
@@ -230,7 +230,7 @@ def inspect_interrupt(
         paused = Interrupt.of(interrupt)
         framework = get_framework(paused.continuation)
         if framework is not None:
-            reason = f"what the agent goes on from is kept by {framework}"
+            reason = f"the agent's state is stored by {framework}"
             return PauseView(js=None, calls=(), requests=paused.requests, unreadable=reason)
         continuation, _ = open_with_binding(
             conversation_id, lambda binding: open_interrupt(paused, settings, None, binding)

@@ -101,7 +101,7 @@ async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple
     if outcome.error is not None and not isinstance(outcome.error, CodeModeIllegalAccessError):
         raise outcome.error
     if analysis.result is None or not is_analysable(analysis.result[1]):
-        message = "this is not understood: write plain JavaScript or TypeScript"
+        message = "the program cannot be parsed: write plain JavaScript or TypeScript"
         raise syntax_error([{"message": message, "line": 1, "column": 1}])
     js, facts = analysis.result
     known_facts: Any = facts

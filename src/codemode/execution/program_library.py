@@ -382,7 +382,7 @@ class ProgramLibrary:
     def _require_owner(self) -> str:
         if isinstance(self.owner, str):
             return self.owner
-        raise ValueError("this library finds out whose programs are meant at each call: use library.for_owner(owner)")
+        raise ValueError("this library has an owner per call: use library.for_owner(owner)")
 
     async def _load_versions(self, owner: str, name: str) -> list[SavedVersion]:
         return [to_saved_version(name, version) for version in await self.rows.versions(owner, name)]

@@ -42,7 +42,7 @@ ResultT = TypeVar("ResultT")
 _GRACE_SECONDS = 4.0
 _POLL_SECONDS = 0.5  # how often to check whether the other loop still runs
 _LOOP_CLOSED = "the event loop on which this run was started is closed"
-_LOOP_STOPPED = "the event loop on which this run was started does not run now"
+_LOOP_STOPPED = "the event loop on which this run was started is not running"
 
 
 class _CrossLoopCall:
@@ -302,7 +302,7 @@ class SuspendableExecution(Execution):
     async def _continue(self, wait_ms: int) -> RunOutcome:
         runner, unclaimed = self._runner, self._unclaimed_outcome
         if runner is None or not self.is_suspended or self._is_continuing:
-            raise CodeModeProtocolError("the program is not at rest, or somebody goes on with it already")
+            raise CodeModeProtocolError("the program is not suspended, or another caller continues it")
         if unclaimed is not None:
             self._unclaimed_outcome = None
             return unclaimed
@@ -423,7 +423,7 @@ class SuspendableExecution(Execution):
     async def _save(self) -> Interrupt:
         runner = self._runner
         if runner is None or not self._rests:
-            raise CodeModeProtocolError("the program is not at rest")
+            raise CodeModeProtocolError("the program is not suspended")
         machine, continuation_options = runner.machine, self._options.continuation
         was, settings, js = machine.ledger, machine.settings, machine.js or ""
         ledger = Ledger([*was.entries], [*was.deliveries], was.notice_count, was.sidecar, self._progress, was.contents)

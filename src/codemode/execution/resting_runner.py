@@ -185,7 +185,7 @@ class SuspendableRunner(Runner):
 
     def _make_replay_clock(self) -> StoppableTimer:
         limit_ms = 2 * int(self.compute_seconds * 1000) + _REPLAY_EXTRA_MS
-        message = f"the program did not come to where it was at rest within {limit_ms} ms"
+        message = f"the program did not repeat its progress within {limit_ms} ms"
         error = CodeModeTimeoutError(message, details={"timeout_ms": limit_ms, "origin": "replay"})
         return self._make_clock(limit_ms, lambda: self.feed(events.HostFailed(error)))
 

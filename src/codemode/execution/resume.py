@@ -239,7 +239,7 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
     if continuation.engine != engine:
         raise CodeModeProtocolError(
             f"the program was paused on version {continuation.engine} of the engine, and this host has {engine}: it may"
-            " go another way here. continuation={'any_engine': True} lets it go on all the same",
+            " behave differently here. continuation={'any_engine': True} allows it",
             details={"not_resumable": True},
         )
 

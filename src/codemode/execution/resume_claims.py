@@ -278,7 +278,7 @@ class JournaledResume:
                 for request_id in self.answered.answers.keys() - paused.answers
             ):
                 raise make_superseded_error(
-                    "the program has gone on from this pause, and no longer waits for these answers"
+                    "the program has continued from this pause, and no longer waits for these answers"
                 )
             journal.claims.append(self._own_claim)
             await journal.write(*new_steps, *yields, resume_step(self._own_claim))
@@ -388,7 +388,7 @@ class JournaledResume:
             return await self._record_known(ended)
         if claimed is None:
             await self.claim.release()
-        raise make_superseded_error("the program has come to its end, and no longer waits for these answers")
+        raise make_superseded_error("the program has ended, and no longer waits for these answers")
 
 
 def make_superseded_error(message: str) -> CodeModeProtocolError:

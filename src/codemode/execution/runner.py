@@ -404,7 +404,7 @@ class Runner:
         if preparation is None:
             self._check_now(request)
         else:
-            self._run_uncounted(preparation, lambda _: self._check_now(request), "the tools were not made ready")
+            self._run_uncounted(preparation, lambda _: self._check_now(request), "the tools could not be prepared")
 
     def _run_uncounted(self, work: Awaitable[ResultT], then: Callable[[ResultT], None], failure_text: str) -> None:
         """Run work outside the program's time, then call ``then`` with its result."""
@@ -419,7 +419,7 @@ class Runner:
     ) -> None:
         self._finish_task(_PREPARATION_TASK)
         if task.cancelled():  # by the end of the run, or by the work itself
-            self._fail(CodeModeError(f"{failure_text}: what does it was cancelled"))
+            self._fail(CodeModeError(f"{failure_text}: the work was cancelled"))
             return
         if (error := task.exception()) is not None:
             self._fail(error)

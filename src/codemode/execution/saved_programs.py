@@ -344,7 +344,7 @@ class SavedCatalog:
             if first_uses:
                 await rows.pin(owner, first_uses)
         except CodeModeError as error:
-            log_failure(_log, "a store does not take notice of its saved programs", (), error)
+            log_failure(_log, "a store could not record changes of its saved programs", (), error)
             if first_uses:  # an unpinned program is not trusted
                 self._error = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
 
@@ -421,7 +421,7 @@ class SavedCatalog:
         elif sent is not None and sent.rule_error is not None:
             text = sent.rule_error.message
         else:
-            text = f"saved.{name} did not go along with this program: write its name in it, as in saved.{name}(input)"
+            text = f"saved.{name} was not sent with this program: write its name in it, as in saved.{name}(input)"
         error = CodeModeToolError(text, details={"tool_name": _PREFIX + name[:100]})
         if reason is not None:
             error.reason = reason
@@ -540,7 +540,7 @@ class SavedCatalog:
         """Return True: a person is asked. Raises `CodeModeToolError` if the preview would be wrong."""
         displayed, _ = await self._make_save_preview(request)
         if displayed != {"inputSchema": None, **request}:
-            raise CodeModeToolError("saved.$save: what is to be shown is not what would be saved")
+            raise CodeModeToolError("saved.$save: the preview does not match the program")
         return True
 
     async def _save_program(self, request: Any) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def load_execution():
         with importing:
             from . import execution
     except OSError as error:
-        raise CodeModeWorkerError(f"what runs programs cannot be imported: {error}") from error
+        raise CodeModeWorkerError(f"the execution modules cannot be imported: {error}") from error
     return execution
 
 
@@ -76,7 +76,7 @@ def load_suspendable():
         with importing:
             from . import resting
     except OSError as error:
-        raise CodeModeWorkerError(f"what runs programs cannot be imported: {error}") from error
+        raise CodeModeWorkerError(f"the execution modules cannot be imported: {error}") from error
     return resting
 
 

@@ -140,7 +140,7 @@ def make_part(description: dict[str, Any], data: bytes) -> MediaContent:
     try:
         return MediaContent(data, read_text(description["mimeType"]), kind=kind, name=name, origin=origin)
     except ValueError as error:
-        raise CodeModeProtocolError("the continuation holds content that cannot be") from error
+        raise CodeModeProtocolError("the continuation holds invalid content") from error
 
 
 def entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
@@ -276,14 +276,14 @@ def _check_yields(ledger: Ledger) -> None:
         if entry.outcome is not None:
             plain = plain._replace(outcome=Fulfilled(None), now_ms=entry.now_ms or 0)
         if entry != plain:
-            raise CodeModeProtocolError("the continuation holds a yield that cannot be")
+            raise CodeModeProtocolError("the continuation holds an invalid yield")
 
 
 def _check_timers(ledger: Ledger) -> None:
     """Check that timers have only a delay, fire or are withdrawn, and are not too many."""
     timers = [entry for entry in ledger.entries if entry.kind == "timer"]
     if any(entry.is_withdrawn and entry.kind != "timer" for entry in ledger.entries):
-        raise CodeModeProtocolError("the continuation withdraws a request that is no timer")
+        raise CodeModeProtocolError("the continuation withdraws a request that is not a timer")
     if len(timers) > MAX_TIMERS:
         raise CodeModeProtocolError("the continuation holds more timers than a program may set")
     for entry in timers:
@@ -294,7 +294,7 @@ def _check_timers(ledger: Ledger) -> None:
         elif entry.is_withdrawn:
             plain = plain._replace(is_withdrawn=True)
         if entry != plain:
-            raise CodeModeProtocolError("the continuation holds a timer that cannot be")
+            raise CodeModeProtocolError("the continuation holds an invalid timer")
 
 
 # The text is signed by this host, yet every field is checked: a key may leak, and a bug must not replay something that
@@ -506,7 +506,7 @@ def _check_limits(replay_settings: Mapping[str, Any]) -> None:
     try:
         LargeHeapPolicy(**{name: replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)})
     except ValueError as error:
-        raise CodeModeProtocolError(f"the continuation holds a limit that cannot be: {error}") from None
+        raise CodeModeProtocolError(f"the continuation holds an invalid limit: {error}") from None
 
 
 _SETTING_READERS: dict[str, Callable[[object], Any]] = {

@@ -74,7 +74,7 @@ def make_thrown_error(event: ProgramThrew, settings: Settings) -> CodeModeError:
         return error
     codes = settings.profile.host_errors.codes
     if codes is None:
-        raise CodeModeProtocolError("the worker refuses a call for its input, of which its programs are told otherwise")
+        raise CodeModeProtocolError("the worker refuses a call for its input, which its surface reports otherwise")
     call = _refused_call_details(event.refused_tool, codes["validation"], event.message)
     refused = CodeModeToolError(event.message, details={**error.details, **call})
     refused.reason = "validation"
@@ -101,7 +101,7 @@ def resolve_throw(
     ``delivered_ids`` are the requests whose answer the guest received.
     """
     if event.error_class is not None and settings.profile.host_errors.words is None:
-        raise CodeModeProtocolError("the worker names a class of errors, which this program has not")
+        raise CodeModeProtocolError("the worker names a class of errors, which this program does not have")
     if event.request_id is not None:
         if event.request_id not in errors or event.request_id not in delivered_ids:
             raise CodeModeProtocolError("the worker names an error that it was not given")
@@ -247,7 +247,7 @@ def check_result(
 
 def ledger_limit_error(maximum: int) -> CodeModeBridgeLimitError:
     error = CodeModeBridgeLimitError(
-        "the ledger of this run is full: what its calls were given and gave takes more than"
+        "the ledger of this run is full: inputs and results of its calls take more than"
         f" execution_policy.max_ledger_bytes allows ({maximum})",
         details={"limit": "max_ledger_bytes", "max": maximum},
     )
@@ -258,7 +258,7 @@ def ledger_limit_error(maximum: int) -> CodeModeBridgeLimitError:
 def deadlock_error() -> CodeModeError:
     return CodeModeError(
         "the program waits for something that cannot happen: no call is in flight and nothing is left to run"
-        " (a promise that nobody resolves, or memory ran out inside a promise callback)",
+        " (an unresolved promise, or memory ran out in a promise callback)",
         code="CODE_MODE_DEADLOCK",
     )
 
@@ -312,7 +312,7 @@ _VIOLATION_TEXTS = {
     "DisallowedGlobal": "`{name}` may not be used here",
     "DisallowedLoop": "loops are not allowed here (`{name}`): use array methods such as map, filter and reduce",
     "DisallowedImport": "`{name}` is not available: a program has no modules",
-    "NotAnalysable": "it cannot be told what the program does, so that it does not run: write it simpler",
+    "NotAnalysable": "the program cannot be analysed and did not run: write it more simply",
 }
 
 

@@ -69,7 +69,7 @@ class OutputLimiter:
     def add_item(self, text: str) -> None:
         """Count an item of text or JSON."""
         if self._maximum is None:
-            raise CodeModeProtocolError("the worker wrote an item of output, which this program has not")
+            raise CodeModeProtocolError("the worker wrote an item of output, which this program does not have")
         self.count += 1
         self._items += 1
         self._add(utf8_length(text))
@@ -108,7 +108,7 @@ class NoticeLimiter:
     def add(self, notice: GuestNotice) -> None:
         """Count a notice. Raises `CodeModeProtocolError` beyond the limits and for an unavailable kind."""
         if _NOTICE_GLOBALS[notice.kind] not in self._globals:
-            raise CodeModeProtocolError(f"the worker sent a notice of kind {notice.kind!r}, which this program has not")
+            raise CodeModeProtocolError(f"the worker sent a notice of kind {notice.kind!r}, which is not available")
         self._bytes += utf8_length(notice.payload_json)
         self.count += 1
         if self._bytes > self._maximum or self.count > _MAX_NOTICES:

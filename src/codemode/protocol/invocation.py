@@ -352,7 +352,7 @@ class Invocation:
         kind = type(event)
         try:
             if not self._turns.owed_count and kind in _TURN_MESSAGES:
-                raise CodeModeProtocolError("the worker spoke out of turn")
+                raise CodeModeProtocolError("the worker sent a message out of turn")
             if self._compiles_only and kind in _RUNNING_MESSAGES:
                 raise CodeModeProtocolError("the worker runs a program that it was to compile")
             self.HANDLERS[kind](self, event)
@@ -437,9 +437,9 @@ class Invocation:
         if event.id != len(ledger.entries) + 1:
             raise CodeModeProtocolError(f"the worker used request id {event.id} out of order")
         if event.kind not in self.settings.profile.request_kinds:
-            raise CodeModeProtocolError(f"the worker made a request of kind {event.kind!r}, which this program has not")
+            raise CodeModeProtocolError(f"the worker made a request of kind {event.kind!r}, which is not available")
         if event.kind == "state" and not self.settings.state:
-            raise CodeModeProtocolError("the worker asks for state, which this program has not")
+            raise CodeModeProtocolError("the worker asks for state, which this program does not have")
         if event.kind == "timer":
             read_timer_delay_ms(event.name, event.input_json)
         self._turns.count_request(event.kind)
@@ -458,7 +458,7 @@ class Invocation:
 
     def _on_withdrawn(self, event: messages.RequestWithdrawn) -> None:
         if event.id not in self.ledger or self.ledger[event.id].kind != "timer" or event.id in self._withdrawals:
-            raise CodeModeProtocolError(f"the worker withdraws request {event.id}, which is no timer that runs")
+            raise CodeModeProtocolError(f"the worker withdraws request {event.id}, which is not a running timer")
         self._withdrawals.add(event.id)
         if self.ledger[event.id].is_open:  # else it had fired, and the guest ignores the withdrawal
             self.ledger.withdraw(event.id)

@@ -105,7 +105,7 @@ class ContentRegistry:
         if part is None and isinstance(part_id, str) and len(part_id) == ID_CHARACTERS:
             part = next((candidate for candidate in self if candidate.id == part_id), None)
         if part is None:
-            raise CodeModeSerializationError("a handle of content that no tool has given this program")
+            raise CodeModeSerializationError("a handle of content that this program did not receive")
         return part
 
     def register(self, part: MediaContent) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class ContentRegistry:
         ):
             if size > maximum:
                 raise CodeModeSerializationError(
-                    f"{what.format(size)} with what this call gives; execution_policy.{option} is {maximum}",
+                    f"{what.format(size)} with the output of this call; execution_policy.{option} is {maximum}",
                     code=CONTENT_LIMIT,
                     details={"limit": option, "max": maximum},
                 )

@@ -153,7 +153,7 @@ def test_memory_is_bounded():
             await guard.record(key, key * 4)
         with pytest.raises(CodeModeProtocolError, match="full"):
             await guard.claim(claim("d"))
-        with pytest.raises(CodeModeProtocolError, match="no longer kept"):
+        with pytest.raises(CodeModeProtocolError, match="was dropped"):
             await guard.claim(claim("a"))
         assert [await guard.claim(claim(key)) for key in "bc"] == ["bbbb", "cccc"]
 

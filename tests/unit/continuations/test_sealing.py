@@ -82,7 +82,7 @@ def test_other_keys_and_tenants_are_refused(form):
     value = packed(form, conversation_id="tenant a")
     assert unpack(value, options(form, conversation_id="tenant a"), NOW_MS)[0] == BODY
     refused(value, options(form, conversation_id="tenant b"), "another conversation")
-    refused(value, options(form), "none was given")
+    refused(value, options(form), "no conversation_id was given")
     refused(value, options(form, keys="other", conversation_id="tenant a"), "not known")
 
 

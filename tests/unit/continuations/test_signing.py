@@ -103,8 +103,8 @@ def test_the_key_id_does_not_decide_which_key_is_right():
 def test_purposes_and_bindings_are_kept_apart():
     refused(signed(ring(purpose="seal")), match="signature is wrong")
     refused(signed(ring(binding="tenant a")), ring(binding="tenant b"), "another conversation")
-    refused(signed(ring(binding="tenant a")), match="belongs to a conversation, and none was given")
-    refused(signed(ring(binding=["a", "b"])), ring(binding=["a", None]), "none was given")
+    refused(signed(ring(binding="tenant a")), match="belongs to a conversation, but no conversation_id was given")
+    refused(signed(ring(binding=["a", "b"])), ring(binding=["a", None]), "no conversation_id was given")
     refused(signed(), ring(binding="tenant a"), "another conversation")
     ring(binding="tenant a").verify(signed(ring(binding="tenant a")), now_ms=NOW_MS)
     assert "tenant" not in json.dumps(signed(ring(binding="tenant a")))

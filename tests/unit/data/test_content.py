@@ -88,7 +88,7 @@ def test_places_stand_for_parts_and_come_back():
 def test_only_what_was_given_comes_back():
     given, other = contents(), contents()
     place = other.register(PICTURE)
-    with pytest.raises(CodeModeSerializationError, match="no tool has given this program"):
+    with pytest.raises(CodeModeSerializationError, match="that this program did not receive"):
         replace_references([place], given)
     given.register(PICTURE)
     for forged in ({**place, "$content:1": 1}, {**place, "$content:1": [PICTURE.id]}, {"$content:1": "f" * 32}):

@@ -51,7 +51,7 @@ def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spe
         (shown,), (value,) = shown, value
     assert shown == value == made.register(OTHER)
     text = spelled(json.dumps(lie(made, "0" * 32)), made.tag)
-    with using_contents(made), pytest.raises(CodeModeSerializationError, match="no tool has given"):
+    with using_contents(made), pytest.raises(CodeModeSerializationError, match="that this program did not receive"):
         restore_handles(json.loads(text), text)
 
 
@@ -77,7 +77,7 @@ def test_a_handle_that_a_journal_has_outlived_its_part_is_no_other_parts():
     lost = asyncio.run(CallContent(before, options).extract_parts(SHOWN))
     other = asyncio.run(CallContent(after, options).extract_parts(OTHER))
     assert replace_references(other, after) is OTHER
-    with pytest.raises(CodeModeSerializationError, match="no tool has given"):
+    with pytest.raises(CodeModeSerializationError, match="that this program did not receive"):
         replace_references(lost, after)
 
 

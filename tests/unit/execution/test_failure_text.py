@@ -188,7 +188,7 @@ LARGE = {"bytes": 9, "max_bytes": 5}
 @each_row(
     "error, hint",
     [
-        (CodeModeToolError("x", code=HOST_TOOL_ERROR), "The tool itself failed. Try other input, or go on without it."),
+        (CodeModeToolError("x", code=HOST_TOOL_ERROR), "The tool itself failed. Try other input, or do without it."),
         (CodeModeFetchError("x", code=HOST_FETCH_ERROR), "The server did not answer as expected"),
         (
             CodeModeToolError('Invalid output of tool "pay": value: no', details={"schema": "output"}),

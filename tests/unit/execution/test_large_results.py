@@ -68,7 +68,7 @@ def test_size_shape_and_beginning():
     shown = json.loads(beginning)
     assert shown[:2] == ROWS[:2]
     assert shown[-1].startswith("... 4,9")
-    assert end.startswith('The whole is kept: the next program reads it with `await state.get("result:3")`.')
+    assert end.startswith('The whole is saved: the next program reads it with `await state.get("result:3")`.')
 
 
 def test_without_a_place_it_says_that_the_rest_is_gone():

@@ -197,16 +197,16 @@ def shown_otherwise(**changes):
 )
 def test_what_is_shown_must_be_what_is_signed(changes):
     interrupt = shown_otherwise(**changes)
-    refused(interrupt, "other requests")
+    refused(interrupt, "requests differ")
     if not isinstance(changes.get("input"), object().__class__) or type(changes.get("input")) is not object:
-        refused(interrupt.to_dict(), "other requests")
+        refused(interrupt.to_dict(), "requests differ")
 
 
 def test_requests_cannot_be_left_out_added_or_reordered():
     interrupt = made()
     first, second = interrupt.requests
     for requests in ((), (first,), (second, first), (first, second, second)):
-        refused(dataclasses.replace(interrupt, requests=requests), "other requests")
+        refused(dataclasses.replace(interrupt, requests=requests), "requests differ")
 
 
 def test_the_outer_call_must_be_the_signed_one():
@@ -219,14 +219,14 @@ def test_own_fields_that_are_not_the_first_requests_are_refused():
 
 def test_continuations_of_other_hosts_are_refused():
     refused(made(keys="other"), "not known")
-    refused(made(conversation_id="tenant"), "none was given")
+    refused(made(conversation_id="tenant"), "no conversation_id was given")
     refused(made_interrupt(*ENTRIES), "not known")
     refused(dataclasses.replace(made(), continuation={}), "malformed")
     unsigned = {key: value for key, value in made().continuation.items() if key != "auth"}
     refused(dataclasses.replace(made(), continuation=unsigned))
     refused(dataclasses.replace(made(), continuation={**unsigned, "auth": None}), "not signed")
     # Another pause of the same host: right signature, wrong requests.
-    refused(dataclasses.replace(made(), continuation=made(waiting_entry(1)).continuation), "other requests")
+    refused(dataclasses.replace(made(), continuation=made(waiting_entry(1)).continuation), "requests differ")
 
 
 def test_expired_and_future_continuations_are_refused():

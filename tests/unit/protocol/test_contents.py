@@ -133,7 +133,7 @@ def test_what_people_are_shown_has_ids_and_an_answer_may_bring_them_back():
     assert contents.get(shown[1][contents.tag]) is part
     assert contents.register(contents.get(part.id)) == place
     for unknown in ("#0", "#3", "0" * 32, 1, None):
-        with pytest.raises(CodeModeSerializationError, match="no tool has given"):
+        with pytest.raises(CodeModeSerializationError, match="that this program did not receive"):
             contents.get(unknown)
     unknown = json.dumps(place | {contents.tag: "#9"}, separators=(",", ":"))
     assert [contents.replace_numbers(one) for one in (None, unknown)] == [None, unknown]

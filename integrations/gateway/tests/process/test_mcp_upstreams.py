@@ -150,7 +150,7 @@ def test_a_program_whose_server_dies_of_each_call_is_told_to_go_on_without_it(tm
             catch (error) { globalThis.__codemode_result__ = [error.code, error.hint] }"""
             return await create_modules_tool(connected).execute({"code": code})
 
-    assert within(work())["result"] == ["SERVER_LOST", "Go on without this server, or tell the user."]
+    assert within(work())["result"] == ["SERVER_LOST", "Do without this server, or tell the user."]
     assert (tmp_path / "log").read_text().splitlines().count("call echo") == 3
 
 

@@ -102,8 +102,8 @@ TABLE: dict[str, tuple[CodeModeError, dict[str, Any]]] = {
         CodeModeAbortedError("no", details={"origin": "continuation"}),
         {
             "code": "CANCELLED",
-            "message": "this host stood still, and another one goes on with the program",
-            "hint": "Do not run the program again: tell the user, or send the same answers again for what it comes to.",
+            "message": "this host was suspended, and another one runs the program",
+            "hint": "Do not run the program again: tell the user, or send the same answers again for its outcome.",
         },
     ),
     "worker": (CodeModeWorkerError(SENTENCES["worker"]), {"code": "WORKER_FAILED"}),
