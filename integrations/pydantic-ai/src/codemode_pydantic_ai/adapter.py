@@ -1,4 +1,4 @@
-"""Register pydantic-ai tools with `codemode.create_code_mode_tool`, for use outside an agent."""
+"""Register pydantic-ai tools with `codemode.create_code_mode_tool`."""
 
 from __future__ import annotations
 
