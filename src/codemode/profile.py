@@ -67,7 +67,7 @@ class StaticRules:
 
 @record(kw_only=True)
 class HostErrors:
-    """What a program sees of a failed call.
+    """The part of a failed call that a program sees.
 
     ``codes`` maps the reason of an error (`CodeModeError.reason`) to this surface's code; without it an error has the
     code of its class. ``detail`` "message" shows messages of host exceptions, without paths and stacks. With
