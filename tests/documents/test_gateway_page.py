@@ -51,7 +51,20 @@ def test_every_subcommand_is_shown():
         " ".join(command[1:3]) if command[1:2] in (["approvals"], ["pins"]) else (command[1:2] or [""])[0]
         for command in commands(COMMAND_LINE)
     }
-    for part in ("import", "init", "install", "undo", "add", "list", "check", "types", "run", "login", "logout"):
+    for part in (
+        "import",
+        "init",
+        "install",
+        "undo",
+        "add",
+        "remove",
+        "list",
+        "check",
+        "types",
+        "run",
+        "login",
+        "logout",
+    ):
         assert part in shown
     deciding = {f"approvals {action}" for action in ("show", "approve", "deny", "remembered", "forget")}
     assert {"approvals", *deciding, "pins", "pins approve"} <= shown

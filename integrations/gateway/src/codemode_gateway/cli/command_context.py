@@ -63,14 +63,20 @@ def _default_path(environment: Mapping[str, str]) -> Path:
 
 def read_configuration(options: argparse.Namespace) -> GatewayConfig:
     """Load the configuration, and print its problems. Raises `UsageError` if it is missing."""
-    path = config_path(options)
-    if not path.is_file():
-        raise UsageError(_missing_config_message(path, options))
+    path = require_config_file(options)
     from ..config.loader import load_config
 
     loaded = load_config(path)
     warn_about_problems(loaded)
     return loaded
+
+
+def require_config_file(options: argparse.Namespace) -> Path:
+    """Return the path of the configuration. Raises `UsageError` if it is missing."""
+    path = config_path(options)
+    if not path.is_file():
+        raise UsageError(_missing_config_message(path, options))
+    return path
 
 
 def warn_about_problems(config: GatewayConfig) -> None:

@@ -81,6 +81,8 @@ def create_parser() -> argparse.ArgumentParser:
     subcommands = mcp.add_subparsers(dest="part", metavar="subcommand")
     _add_client_commands(subcommands)
     _add_add_command(subcommands)
+    remove_parser = _add_subcommand(subcommands, "remove", "remove a server from the configuration; comments stay")
+    remove_parser.add_argument("name", help="name of the server")
     _add_server_commands(subcommands)
     _add_login_commands(subcommands)
     _add_approvals_command(subcommands)
@@ -128,7 +130,6 @@ def _add_client_commands(subcommands: Any) -> None:
     )
     install_parser.add_argument("--client", choices=CLIENTS, required=True, help="the client")
     install_parser.add_argument("--dry-run", action="store_true", help="show the changes without making them")
-    install_parser.add_argument("--undo", action="store_true", help="restore the client's servers")
     undo_parser = _add_subcommand(subcommands, "undo", "restore the servers that a client had before `install`")
     undo_parser.add_argument("--client", choices=CLIENTS, required=True, help="the client")
     undo_parser.add_argument("--dry-run", action="store_true", help="show the changes without making them")
@@ -307,6 +308,7 @@ _SUBCOMMAND_FUNCTIONS = {
     None: ("serve", "run"),
     "init": ("configuration_commands", "create_or_extend_configuration"),
     "add": ("configuration_commands", "create_or_extend_configuration"),
+    "remove": ("configuration_commands", "remove_server"),
     "import": ("configuration_commands", "import_or_install"),
     "install": ("configuration_commands", "import_or_install"),
     "undo": ("configuration_commands", "import_or_install"),

@@ -19,6 +19,7 @@ from .command_context import (
     get_command_prefix,
     open_controlling_terminal,
     read_configuration,
+    require_config_file,
     require_server,
     warn,
 )
@@ -141,6 +142,16 @@ def _add(options: argparse.Namespace) -> int:
     return SUCCEEDED
 
 
+def remove_server(options: argparse.Namespace) -> int:
+    """Remove a server from the configuration; its tokens, pins and remembered answers stay."""
+    from ..client_configs import text_files
+
+    file = text_files.FileText.read(require_config_file(options).absolute())
+    file.write(text_files.remove_server(file, options.name))
+    print(f"removed {visible(options.name)} from {visible(str(file.path))}")
+    return SUCCEEDED
+
+
 def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
     """Return the configuration entry for a server. Raises `UsageError` for incompatible options."""
     command: list[str] | None = options.command_line
@@ -208,7 +219,7 @@ def import_or_install(options: argparse.Namespace) -> int:
     """Import servers, or install or uninstall the gateway."""
     if options.part == "import":
         return _import(options)
-    if options.part == "undo" or options.undo:
+    if options.part == "undo":
         return _undo(options)
     return _install(options)
 

@@ -339,9 +339,7 @@ class TomlServersFormat:
     def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with the gateway's ``entry`` in place of the ``moved`` servers."""
         if self.servers(text).get(name) == entry:
-            return apply_edits(
-                text, [(start, _skip_blank_lines(text, end), "") for start, end, _ in self._find_spans(text, moved)]
-            )
+            return self.remove_servers(text, moved)
         return self._replace_spans(text, {*moved, name}, self._format_entry(text, name, entry))
 
     def restore_servers(self, text: str, original_text: str, name: str, names: Collection[str]) -> str:
@@ -357,6 +355,11 @@ class TomlServersFormat:
             raise ConfigError("its servers had no tables of their own; restore them by hand from the backup")
         newline = _newline(text)
         return self._replace_spans(text, {name}, newline.join(table.rstrip("\r\n") + newline for table in tables))
+
+    def remove_servers(self, text: str, names: Collection[str]) -> str:
+        """Return the text without the servers ``names``."""
+        spans = self._find_spans(text, names)
+        return apply_edits(text, [(start, _skip_blank_lines(text, end), "") for start, end, _ in spans])
 
     def _replace_spans(self, text: str, names: Collection[str], new_text: str) -> str:
         spans = self._find_spans(text, names)

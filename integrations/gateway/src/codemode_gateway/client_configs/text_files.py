@@ -7,19 +7,20 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from codemode.data.narrowing import is_mapping, mapping_or_empty
+from codemode.data.narrowing import is_mapping, list_or_empty, mapping_or_empty
+from codemode.data.similar_names import find_nearest_names
 
 from ..config import config_file
-from ..config.config_file import JsonError, JsonNode, quote_name
+from ..config.config_file import JsonError, JsonMember, JsonNode, quote_name
 from ..config.loader import SERVER_CONTAINER_KEYS, find_server_containers, load_config
 from ..config.model import ConfigError
-from .file_formats import JsonDocument
+from .file_formats import JsonDocument, TomlServersFormat, apply_edits
 
 OWNER_ONLY_MODE = 0o600
 
@@ -191,6 +192,68 @@ def add_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, An
     used_ids = set(_INPUT_VARIABLE.findall(json.dumps(servers, ensure_ascii=False))) - declared_ids
     new_inputs = {item["id"]: item for item in map(mapping_or_empty, inputs) if item.get("id") in used_ids}
     return document.add_items(_INPUTS_KEY, [*new_inputs.values()]) if new_inputs else config_text
+
+
+def remove_server(file: FileText, name: str) -> str:
+    """Return the text of a configuration without the server ``name``, in every object that has it. Comments stay.
+
+    Raises `ConfigError` with the nearest names if there is no such server, or if removing it would change other
+    content.
+    """
+    text = file.text
+    expected = config_file.parse_config_text(text, file.path)
+    containers = list(find_server_containers(expected))
+    known_names = dict.fromkeys(known for _, container in containers for known in _list_names(container))
+    if name not in known_names:
+        raise ConfigError(f"{file.path}: there is no server {quote_name(name)}{_suggest_names(name, known_names)}")
+    for key, container in containers:
+        if name not in _list_names(container):
+            continue
+        if file.path.suffix.lower() == ".toml":
+            text = TomlServersFormat((key,)).remove_servers(text, [name])
+        else:
+            text = _remove_from_json(text, key, name)
+        if is_mapping(container):
+            cast("dict[str, Any]", container).pop(name)
+        else:
+            container[:] = [item for item in container if item.get("name") != name]
+    if _drop_empty(config_file.parse_config_text(text, file.path)) != _drop_empty(expected):
+        raise ConfigError(f"{file.path}: the server {quote_name(name)} is not an entry of its own; remove it by hand")
+    return text
+
+
+def _list_names(container: Any) -> list[str]:
+    """Return the names of the servers in an object, or in an array of objects that have a name."""
+    if is_mapping(container):
+        return list(container)
+    return [name for item in list_or_empty(container) if isinstance(name := mapping_or_empty(item).get("name"), str)]
+
+
+def _suggest_names(name: str, known_names: Collection[str]) -> str:
+    similar_names = [known for known in known_names if known.lower() == name.lower()]
+    similar_names = similar_names or find_nearest_names(name[:100], known_names)
+    if similar_names:
+        return f"; did you mean {' or '.join(map(quote_name, similar_names))}?"
+    return "; `codemode mcp list` lists the servers"
+
+
+def _remove_from_json(text: str, key: str, name: str) -> str:
+    document = _parse(text)
+    outer_key, _, inner_key = key.rpartition(".")
+    node = document.root.get(key) or document.find((outer_key, inner_key))
+    if node is None:
+        return text
+    if node.kind == "array":
+        # An item with a name is removed as if it were a member with that key.
+        names = [mapping_or_empty(item.to_python()).get("name") or "" for item in node.items]
+        members = (JsonMember(str(own), item.start, item) for own, item in zip(names, node.items, strict=True))
+        node = replace(node, members=tuple(members))
+    return apply_edits(document.text, document.create_member_edits(node, [name], {}))
+
+
+def _drop_empty(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content without empty objects: a TOML table disappears with its last server."""
+    return {key: value for key, value in whole.items() if value != {}}
 
 
 def _without_own_section(entry: Any) -> Any:

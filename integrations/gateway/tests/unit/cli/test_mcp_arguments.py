@@ -22,6 +22,7 @@ PARTS: list[list[str]] = [
     ["install", "--client", "codex", "--dry-run"],
     ["undo", "--client", "vscode"],
     ["add", "git", "http://localhost"],
+    ["remove", "git"],
     ["list"],
     ["check"],
     ["check", "git"],
@@ -113,7 +114,9 @@ def test_what_goes_together_with_nothing_is_refused(capsys: Any, arguments: list
     assert shown.out == ""
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["--conf", "x"], ["approvals", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["--conf", "x"], ["approvals", "x"], ["install", "--client", "cursor", "--undo"]]
+)
 def test_what_there_is_not_is_wrong_usage(arguments: list[str]):
     with pytest.raises(SystemExit) as ended:
         main(["mcp", *arguments])
