@@ -327,7 +327,7 @@ def test_no_call_begins_where_its_host_stood_still_unless_the_journal_is_its_own
             return is_written
 
     if is_taken:
-        with pytest.raises(CodeModeAbortedError, match="another host's"):
+        with pytest.raises(CodeModeAbortedError, match="belongs to another host"):
             within(call(Still(journal), shop.tools))
         assert shop.paid == []
     else:

@@ -305,7 +305,7 @@ class Execution:
         """True once a tool started, a timer fired or a recovery exists: the resumed pause is used up."""
         ledger = self._machine.ledger
         has_started_call = self._recovery_point.exists or any(entry.is_started for entry in ledger.entries)
-        return has_started_call or ledger.fired_timer_count > self._pause.continuation.ledger.fired_timer_count
+        return has_started_call or ledger.timers_fired > self._pause.continuation.ledger.timers_fired
 
     async def find_recovery(self) -> Interrupt | None:
         """Return the interrupt to continue from or to repeat the result; finished calls do not run again."""

@@ -27,10 +27,10 @@ from ..protocol.journal_entries import (
     decode_lines,
     encode_line,
     issue_step,
+    make_undelivered_step,
     notice_step,
     settle_step,
     start_step,
-    undelivered_step,
 )
 from ..protocol.ledger import Ledger, ProgramProgress
 from ..protocol.settings import Settings
@@ -280,7 +280,7 @@ class InvocationJournal:
             deliver(event)
             ledger = self._ledger
             if event.id in ledger and ledger[event.id].is_withdrawn and ledger.deliveries[-1:] != [event.id]:
-                self._enqueue(_QueuedStep(undelivered_step(event.id)))
+                self._enqueue(_QueuedStep(make_undelivered_step(event.id)))
 
         self._settled_ids.add(event.id)
         if self.failure is not None or self._is_closed:

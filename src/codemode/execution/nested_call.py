@@ -80,16 +80,16 @@ _MAX_WARNINGS = 16
 class CallProgress(Protocol):
     """Receives the progress of one call."""
 
-    def input_displayed(self, input_json: str | None) -> None:
+    def on_input_displayed(self, input_json: str | None) -> None:
         """The input is not hidden any more: listeners may see this text."""
 
-    def asked(self) -> None:
+    def on_person_asked(self) -> None:
         """A person is asked."""
 
-    def answered(self) -> None:
+    def on_person_answered(self) -> None:
         """The person has answered."""
 
-    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+    def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
         """The tool starts; if an awaitable is returned, only after it."""
 
 
@@ -139,7 +139,7 @@ class NestedCalls:
         try:
             if answer is not None:
                 if not runs_tool(answer):
-                    progress.input_displayed(get_displayed_input_json(entry))
+                    progress.on_input_displayed(get_displayed_input_json(entry))
                 if isinstance(answer, KnownOutcome):
                     outcome = to_surface_outcome(entry, answer, self.host_errors)
                     if self.sidecar is not None and isinstance(outcome, Fulfilled) and entry.kind == "tool":
@@ -199,7 +199,7 @@ class NestedCalls:
         request = await read_fetch(entry, self.options.execution_policy)
         await self.require_ownership()
         if request.is_unsafe_to_repeat:
-            await self.wait_for_start(progress.started(None, is_approved=False))
+            await self.wait_for_start(progress.on_started(None, is_approved=False))
         return await self.fetches.perform(request)
 
     async def _ask_catalog(self, entry: LedgerEntry) -> str:
@@ -269,7 +269,9 @@ class _ToolCall:
         context = await self._make_context() if tool.takes_context else None
         if calls.renewal is not None or calls.aborted.is_set():
             await calls.require_ownership()
-        if (may_start := self._progress.started(self._executed_input_json, is_approved=self._is_approved)) is not None:
+        if (
+            may_start := self._progress.on_started(self._executed_input_json, is_approved=self._is_approved)
+        ) is not None:
             await calls.wait_for_start(may_start)
         try:
             output = await await_host_code(entry, run_tool(tool, value, context, calls.threads, self._call_id))
@@ -335,7 +337,7 @@ class _ToolCall:
             checked = await pipeline.replace_input(checked)
         elif isinstance(self._answer, Approval) and self._answer.input_json is not None:
             await pipeline.require_allowed(checked)
-        self._progress.input_displayed(checked.displayed_input_json)
+        self._progress.on_input_displayed(checked.displayed_input_json)
         if pipeline.judges_inputs:  # a repeated call uses this input, not the original
             self._executed_input_json = checked.displayed_input_json
         return checked
@@ -387,11 +389,11 @@ class _ToolCall:
 
     @contextmanager
     def _asking_person(self) -> Generator[None, None, None]:
-        self._progress.asked()
+        self._progress.on_person_asked()
         try:
             yield
         finally:
-            self._progress.answered()
+            self._progress.on_person_answered()
 
     async def _needs_approval(self, validated: ValidatedInput) -> bool:
         """Return True if a person must decide; only an approval allows the call."""
@@ -401,11 +403,11 @@ class _ToolCall:
     async def _approve(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry
         request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
-        self._progress.asked()
+        self._progress.on_person_asked()
         try:
             answer = await await_decision(entry, approval.ask_callback(policy.on_approval_required, request))
         finally:
-            self._progress.answered()
+            self._progress.on_person_answered()
         decision = approval.read_decision(answer, request)
         if not decision.approved:
             raise approval.make_denial_error(request, decision, policy)
@@ -430,23 +432,23 @@ class Progress:
     record: CallRecord
     clock: StoppableTimer | None
 
-    def input_displayed(self, input_json: str | None) -> None:
+    def on_input_displayed(self, input_json: str | None) -> None:
         """See `CallProgress.shown`."""
         self.reporter.report_shown_input(self.record, input_json)
 
-    def asked(self) -> None:
+    def on_person_asked(self) -> None:
         """See `CallProgress.asked`."""
         if self.clock is not None:
             self.clock.stop()
         self.feed(events.PersonAsked(self.id))
 
-    def answered(self) -> None:
+    def on_person_answered(self) -> None:
         """See `CallProgress.answered`."""
         if self.clock is not None:
             self.clock.start()
         self.feed(events.PersonAnswered(self.id))
 
-    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+    def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
         """See `CallProgress.started`."""
         self.feed(events.ExecutionStarted(self.id, executed_input_json, is_approved))
         return None
@@ -463,19 +465,19 @@ class JournaledProgress:
         self._calls = calls
         self._journal = journal
 
-    def input_displayed(self, input_json: str | None) -> None:
+    def on_input_displayed(self, input_json: str | None) -> None:
         """See `CallProgress.shown`."""
-        self._progress.input_displayed(input_json)
+        self._progress.on_input_displayed(input_json)
 
-    def asked(self) -> None:
+    def on_person_asked(self) -> None:
         """See `CallProgress.asked`."""
-        self._progress.asked()
+        self._progress.on_person_asked()
 
-    def answered(self) -> None:
+    def on_person_answered(self) -> None:
         """See `CallProgress.answered`."""
-        self._progress.answered()
+        self._progress.on_person_answered()
 
-    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+    def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
         """See `CallProgress.started`."""
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
@@ -483,6 +485,6 @@ class JournaledProgress:
             text = self._calls.saved_inputs.get(request_id)
 
         def report_start() -> None:
-            self._progress.started(executed_input_json, is_approved=is_approved)
+            self._progress.on_started(executed_input_json, is_approved=is_approved)
 
         return self._journal.write_start(request_id, text, is_approved=is_approved, on_written=report_start)

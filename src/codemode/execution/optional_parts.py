@@ -39,12 +39,12 @@ def are_parts_imported(options: CodeModeOptions) -> bool:
 
 
 def _list_requested_parts(options: CodeModeOptions) -> set[str]:
-    asked = {
+    requested = {
         "fetch": options.fetch_policy is not None,
         "seal": options.continuation.seal,
         "telemetry": options.telemetry.is_enabled,
     }
-    return {name for name, is_asked in asked.items() if is_asked}
+    return {name for name, is_asked in requested.items() if is_asked}
 
 
 def make_fetches(options: CodeModeOptions) -> Fetcher | None:

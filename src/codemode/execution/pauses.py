@@ -243,7 +243,9 @@ def inspect_interrupt(
         return PauseView(js=None, calls=(), requests=Interrupt.of(interrupt).requests, unreadable=error.message)
     ledger = continuation.ledger
     entries = [entry for entry in ledger.entries if entry.kind not in UNREPORTED_KINDS]
-    delivered = [one for one in ledger.deliveries if ledger[one].kind not in UNREPORTED_KINDS]
+    delivered = [
+        delivered_id for delivered_id in ledger.deliveries if ledger[delivered_id].kind not in UNREPORTED_KINDS
+    ]
     answered = {request_id: place for place, request_id in enumerate(delivered, 1)}
     calls = tuple(_make_call_view(order, entry, answered.get(entry.id)) for order, entry in enumerate(entries, 1))
     source = continuation.js if continuation.source is None else continuation.source

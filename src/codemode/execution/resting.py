@@ -134,7 +134,7 @@ async def read_output_items(written: list[OutputEntry], max_values: int) -> tupl
             return OutputItem(item.kind, item.text, item.level)
         return OutputItem(item.kind, decode_value(item.text, max_values, label=_ITEM_LABEL))
 
-    return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read_item, written)))
+    return await run_check(sum(len(entry.text) for entry in written), lambda: tuple(map(read_item, written)))
 
 
 _StopReason: TypeAlias = events.Ending | events.SuspensionReason
@@ -213,7 +213,11 @@ class SuspendableExecution(Execution):
         if runner is None:
             return 0
         machine = runner.machine
-        texts = (machine.js or "", machine.settings.invocation_data_json or "", *(one.text for one in runner.output))
+        texts = (
+            machine.js or "",
+            machine.settings.invocation_data_json or "",
+            *(entry.text for entry in runner.output),
+        )
         return machine.size_bytes + sum(map(utf8_length, texts))
 
     @property
@@ -353,7 +357,7 @@ class SuspendableExecution(Execution):
             stop = await _wait_for_stop(runner)
             if not isinstance(stop, str) or runner.is_wait_over:
                 return stop
-            wait_ms = max(1, wait_ms - runner.waited_ms)
+            wait_ms = max(1, wait_ms - runner.wait_ms)
         await runner.answer_open_yields()
         if runner.ended.done():
             return runner.ended.result()
@@ -386,7 +390,7 @@ class SuspendableExecution(Execution):
         if isinstance(stop, str):
             self._is_starting = False
             runner.offer_worker()
-            output_bytes = sum(utf8_length(one.text) for one in written)
+            output_bytes = sum(utf8_length(entry.text) for entry in written)
             suspension = Suspension(stop, self.pending, self, output_bytes)
             warnings = self._warning_fields
             self._output_warnings.clear()  # each is reported once

@@ -99,7 +99,7 @@ class SuspendableRunner(Runner):
         self._start_wait_clock()
 
     @property
-    def waited_ms(self) -> int:
+    def wait_ms(self) -> int:
         """How long the caller has waited, in milliseconds."""
         return 0 if self._wait_clock is None else int(self._wait_clock.ran_seconds * 1000)
 

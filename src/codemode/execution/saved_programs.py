@@ -211,14 +211,14 @@ class SavedCatalog:
 
     def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
         """Return the invocation data of a program, including the texts of its saved programs."""
-        given = self._inner.invocation_data_for(self._add_body_names(facts)) or {}
+        catalog_data = self._inner.invocation_data_for(self._add_body_names(facts)) or {}
         programs = {
             name: {"js": body["js"], "number": number, "version": sent.program.current.version}
             | {"inputSchema": body["input_schema"]}
             for number, (name, sent) in enumerate(self._list_usable())
             for body in (sent.program.current.body,)
         }
-        return {**given, "saved": {"owner": self._owner, "programs": programs}}
+        return {**catalog_data, "saved": {"owner": self._owner, "programs": programs}}
 
     def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
         """Return the certain problems of a program and of the saved programs that it names."""
@@ -243,7 +243,7 @@ class SavedCatalog:
 
     # -- before the program runs
 
-    async def _prepare(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
+    async def _prepare(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> None:
         try:
             self._owner = self._library.owner_of(self._call)
             self._programs = {program.name: program for program in await self._library.refresh(self._owner)}
@@ -254,7 +254,7 @@ class SavedCatalog:
             self._error = CodeModeToolError("saved programs cannot be read now")
         weight = len(self._js or "") + sum(len(program.current.body["program"]) for program in self._programs.values())
         selected = await run_check(weight, self._select_programs)
-        preparation = self._inner.prepare_for(self._add_server_imports(facts), given)
+        preparation = self._inner.prepare_for(self._add_server_imports(facts), invocation_data)
         if preparation is not None:
             await preparation
         weight += _CHARACTERS_PER_NAME * len(self._inner)

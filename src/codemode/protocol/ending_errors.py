@@ -75,13 +75,13 @@ def make_thrown_error(event: ProgramThrew, settings: Settings) -> CodeModeError:
     codes = settings.profile.host_errors.codes
     if codes is None:
         raise CodeModeProtocolError("the worker refuses a call for its input, which its surface reports otherwise")
-    call = _refused_call_details(event.refused_tool, codes["validation"], event.message)
+    call = _make_refusal_details(event.refused_tool, codes["validation"], event.message)
     refused = CodeModeToolError(event.message, details={**error.details, **call})
     refused.reason = "validation"
     return refused
 
 
-def _refused_call_details(tool_name: str, code: str, message: str) -> dict[str, Any]:
+def _make_refusal_details(tool_name: str, code: str, message: str) -> dict[str, Any]:
     """Return the details of an error for a call that was refused before it was made."""
     call = {"toolName": tool_name, "code": code, "message": message}
     return {"tool_name": tool_name, "call": call, "ran": False}
@@ -179,7 +179,7 @@ def limit_error(limit: str, refused_tool: str | None, settings: Settings) -> Cod
     error.reason = "limit"
     codes = settings.profile.host_errors.codes
     if refused_tool is not None and codes is not None:
-        error.details |= _refused_call_details(refused_tool, codes["limit"], message)
+        error.details |= _make_refusal_details(refused_tool, codes["limit"], message)
     return error
 
 

@@ -87,9 +87,9 @@ def large_string_frames(large: LargeStrings) -> Iterator[bytes]:
     """Yield the frames of large strings, short ones together; a string that the guest has is sent as its number."""
     frames: list[bytes] = []
     size = 0
-    for text, known_number in zip_longest(large.texts, large.repeats):
-        if known_number is not None:
-            frames.append(encode_frame(b"S", b"%d" % known_number))
+    for text, number in zip_longest(large.texts, large.repeats):
+        if number is not None:
+            frames.append(encode_frame(b"S", b"%d" % number))
             continue
         if len(text) > CHUNK_CHARACTERS:
             yield from [b"".join(frames)] if frames else ()

@@ -79,7 +79,7 @@ def settle_step(event: CallSettled) -> Step:
             return Step(("w", *prefix, interrupt_id, attempt), (event.displayed_input_json, payload_json, input_json))
 
 
-def undelivered_step(request_id: int) -> Step:
+def make_undelivered_step(request_id: int) -> Step:
     """Return the step for an outcome that was not delivered."""
     return Step(("u", request_id))
 

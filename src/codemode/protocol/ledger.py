@@ -272,7 +272,7 @@ class Ledger:
         return entry
 
     @property
-    def fired_timer_count(self) -> int:
+    def timers_fired(self) -> int:
         """How many timers have fired."""
         return sum(entry.kind == "timer" and entry.outcome is not None for entry in self.entries)
 

@@ -19,12 +19,12 @@ from codemode.protocol.journal_entries import (
     decode_lines,
     encode_line,
     issue_step,
+    make_undelivered_step,
     notice_step,
     resume_step,
     settle_step,
     snapshot_step,
     start_step,
-    undelivered_step,
 )
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 
@@ -130,7 +130,9 @@ def test_what_is_written_is_read_back(calls, seed):
 def test_a_timer_that_fired_and_was_cleared_meanwhile_was_not_handed_over():
     timer = LedgerEntry(1, "timer", "setTimeout", "5")
     fired = settle_step(CallSettled(1, Fulfilled(None), 7))
-    ledger = decode_lines([encode_line([issue_step(timer), fired]), encode_line([undelivered_step(1)])], OUTER).ledger
+    ledger = decode_lines(
+        [encode_line([issue_step(timer), fired]), encode_line([make_undelivered_step(1)])], OUTER
+    ).ledger
     assert ledger.entries == [timer._replace(is_withdrawn=True)]
     assert ledger.deliveries == []
 
@@ -156,8 +158,8 @@ DONE = settle_step(CallSettled(1, Fulfilled("1"), 7))
         ),
         pytest.param([encode_line([start_step(1, None, is_approved=True)])], id="begun before it was issued"),
         pytest.param([encode_line([issue_step(CALL._replace(kind="other"))])], id="another kind"),
-        pytest.param([encode_line([issue_step(CALL), undelivered_step(1)])], id="nothing to take back"),
-        pytest.param([encode_line([issue_step(CALL), DONE, undelivered_step(1)])], id="a tool that was cleared"),
+        pytest.param([encode_line([issue_step(CALL), make_undelivered_step(1)])], id="nothing to take back"),
+        pytest.param([encode_line([issue_step(CALL), DONE, make_undelivered_step(1)])], id="a tool that was cleared"),
         pytest.param([encode_line([Step(("i", "tool", "t", None, [1]), (None,))])], id="half a place"),
         pytest.param([encode_line([Step(("l", 1, [], 0), ("{}",))])], id="no ledger"),
     ],
