@@ -61,7 +61,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         from .container import GatewayContainer
 
-        load_keys(self.config.settings.keys, self.folder)  # without key and store nobody can be served: better said now
+        load_keys(self.config.settings.keys, self.folder)  # fail early without key or store
         self._store.check_usable()
         container = GatewayContainer(
             self.config,
@@ -77,7 +77,7 @@ class Gateway:
         self._container = container
         self._exit_stack.enter_context(container.secrets.redact_logs())
         self._is_open = True
-        if self.options.over_http:  # whoever has asked may come back when it is done
+        if self.options.over_http:  # clients may return for the result
             await container.resumer.start()
         return self
 
@@ -97,7 +97,7 @@ class Gateway:
 
     @property
     def is_open(self) -> bool:
-        """Whether the gateway was entered and not left."""
+        """True while the gateway is entered."""
         return self._is_open
 
     @property
@@ -171,7 +171,7 @@ class Gateway:
         await asyncio.sleep(_WARM_UP_DELAY_SECONDS)
         try:
             await run_tool.load()
-        except (CodeModeError, OSError) as error:  # the first program tells of it
+        except (CodeModeError, OSError) as error:  # the first program reports it
             _log.debug("no worker is ready yet: %s", error)
 
     def _with_custom_servers(self, config: GatewayConfig) -> GatewayConfig:

@@ -192,7 +192,7 @@ class HttpApp:
         return f"{self._base_url}{CONSOLE_PATH}/records/{record_id}"
 
     def sign_in_url(self, server: str, principal: str) -> str | None:
-        """Return the sign-in page URL of a server for a principal without credentials, or None if there is none."""
+        """Return the sign-in page URL of a server for a principal, without credentials, or None."""
         is_operator_only = self.requires_sign_in and principal == LOCAL.id
         if self._console is None or self._base_url is None or is_operator_only:
             return None
@@ -280,7 +280,7 @@ class HttpApp:
             raise HttpError(405, "Messages are sent by POST", {"allow": ", ".join(_HTTP_METHODS)})
         # Counted before its body is here: many that come slowly would hold all memory there is.
         scope[RESERVATION_KEY].assign_to_user(principal_id)
-        # Whom a server around this one knows is somebody else's word.
+        # Do not trust a user set by an outer server.
         scope["user"] = user
         scope[PRINCIPAL_KEY] = principal_id
         await self._mcp(scope, receive, send)

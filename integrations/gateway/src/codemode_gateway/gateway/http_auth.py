@@ -29,7 +29,7 @@ from .http_limits import HttpError, RequestReservation
 from .http_settings import VERIFIED_PREFIX, HttpSettings, Introspection, Jwt, TokenCheck, is_loopback, token_digest
 from .principals import LOCAL, RESERVATION_KEY
 
-# Whatever fails lets nobody in: a token is taken that the one issuer has made, for this gateway, for whoever holds it.
+# Failures deny access. Only tokens of the configured issuer for this gateway are accepted.
 
 PEER_KEY = "codemode.peer"
 """Where the other end of the connection is, of a request that came through a proxy: ``(host, port)``."""
@@ -134,7 +134,7 @@ class IntrospectionVerifier:
         if pending is not None and pending.task is task:
             del self._pending[digest]
         if not task.cancelled():
-            task.exception()  # whoever has asked may have gone
+            task.exception()  # the caller may have disconnected
 
 
 @dataclass
@@ -260,14 +260,14 @@ def to_access_token(claims: Mapping[str, Any], verification: TokenCheck) -> Acce
         _log.warning("a token was refused: it is for another audience than %s", " or ".join(verification.audiences))
         return None
     if "cnf" in claims:
-        return None  # bound to a key whose possession nobody has shown
+        return None  # bound to a key whose possession was not proven
     subject, expires_at = claims.get("sub"), claims.get("exp")
     client = next((one for key in ("client_id", "azp") if _is_text(one := claims.get(key))), subject)
     has_identity = _is_text(client) and (subject is None or _is_text(subject))
     if not has_identity or not (expires_at is None or _is_time(expires_at)):
         return None
     return AccessToken(
-        token="",  # nobody behind the door needs it
+        token="",  # not needed after authentication
         client_id=str(client),
         scopes=_parse_scopes(claims),
         expires_at=None if expires_at is None else int(expires_at),
@@ -409,7 +409,7 @@ class RequestAuthenticator:
 
     def _find_configured_user(self, token: str) -> str | None:
         digest, user_name = token_digest(token), None
-        for known_digest, name in self._settings.tokens.items():  # all of them, so that time tells of none
+        for known_digest, name in self._settings.tokens.items():  # compare all, in constant time
             if hmac.compare_digest(known_digest, digest):
                 user_name = name
         return user_name

@@ -100,7 +100,7 @@ def create_token_auth_class(
 
 
 class StandingApprovals:
-    """What the console asks about approvals that hold for later calls: its option ``standing_approvals``."""
+    """The console option ``standing_approvals``: approvals that also hold for later calls."""
 
     def __init__(self, folder: Path, store: InterruptStore) -> None:
         self._remembered, self._store = RememberedAnswers(folder), store

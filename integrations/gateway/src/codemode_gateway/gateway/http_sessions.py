@@ -172,7 +172,7 @@ class SessionRegistry:
 
     @contextlib.contextmanager
     def _track_call(self, scope: Scope) -> Generator[None]:
-        if scope["method"] != "POST":  # streams that only listen hold nobody up
+        if scope["method"] != "POST":  # listening streams do not delay shutdown
             yield
             return
         self._active_calls += 1

@@ -39,7 +39,7 @@ _PROXY_MARKERS = (" (via ", " via ")
 
 @dataclass(frozen=True)
 class ClientProfile:
-    """What a client accepts and how it asks its user.
+    """Properties of a client and how it asks its user.
 
     ``description_characters`` is how much of a tool description it reads. ``ask_mode`` is ``declared`` (use the
     capabilities that it declares) or ``console`` (never ask the client).

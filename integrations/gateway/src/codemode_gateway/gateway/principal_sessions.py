@@ -393,7 +393,7 @@ class Workspace:
     async def _list_servers(self, environment: RunEnvironment) -> None:
         await environment.run_tool.prepare()
         if asyncio.get_running_loop().time() >= environment.listing_deadline:  # it may itself have begun late
-            self.notify_tools_changed()  # whoever has asked was answered without them
+            self.notify_tools_changed()  # the client was answered without them
 
     async def _release(self, environment: RunEnvironment) -> None:
         await environment.aclose()
@@ -442,7 +442,7 @@ class Workspaces:
         if creating is None:
             creating = self._creating[principal] = asyncio.create_task(self._create(principal))
             creating.add_done_callback(lambda _: self._creating.pop(principal, None))
-        # Who comes meanwhile waits for the same one, and nobody's leaving ends it.
+        # Concurrent callers share the creation, and cancelling one does not end it.
         return await asyncio.shield(creating)
 
     async def apply_config(self, config: GatewayConfig) -> None:

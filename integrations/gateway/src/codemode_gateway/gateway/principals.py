@@ -145,7 +145,7 @@ def principal_of(ctx: Any) -> Principal:
 
 @contextmanager
 def track_disconnect(scope: MutableMapping[str, Any]) -> Generator[None]:
-    """Set the event of `disconnect_event_of` when the block ends: nobody waits for the answer to this request then."""
+    """Set the event of `disconnect_event_of` when the block ends."""
     disconnected = scope[_DISCONNECTED_KEY] = asyncio.Event()
     try:
         yield

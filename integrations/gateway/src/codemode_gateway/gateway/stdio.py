@@ -247,7 +247,7 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
-# Lines are read and understood in a thread, so that a long one keeps nobody waiting.
+# Lines are parsed in a thread, so that a long one does not block the event loop.
 
 ANSWER_SECONDS = 30.0
 """For so long at most what is under way is answered once the input has ended."""

@@ -84,7 +84,7 @@ class ServerAuth(httpx2.Auth):
             raise self._record_failure(self._sign_in_needed_error())
 
     def _is_token_allowed(self, url: httpx2.URL) -> bool:
-        """Tokens go to the origin of their resource alone, or to its host by TLS, wherever a server redirects to."""
+        """Tokens go only to the origin of their resource, or to its host with TLS, even after redirects."""
         return is_trusted_redirect(self._url, url)
 
     async def aclose(self) -> None:
@@ -112,7 +112,7 @@ class ServerAuth(httpx2.Auth):
             await self._save(record)
 
     async def _get_token(self) -> str | None:
-        """Return a token that may be used, renewed where it is due; None where there is none."""
+        """Return a usable token, renewed when due, or None."""
         if not self._is_loaded:
             await self._load()
         record = self._record
@@ -140,7 +140,7 @@ class ServerAuth(httpx2.Auth):
     def _on_renewed(self, renewal: asyncio.Task[str]) -> None:
         self._renewal = None
         if not renewal.cancelled():
-            renewal.exception()  # whoever has waited for it may be gone
+            renewal.exception()  # the waiters may be gone
 
     async def _renew(self, rejected: str | None, is_step_up: bool) -> str:
         try:

@@ -146,7 +146,7 @@ def parse_bound_sign_in(stored: Mapping[str, Any]) -> BoundSignIn | None:
 
 
 def open_in_browser(url: str) -> object:
-    """Open a page in the user's browser; false where there is none."""
+    """Open a page in the user's browser; return false without a browser."""
     import webbrowser
 
     return webbrowser.open(url)

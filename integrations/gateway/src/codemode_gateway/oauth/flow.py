@@ -499,7 +499,7 @@ class OAuthExchange:
         )
 
     async def _run_provider(self, provider: OAuthClientProvider, challenge: httpx2.Response | None) -> None:
-        """Answer the provider's requests. Where it comes to the server's own again, all is done."""
+        """Answer the provider's requests until it repeats the server's own request."""
         request = httpx2.Request("POST", self._url)
         flow, context = provider.async_auth_flow(request), provider.context
         try:

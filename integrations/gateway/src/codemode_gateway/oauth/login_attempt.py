@@ -83,7 +83,7 @@ def deliver_to_other_process(folder: Path, query: str, cookies: Mapping[str, str
 
 
 def find_sign_in_by_ticket(folder: Path, ticket: str) -> BoundSignIn | None:
-    """Return the sign-in of a start page that another process leads; None where there is none. Blocks."""
+    """Return the sign-in of a start page that another process runs, or None. Blocks."""
     return next((sign_in for _, sign_in in _open_sign_ins(folder) if sign_in.matches_ticket(ticket)), None)
 
 
@@ -101,7 +101,7 @@ def redirect_file(url_file: Path) -> Path:
 
 
 def take_redirect(url_file: Path) -> str | None:
-    """Take the query that was left for a sign-in; None where there is none."""
+    """Take the redirect query left for a sign-in, or return None."""
     path = redirect_file(url_file)
     try:
         query = read_private(path, _MAX_BYTES)
@@ -157,7 +157,7 @@ class RedirectResult:
         return DECLINED if "error" in parameters else SIGNED_IN
 
     async def wait(self, seconds: float) -> AuthorizationCodeResult:
-        """Return what came back. Raises `SignInError` when nobody came in time."""
+        """Return the result. Raises `SignInError` on timeout."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._result
@@ -263,7 +263,7 @@ class SignInAttempt:
 
     @property
     def is_over(self) -> bool:
-        """Whether somebody has signed in, or nobody will."""
+        """Whether the sign-in has succeeded or failed."""
         return self._task.done()
 
     async def get_url(self) -> str:
@@ -276,7 +276,7 @@ class SignInAttempt:
         return await asyncio.shield(self._sign_in)
 
     async def wait(self) -> None:
-        """Return when somebody has signed in. Raises `SignInError`."""
+        """Wait for the sign-in. Raises `SignInError`."""
         await asyncio.shield(self._task)
 
     def accept(self, query: str) -> str | None:
@@ -314,7 +314,7 @@ class SignInAttempt:
                 self._sign_in.set_result(None)
             else:
                 self._sign_in.set_exception(error)
-                self._sign_in.exception()  # nobody may have asked
+                self._sign_in.exception()  # there may be no waiter
 
     async def _run(self) -> None:
         try:

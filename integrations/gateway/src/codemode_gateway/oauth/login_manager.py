@@ -84,10 +84,10 @@ class SignInManager:
         return lambda server: self.get_auth(server, principal)
 
     def create_signed_out_hook(self, principal: str = "local") -> Callable[[ServerConfig, Any], Awaitable[bool]]:
-        """Return what `UpstreamHooks.on_signed_out` is for one principal: the program pauses until somebody signs in.
+        """Return `UpstreamHooks.on_signed_out` for a principal: the program pauses until the user has signed in.
 
-        Its answer, ``{"action": "accept"}`` or another action, may come before the person is through: then the call
-        waits for that. It returns whether to send the call once more.
+        The answer ``{"action": "accept"}`` may arrive before the sign-in ends; the call waits for that. Returns whether
+        to retry the call.
         """
 
         async def signed_out(server: ServerConfig, context: Any) -> bool:
@@ -149,7 +149,7 @@ class SignInManager:
     def get_or_start_attempt(
         self, server: ServerConfig, principal: str = "local", *, is_forced: bool = False
     ) -> SignInAttempt:
-        """Return the sign-in that is under way, begun here where there is none. Raises `SignInError`."""
+        """Return the sign-in in progress, starting one if needed. Raises `SignInError`."""
         auth = self.get_auth(server, principal)
         if auth is None or auth.settings.flow != "browser":
             raise SignInError(f"nobody can sign in to {server.name!r}: its configuration holds its credentials")
@@ -172,9 +172,9 @@ class SignInManager:
         return attempt
 
     async def get_pending_url(self, server: ServerConfig, principal: str = "local") -> str:
-        """Return the URL that the principal is to open; empty where somebody has just signed in. Raises `SignInError`.
+        """Return the URL for the principal to open, or an empty text after a sign-in. Raises `SignInError`.
 
-        The sign-in stays open for five minutes; who asks again gets the same.
+        The sign-in stays open for five minutes; repeated calls return the same URL.
         """
         sign_in = await self.get_sign_in(server, principal)
         return "" if sign_in is None else sign_in.url
@@ -196,7 +196,7 @@ class SignInManager:
         return self.get_page_url(server.name, principal) or sign_in.start_url or sign_in.url
 
     async def wait_until_signed_in(self, server: ServerConfig, principal: str = "local") -> None:
-        """Return when the principal has signed in. Raises `SignInError` where nobody does in time, or is about to."""
+        """Wait until the principal has signed in. Raises `SignInError` on timeout or without a sign-in."""
         auth = self.get_auth(server, principal)
         attempt = None if auth is None else self._attempts.get(auth.key)
         if attempt is not None:
@@ -230,7 +230,7 @@ class SignInManager:
             await _send_page(send, 200, sign_in.start_page(), sign_in.cookie_header())
 
     async def _accept_redirect(self, query: str, cookies: Mapping[str, str]) -> str | None:
-        """Take what a browser came back with, here or for another process; None where nobody waits for it."""
+        """Deliver a redirect here or to another process; return None if no sign-in matches."""
         from .login_attempt import deliver_to_other_process, parse_redirect
 
         parameters = parse_redirect(query)

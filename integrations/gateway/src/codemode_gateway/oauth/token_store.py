@@ -44,9 +44,9 @@ def ensure_private_folder(path: Path) -> Path:
 
 
 def read_private(path: Path, max_bytes: int) -> str | None:
-    """Return the text of a file, None where there is none.
+    """Return the text of a file, or None if missing.
 
-    Raises `UnsafeFileError` for one that another user owns or may read, that is a link, or that is too large.
+    Raises `UnsafeFileError` for a file of another owner, a readable or too large file, or a link.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -161,7 +161,7 @@ class TokenStorage(Protocol):
     """A store of texts by key. Methods may block and may raise `OSError`."""
 
     def read(self, key: str) -> str | None:
-        """Return the text, None where there is none."""
+        """Return the text, or None if missing."""
         ...
 
     def write(self, key: str, text: str) -> None:
@@ -267,7 +267,7 @@ class TokenStore:
         self._threads = BackgroundThreads("codemode-tokens", 1)
 
     async def read(self, key: str) -> TokenRecord | None:
-        """Return the record, None where there is none that can be used."""
+        """Return the record, or None without a usable one."""
 
         def work() -> TokenRecord | None:
             try:

@@ -218,7 +218,7 @@ class PausedRequests:
         return await self._run_round(paused)
 
     async def aclose(self) -> None:
-        """End all that goes on."""
+        """Cancel all running requests."""
         running = [*self._running]
         for task in running:
             task.cancel()
@@ -256,7 +256,7 @@ class PausedRequests:
                 paused.expiry.cancel()
             del self._waiting[paused.id]
         if not task.cancelled():
-            task.exception()  # there may be nobody to hear how it ended
+            task.exception()  # the caller may be gone
 
 
 async def _run_reserved(run: Callable[[], Awaitable[ResultT]]) -> ResultT:

@@ -351,7 +351,7 @@ class PassthroughProxy:
 
     @asynccontextmanager
     async def track_request(self, upstream: Any, origin: CallOrigin) -> AsyncGenerator[None]:
-        """Let a server ask this client while its request is served, which may take as long as a call of a tool."""
+        """Let a server ask this client while it serves the client's request, within the call timeout."""
         name = upstream.config.name
         async with asyncio.timeout(upstream.config.timeout_ms / 1000) as limit:
             entry = _RequestInFlight(origin, limit)
@@ -362,7 +362,7 @@ class PassthroughProxy:
                 self._in_flight[name].remove(entry)
 
     def to_client_error(self, error: MCPError, server: str) -> MCPError:
-        """Return what a client is told of a server's error: it names the server and holds no secrets."""
+        """Return a server's error for the client, with the server's name and without secrets."""
         text = clip_text(self._hide(error.message), _MAX_ERROR_CHARACTERS)
         return MCPError(error.code, f"{server}: {text}")
 

@@ -129,7 +129,7 @@ class ServerSubscriptions:
     async def _listen(self, session: Any, wanted: frozenset[str], limit: asyncio.Timeout) -> None:
         """Keep a stream open until the wanted resources change; its events arrive as notifications."""
         async with AsyncExitStack() as stack:
-            stack.enter_context(self.upstream.keep_running())  # what somebody watches is not idle
+            stack.enter_context(self.upstream.keep_running())  # a watched server is not idle
             stream = await stack.enter_async_context(listen(session, resource_subscriptions=sorted(wanted)))
             limit.reschedule(None)
             self._wake_waiters()

@@ -45,7 +45,7 @@ _log = logging.getLogger("codemode.mcp")
 
 @dataclass
 class _Observation:
-    """What was seen of one tool. ``text`` is the shape of the JSON in its texts, None where one was something else."""
+    """The observations of one tool. ``text`` is the shape of JSON in its texts, None after other text."""
 
     value: Shape
     text: Shape | None
@@ -73,7 +73,7 @@ class OutputShapes:
         self._save_task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Take what is kept; what is none of ours is left out."""
+        """Load stored shapes; skip invalid ones."""
         try:
             stored = await run_off_loop(self._read)
         except OSError as error:
@@ -178,7 +178,7 @@ class OutputShapes:
 
 
 def _text_json_shape(value: Any) -> Shape | None:
-    """Return the shape of the JSON in a text; None where there is none, or too much."""
+    """Return the shape of the JSON in a text, or None without JSON or with too much of it."""
     if not isinstance(value, str) or len(value) > MAX_JSON_CHARACTERS or value.lstrip()[:1] not in ("{", "["):
         return None
     try:

@@ -42,7 +42,7 @@ class Difference:
 
     @property
     def kind(self) -> Literal["new", "changed"]:
-        """Whether there was no such tool, or another one."""
+        """Whether the tool is new or changed."""
         return "new" if self.before is None else "changed"
 
     def lines(self) -> list[str]:

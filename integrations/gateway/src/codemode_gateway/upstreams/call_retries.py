@@ -71,7 +71,7 @@ class PausableTimeout:
         return self._deadline
 
     def pause(self) -> None:
-        """Let it stand still."""
+        """Pause the timeout."""
         self._pauses += 1
         when = None if self._deadline is None else self._deadline.when()
         if self._pauses == 1 and when is not None:
@@ -79,7 +79,7 @@ class PausableTimeout:
             self._reschedule(None)
 
     def resume(self) -> None:
-        """Let it go on where it stood, once nobody has it stand still."""
+        """Resume the timeout after the last pause ends."""
         self._pauses -= 1
         if not self._pauses:
             self._reschedule(asyncio.get_running_loop().time() + self._remaining)
@@ -239,7 +239,7 @@ class FairSlots:
             pass
 
     def _grant_next(self) -> bool:
-        """Give a slot to the next one that may have it; False where nobody may."""
+        """Give a slot to the next eligible caller; return False without one."""
         for user, programs in self._waiting.items():
             for program, turns in programs.items():
                 if not self._is_allowed((user, program)):
@@ -414,7 +414,7 @@ class ToolCall:
 
     @property
     def caller(self) -> CallerKey:
-        """Who makes it."""
+        """The user and program that make the call."""
         if self.origin is None:
             return LOCAL.id, str(getattr(self.context, "outer_tool_call_id", None) or "")
         return self.origin.principal.id, self.origin.outer_id or ""
@@ -529,9 +529,9 @@ class CallSender:
         return True
 
     def _pause_for_page(self, url: str | None, context: Any) -> None:
-        """Pause the program until its user has opened a page, where the server wants that and nobody was asked yet.
+        """Pause the program until its user has opened a page, unless it was asked before.
 
-        The server has refused the call, which is sent again then.
+        The server has refused the call, which is then sent again.
         """
         if url is None or context is None or context.interrupt is not None:
             return

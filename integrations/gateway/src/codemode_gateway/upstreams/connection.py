@@ -218,7 +218,7 @@ class RequestDispatcher(JSONRPCDispatcher):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **extra: Any
     ) -> dict[str, Any]:
-        """Send a request and return what the server answers, as it is. Who listens keeps no server from being idle."""
+        """Send a request and return the raw answer. Listening requests do not count as use."""
         if method == "subscriptions/listen":
             return await self._send(method, params, opts, **extra)
         self.in_flight += 1
@@ -265,7 +265,7 @@ class RequestDispatcher(JSONRPCDispatcher):
     async def _send(self, method: str, params: Any, opts: CallOptions | None, **more: Any) -> dict[str, Any]:
         """Send a request, and raise a refusal as the server has worded it, or `LostRequestError`."""
         options: CallOptions = {**(opts or {})}
-        if method in HANDSHAKES:  # whoever connects knows how long to wait
+        if method in HANDSHAKES:  # the connecting caller sets the timeout
             options.pop("timeout", None)
         try:
             return await super().send_raw_request(method, params, options, **more)
@@ -330,7 +330,7 @@ class Connection:
         )
 
     async def open(self, era: Era | None, seconds: float) -> None:
-        """Connect. Raises `UpstreamUnavailableError`; in time, whatever the server does."""
+        """Connect within ``seconds``. Raises `UpstreamUnavailableError`."""
         loop = asyncio.get_running_loop()
         ready = self._ready = loop.create_future()
         # What it goes on with belongs to no call: neither its variables nor its threads.
@@ -399,7 +399,7 @@ class Connection:
                 self.requests.ended.set()
         if not ready.done():
             ready.set_exception(self._find_failure("it ended before it answered"))
-            ready.exception()  # somebody may have stopped waiting
+            ready.exception()  # the caller may have stopped waiting
 
     def _timeout_message(self, seconds: float) -> str:
         message = f"it did not answer within {seconds:g} seconds (connectTimeoutMs; a larger one gives it more time)"
@@ -446,10 +446,10 @@ def _failure_of(error: BaseException) -> UpstreamUnavailableError | None:
 
 
 async def _negotiate(session: ClientSession, era: Era | None) -> Era:
-    """Agree on a revision of the protocol.
+    """Negotiate the protocol revision.
 
-    The handshake goes first: every server of today answers it, while some wait for ever, or end, when they are asked
-    for what they do not know. Who knows the newer way alone says so, and is asked in that from the start next time.
+    The handshake goes first: all current servers answer it, and some hang or exit on unknown requests. A server that
+    only supports the newer revision is asked in that way from the next connection on.
     """
     preferred = session.discover if era == "modern" else session.initialize
     fallback = session.initialize if era == "modern" else session.discover
@@ -483,9 +483,9 @@ class ToolChangeListener:
         self.is_open = False
 
     async def keep(self, connection: Connection, on_listening: Callable[[], Awaitable[None]]) -> None:
-        """Listen until the connection ends, or the server has none of it. Its events come as notifications do.
+        """Listen until the connection ends or the server refuses. Events arrive as notifications.
 
-        ``began`` is awaited whenever it listens: what has changed before that was told to nobody.
+        ``on_listening`` is awaited at each start: earlier changes were not announced.
         """
         has_listened = False
         while connection.is_open:

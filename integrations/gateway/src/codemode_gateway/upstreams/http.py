@@ -256,9 +256,9 @@ class BoundedClient(httpx2.AsyncClient):
         self._is_redirected = self._has_reported = False
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request. What a POST fails by comes as an answer, all else is raised.
+        """Send a request. A failed POST returns an error answer; other failures raise.
 
-        What is then known of the request of the protocol that it carried is in `RequestProgress.lost`.
+        Details of a failed protocol request are in `RequestProgress.lost`.
         """
         sending = _progress_of(request)
         if request.method == "GET":
@@ -284,7 +284,7 @@ class BoundedClient(httpx2.AsyncClient):
         return response if request.method == "GET" else _error_response(request, lost, sending)
 
     async def _limit_listen_rate(self) -> None:
-        """Listen anew not too often: a server chooses when its streams end, and how soon they are opened again."""
+        """Limit reconnects of event streams, whose end and retry delay the server chooses."""
         now = asyncio.get_running_loop().time()
         self._next_listen_at = max(now, self._next_listen_at + _LISTEN_INTERVAL_SECONDS)
         await asyncio.sleep(self._next_listen_at - now)
@@ -427,7 +427,7 @@ def _progress_of(request: httpx2.Request) -> RequestProgress | None:
 
 
 def _timeout_of(request: httpx2.Request, sending: RequestProgress | None) -> float | None:
-    """Return how long an answer may take of which nobody knows better."""
+    """Return the timeout of a request that has no timeout elsewhere."""
     if request.method == "DELETE":
         return _DELETE_TIMEOUT_SECONDS  # who says farewell waits for no answer
     return _NOTIFICATION_TIMEOUT_SECONDS if request.method == "POST" and sending is None else None

@@ -71,9 +71,9 @@ def read_line(line: bytes) -> ParsedMessage:
 
 
 def read_body(text: bytes, request_id: int | str) -> ParsedMessage:
-    """Read the body of a response as the answer to this request, whatever id it has.
+    """Read a response body as the answer to a request; its id is replaced.
 
-    Raises `ValueError` or `CodeModeError` for what is no answer.
+    Raises `ValueError` or `CodeModeError` for a body that is not an answer.
     """
     message, is_repaired = _read_bounded(text, is_answer=True)
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -169,7 +169,7 @@ def _is_request(head: bytes) -> bool:
 
 
 def unreadable_answer_error(line: bytes) -> JSONRPCError | None:
-    """Return, for what was meant as an answer and cannot be read, that: whoever waits need not wait for longer."""
+    """Return an error for an unreadable answer, so that its request ends at once."""
     if not line.startswith(b"{") or b'"jsonrpc"' not in line[:_INSPECTED_BYTES] + line[-_INSPECTED_BYTES:]:
         return None
     if b'"method"' in line[:_INSPECTED_BYTES]:

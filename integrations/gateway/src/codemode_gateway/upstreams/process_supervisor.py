@@ -113,7 +113,7 @@ class ProcessSupervisor:
         async with self._start_lock:
             if self._control is not None:
                 return
-            if self._process is not None:  # somebody has ended it
+            if self._process is not None:  # it was killed
                 await run_off_loop(partial(_wait, self._process))
             # Late: lists of tools need nothing that runs programs.
             from codemode.workers.process import read_loader_variables
@@ -197,7 +197,7 @@ class ProcessSupervisor:
             started.set_exception(SpawnError(message["errno"], message["at"]))
 
     def _on_lost(self) -> None:
-        """Go on without the process: somebody has ended it. Its servers end with it, where the system can do that."""
+        """Continue without a killed supervisor process, and end its servers where possible."""
         self._close()
         for child in self._running.values():
             with suppress(OSError):

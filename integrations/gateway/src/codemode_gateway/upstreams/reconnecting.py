@@ -89,7 +89,7 @@ class ReconnectingConnection:
 
     @property
     def needs_sign_in(self) -> bool:
-        """True when somebody must sign in before it can be used."""
+        """Whether the user must sign in before the server can be used."""
         return self._sign_in_failure is not None
 
     def retry(self) -> None:
@@ -124,7 +124,7 @@ class ReconnectingConnection:
             )
 
     def error(self, reason: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
-        """Return the error for whoever needs a server that is not to be had."""
+        """Return the error for a call of an unavailable server."""
         text = self.hide_secrets(f"server {self._config.name!r} cannot be used now: {reason}")
         if failure is not None and failure.needs_sign_in:
             self._sign_in_failure = failure

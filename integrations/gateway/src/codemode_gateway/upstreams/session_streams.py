@@ -51,7 +51,7 @@ class RequestProgress:
 
     @asynccontextmanager
     async def while_wanted(self) -> AsyncGenerator[None]:
-        """Run the block for as long as somebody waits for the answer. Raises `TimeoutError` once nobody does."""
+        """Run the block while the caller waits for the answer. Raises `TimeoutError` afterwards."""
         if self.is_over:
             raise TimeoutError
         async with asyncio.timeout(None) as limit:
@@ -62,7 +62,7 @@ class RequestProgress:
                 self._limits.discard(limit)
 
     def end(self) -> None:
-        """Say that nobody waits any more."""
+        """Record that the caller no longer waits."""
         self.is_over = True
         for limit in self._limits:
             with suppress(RuntimeError):  # it has passed just now
@@ -70,7 +70,7 @@ class RequestProgress:
 
 
 def unread_bytes(pipe: int) -> int | None:
-    """Return how many bytes lie in a pipe that nobody can read any more; None where that is not known."""
+    """Return the number of bytes in a pipe without readers, or None if unknown."""
     if sys.platform != "linux":
         return None
     import fcntl
@@ -111,7 +111,7 @@ class MessageInbox:
         self._wake()
 
     def end(self) -> None:
-        """Let whoever reads come to the end, behind what was said before."""
+        """End the stream after the queued messages."""
         self._is_over = True
         self._wake()
 
@@ -190,15 +190,15 @@ class MessageOutbox(asyncio.BaseProtocol):
             self._drained = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """Let senders go on."""
+        """Resume senders."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message. Raises `anyio.ClosedResourceError` where nobody can read it.
+        """Write a message. Raises `anyio.ClosedResourceError` if the pipe has no reader.
 
-        A server that asks and does not read gets no more answers while so many of them wait.
+        A server that asks without reading gets no answers while too many messages wait.
         """
         if self._waiting >= _MAX_WAITING_MESSAGES and isinstance(item.message, JSONRPCResponse | JSONRPCError):
             return
@@ -223,11 +223,11 @@ class MessageOutbox(asyncio.BaseProtocol):
         self._written += len(data)
 
     def was_not_read(self, cut_at: int) -> bool:
-        """Tell whether what was written behind so many bytes was certainly read by nobody, not even in part."""
+        """Return whether nothing after the first ``cut_at`` bytes was read."""
         return self._max_read_bytes is not None and self._max_read_bytes <= cut_at
 
     def record_read_bytes(self) -> None:
-        """Note how much of what was written can have been read, if nobody can read on."""
+        """Record how many bytes were read, if no process can read more."""
         pipe = None if self._transport is None else self._transport.get_extra_info("pipe")
         if self._max_read_bytes is not None or pipe is None or pipe.closed:
             return
@@ -289,7 +289,7 @@ MAX_UNREAD = 4_096
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a server says in refusing a request, on its way past the SDK, which would write it into a span."""
+    """A server's error answer, wrapped so that the SDK does not write it into a span."""
 
     error: types.ErrorData
 

@@ -174,7 +174,7 @@ class StdioServer:
         return child
 
     def _kill(self, reason: str) -> None:
-        """End a server that says what nobody can read."""
+        """End a server whose output cannot be read."""
         self._failure_reason = self._failure_reason or reason
         self._signal(signal.SIGKILL)
 

@@ -157,7 +157,7 @@ class ListBudget:
         self._tools, self._bytes, self._values = MAX_TOOLS, MAX_LIST_BYTES, MAX_LIST_VALUES
 
     def take(self, text: str) -> bool:
-        """Take room for a tool, if there is some; behind the first for which there is none nothing is taken."""
+        """Take room for a tool, if any; after the first failure, take none."""
         self._tools -= 1
         self._bytes -= len(text)
         self._values -= text.count(",") + text.count("{") + text.count("[")  # which texts have too, but few
@@ -354,7 +354,7 @@ class ListCache:
         self._principal = principal
 
     async def read(self, config: ServerConfig) -> Listing | None:
-        """Return the list that was kept of a server, None where there is none to be read."""
+        """Return the cached list of a server, or None."""
         path = self._path(config)
         if path is None:
             return None
@@ -366,7 +366,7 @@ class ListCache:
         return await _run_or_log(work, config.name)
 
     async def write(self, config: ServerConfig, listing: Listing) -> None:
-        """Keep a list. Where that cannot be, nothing is lost but time."""
+        """Cache a list. A failure costs only time."""
         path = self._path(config)
         if path is not None:
             await _run_or_log(lambda: _write_atomically(path, _serialize_listing(listing)), config.name)
@@ -440,9 +440,9 @@ def _write_atomically(path: Path, data: bytes) -> None:
 
 
 def remove_unused(folder: Path) -> None:
-    """Remove the lists that nobody has read for long, and what was left in the middle of writing. Raises `OSError`.
+    """Remove lists that were not read for long, and unfinished files. Raises `OSError`.
 
-    Whoever reads or writes one meanwhile loses nothing but time.
+    Concurrent readers and writers lose only time.
     """
     with os.scandir(folder) as entries:
         for entry in entries:

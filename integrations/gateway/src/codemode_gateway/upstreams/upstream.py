@@ -212,17 +212,17 @@ class Upstream:
 
     @property
     def home(self) -> str:
-        """What tells it from a server that has this name elsewhere. Holds secrets."""
+        """The identity of the server across configurations. Holds secrets."""
         return self.config.identity
 
     @property
     def state(self) -> State:
-        """Whether it runs: "stopped", "starting", "ready" or "failed"."""
+        """The state: "stopped", "starting", "ready" or "failed"."""
         return self._link.state
 
     @property
     def failure(self) -> str | None:
-        """Why it cannot be used, or has ended, as programs are told: no secrets, no paths; None while all is well."""
+        """Why the server cannot be used, for programs (no secrets, no paths), or None."""
         return self._link.failure or self._listing_failure
 
     @property
@@ -237,7 +237,7 @@ class Upstream:
 
     @property
     def needs_sign_in(self) -> bool:
-        """True when somebody must sign in before it can be used."""
+        """Whether the user must sign in before the server can be used."""
         return self._link.needs_sign_in
 
     @property
@@ -252,7 +252,7 @@ class Upstream:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What programs that import it are told of its tools."""
+        """Notes on its tools for programs that import it."""
         return self._hooks.get_notes(self.config)
 
     @property
@@ -267,7 +267,7 @@ class Upstream:
 
     @property
     def capabilities(self) -> types.ServerCapabilities | None:
-        """What it says that it has, as last listed; None where nobody has asked it yet."""
+        """Its capabilities as last listed, or None if it was never asked."""
         return None if self._listing is None else self._listing.capabilities
 
     @property
@@ -278,7 +278,7 @@ class Upstream:
 
     @property
     def description(self) -> str | None:
-        """What it says of its use as a whole."""
+        """Its instructions."""
         return None if self._listing is None else self._listing.instructions
 
     async def load(self) -> None:
@@ -299,7 +299,7 @@ class Upstream:
         return await self._link.use(lambda connection: request(connection.session))
 
     async def ask_for_log(self) -> None:
-        """Let it log from the level on that somebody hears now. Starts nothing: who is started later is asked then."""
+        """Request the subscribed log level from a running server."""
         connection = self._link.open_connection
         if connection is not None:
             await self._log_level.send(connection.session)
@@ -309,9 +309,9 @@ class Upstream:
         return self._link.keep_open()
 
     async def tools(self) -> Sequence[Tool]:
-        """Return its tools for programs, listed anew where they may have changed.
+        """Return its tools for programs, listed again if they may have changed.
 
-        Raises `CodeModeToolError` where it cannot be used, `CodeModeAuthenticationError` where somebody must sign in.
+        Raises `CodeModeToolError` if it is unavailable, `CodeModeAuthenticationError` if the user must sign in.
         """
         self._link.require_loop()
         if self._terminal_error is not None:
@@ -333,7 +333,7 @@ class Upstream:
         self._terminal_error = error
 
     async def refresh(self) -> None:
-        """List its tools anew, whether or not they may have changed."""
+        """List its tools again."""
         async with self._list_lock:
             await self._list_or_raise()
 
