@@ -116,7 +116,7 @@ def test_with_a_file_of_tokens_no_token_is_made(tmp_path: Path) -> None:
     (["--database", "mysql://root:secret@host/x"], "mysql://...' is not a database"),
     (["--database", "sqlite://"], "is not a database"),
     (["--database", "sqlite:///"], "is not a database"),
-    (["--database", "sqlite:///none/x.db"], "no folder"),
+    (["--database", "sqlite:///none/x.db"], "missing folder"),
     (["--database", "sqlite:///bad.json"], "database"),
     (["--database", "sqlite:///b.db"], "there is no database b.db (did you mean a.db?); correct"),
 ])  # fmt: skip

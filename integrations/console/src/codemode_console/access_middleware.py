@@ -167,7 +167,7 @@ class AccessMiddleware:
         return None, cookie
 
     async def _authenticate(self, request: Request, client: Address | None) -> tuple[Principal | None, str | None]:
-        """Return the principal, and the cookie to set where the request has none."""
+        """Return the principal, and the cookie to set if the request had no session."""
         session, cookie = await self._sessions.load(request.cookies.get(COOKIE_NAME)), None
         if isinstance(self._auth, TokenAuth):
             user = None if session is None else self._auth.find_by_session_key(session.key)
@@ -214,14 +214,14 @@ class AccessMiddleware:
     def _redirect_to_sign_in(self, request: Request, path: str) -> Response:
         is_page = request.method in ("GET", "HEAD") and not wants_json(request)
         if self._sign_in is None or not is_page or request.headers.get("accept") == "text/event-stream":
-            raise self._unauthenticated_problem(request)
+            raise self._sign_in_problem(request)
         root = str(request.scope.get("root_path", ""))
         query = request.scope["query_string"].decode("latin-1")
         target = quote(f"{root}{path or '/'}") + (f"?{query}" if query else "")
         next_query = f"?{urlencode({'next': target})}" if len(target) <= MAX_NEXT_CHARACTERS else ""
         return RedirectResponse(f"{root}{SIGN_IN}{next_query}", 303)
 
-    def _unauthenticated_problem(self, request: Request) -> Problem:
+    def _sign_in_problem(self, request: Request) -> Problem:
         if self._sign_in is not None:
             return Problem(401, "You are not signed in", "Sign in and send it again.")
         if not isinstance(self._auth, ProxyHeaderAuth):

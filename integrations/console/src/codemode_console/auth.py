@@ -129,7 +129,7 @@ class TokenAuth:
 
     @property
     def has_one_user(self) -> bool:
-        """Whether there is only one user, so that nobody can be signed in as another one."""
+        """True with a single user, who cannot be signed in as another one by mistake."""
         return len(self._users) == 1
 
     def find_by_session_key(self, key: str) -> User | None:
@@ -150,7 +150,7 @@ class ProxyHeaderAuth:
         users: Names or `User` objects, compared without case.
         domains: Accepted domains of names such as ana@example.com. ``users`` or ``domains`` is required.
         tenants: Tenants of users that are not given as `User`.
-        may_decide: Whether those users may decide.
+        may_decide: False if those users may only look.
 
     Raises `ValueError` for invalid arguments.
     """

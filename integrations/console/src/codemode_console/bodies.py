@@ -12,7 +12,7 @@ from codemode.data.json_values import decode_json
 from codemode.host.threads import run_check
 
 from .errors import Problem
-from .web import declared_length, drain_body
+from .web import drain_body, parse_content_length
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_FIELDS = 2_000
@@ -35,7 +35,7 @@ class MalformedBodyError(ValueError):
 
 async def read_body(headers: Mapping[str, str], chunks: AsyncIterable[bytes]) -> bytes:
     """Read a body from its chunks (``request.stream()``). Raises `BodyTooLargeError` and `MalformedBodyError`."""
-    declared = declared_length(headers)
+    declared = parse_content_length(headers)
     if declared is None:
         raise MalformedBodyError("Content-Length is not a number")
     if declared > MAX_BODY_BYTES:

@@ -60,17 +60,17 @@ class SubmittedDecision:
 
     @property
     def is_approving(self) -> bool:
-        """Whether the call is to run."""
+        """True if the call is to run."""
         return self.decision in _APPROVING_DECISIONS
 
     @property
     def changes_form(self) -> bool:
-        """Whether a button inside the form was pressed, which adds or removes fields."""
+        """True if a button inside the form was pressed, which adds or removes fields."""
         return any(name in _FORM_BUTTONS for name, _ in self.items)
 
     @property
     def needs_value(self) -> bool:
-        """Whether the decision uses the typed value."""
+        """True if the decision uses the typed value."""
         return self.decision not in _DECISIONS_WITHOUT_VALUE
 
 
@@ -84,9 +84,9 @@ class DecisionError(Exception):
 
 def parse_decision_form(items: FormItems) -> SubmittedDecision:
     """Parse a form. Raises `Problem` 400."""
-    unknown_field = next((name for name, _ in items if name not in _FORM_FIELDS and not is_form_item(name)), None)
-    if unknown_field is not None:  # a misspelt field must not be ignored while the call is approved
-        raise Problem(400, "This is not a form of a request", f"Unknown field {unknown_field[:200]}.")
+    unexpected_field = next((name for name, _ in items if name not in _FORM_FIELDS and not is_form_item(name)), None)
+    if unexpected_field is not None:  # a misspelt field must not be ignored while the call is approved
+        raise Problem(400, "This is not a form of a request", f"Unknown field {unexpected_field[:200]}.")
     decision, reason = single_value(items, "decision"), single_value(items, "reason").replace("\r\n", "\n").strip()
     displayed = single_value(items, "version"), single_value(items, "shown")
     return SubmittedDecision(
@@ -145,7 +145,7 @@ def decision_form_subject(interrupt_id: str, version: str, display_digest: str) 
 def compute_call_version(record: Record, call: StoredRequest) -> str:
     """Return the version of a call: the record version that first asked it, and a digest of its card.
 
-    It stays the same while the call waits unchanged, whatever the program does. The work grows with the schema.
+    It stays the same while the call waits unchanged, even if other calls change. The work grows with the schema.
     """
     facts = [call.refusal, call.payload, call.input_schema, call.description, call.annotations]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()

@@ -380,7 +380,7 @@ class RequestValues:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """What a page shows of a record.
+    """The contents of a record's page.
 
     ``unreadable`` says why its calls cannot be read here; ``saved_programs`` are the programs of requests by id.
     """
@@ -517,9 +517,9 @@ def _list_earlier_versions(
 ) -> tuple[tuple[RecordVersionView, ...], int | None]:
     """Return earlier versions, newest first, and the version to continue before."""
     before = record.version if page_query.versions_before is None else min(page_query.versions_before, record.version)
-    earlier = [one for one in record.versions if one.version < before]
-    request_numbers = {one.interrupt_id: number for number, one in enumerate(record.requests, 1)}
-    last_versions = {name: one.version for one in record.versions for name in one.interrupt_ids}
+    earlier = [version for version in record.versions if version.version < before]
+    request_numbers = {request.interrupt_id: number for number, request in enumerate(record.requests, 1)}
+    last_versions = {name: version.version for version in record.versions for name in version.interrupt_ids}
     listed = earlier[: -VERSIONS_PER_PAGE - 1 : -1]
     views: list[RecordVersionView] = []
     for version in listed:
@@ -619,11 +619,11 @@ def _call_json(view: CallEntry) -> dict[str, Any]:
 
 
 def _version_json(view: RecordVersionView) -> dict[str, Any]:
-    version, requests = view.version, [_decided_request_json(request) for request in view.requests]
+    version, requests = view.version, [_request_json(request) for request in view.requests]
     return {"version": version.version, "createdAtMs": version.created_at_ms, "requests": requests}
 
 
-def _decided_request_json(view: DecidedRequestView) -> dict[str, Any]:
+def _request_json(view: DecidedRequestView) -> dict[str, Any]:
     request = view.request
     attribution = {"actor": request.actor, "decidedAtMs": request.decided_at_ms, "reason": view.reason or None}
     return {"id": request.interrupt_id, "tool": request.tool_name, "said": view.decision_text, **attribution}

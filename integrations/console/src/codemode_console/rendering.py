@@ -97,7 +97,7 @@ def _format_first_fields(call: StoredRequest) -> Markup:
     message = call.payload.get("message")
     if isinstance(message, str) and call.kind not in (APPROVAL_KIND, UNKNOWN_OUTCOME_KIND):
         return _format_headline_value(message)  # the tool's question
-    values = [value for _, value in _ordered_fields(call) if isinstance(value, str | int | float) and value != ""]
+    values = [value for _, value in _sort_fields(call) if isinstance(value, str | int | float) and value != ""]
     return Markup(" \N{MIDDLE DOT} ").join(_format_headline_value(value) for value in values[:_MAX_HEADLINE_FIELDS])
 
 
@@ -127,7 +127,7 @@ def _format_value(value: Any, number_format: str) -> Markup | str:
     return escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}")
 
 
-def _ordered_fields(call: StoredRequest) -> list[tuple[str, Any]]:
+def _sort_fields(call: StoredRequest) -> list[tuple[str, Any]]:
     """Return the fields of an input in the order of its schema."""
     fields, properties = _as_object(call.input), _as_object(_as_object(call.input_schema).get("properties"))
     declared_names = [name for name in properties if name in fields]
@@ -155,7 +155,7 @@ def input_line(call: StoredRequest) -> InputLine:
 
 
 def _format_input(call: StoredRequest, max_characters: int) -> InputLine:
-    members = _ordered_fields(call)
+    members = _sort_fields(call)
     if not members:
         text, is_whole = truncate_json(call.input, max_characters, indent=None)
         return InputLine(escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}"), is_whole)

@@ -57,7 +57,7 @@ def require_secret(secret: Secret | None) -> list[bytes]:
     if secret is None:
         return [secrets.token_bytes(32)]
     secrets_or_keys = [secret] if isinstance(secret, str | bytes) else list(secret)
-    keys = [one.encode() if isinstance(one, str) else one for one in secrets_or_keys]
+    keys = [secret.encode() if isinstance(secret, str) else secret for secret in secrets_or_keys]
     if not keys or any(len(key) < _MIN_SECRET_BYTES for key in keys):
         raise ValueError(f"secret must have at least {_MIN_SECRET_BYTES} bytes")
     return keys

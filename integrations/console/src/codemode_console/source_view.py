@@ -215,7 +215,7 @@ _Token = tuple[int, Any, str]
 
 
 class CallSites:
-    """The calls of a program. Unreadable programs have none; locations then stay as the engine reports them."""
+    """The calls of a program; empty if it is unreadable, and locations stay as the engine reports them."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -62,7 +62,7 @@ def peer_address(connection: HTTPConnection) -> Address | None:
 def client_address(connection: HTTPConnection, trusted: TrustedProxies) -> Address | None:
     """Return the client's address: the peer, or the nearest untrusted one that trusted proxies report."""
     address = peer_address(connection)
-    for text in _forwarded_for(connection):
+    for text in _iterate_forwarded_addresses(connection):
         if address not in trusted:
             break
         reported = parse_address(text)
@@ -94,7 +94,7 @@ def parse_address(text: str) -> Address | None:
     return address if mapped is None else mapped
 
 
-def _forwarded_for(connection: HTTPConnection) -> Iterator[str]:
+def _iterate_forwarded_addresses(connection: HTTPConnection) -> Iterator[str]:
     """Return the reported addresses, nearest first."""
     hops = ",".join(connection.headers.getlist("x-forwarded-for")).split(",")
     return iter(hops[: -_MAX_PROXY_HOPS - 1 : -1])
@@ -194,7 +194,7 @@ def route_path(scope: Scope) -> str:
     return path[len(root) :] if root and is_below else path
 
 
-def declared_length(headers: Mapping[str, str]) -> int | None:
+def parse_content_length(headers: Mapping[str, str]) -> int | None:
     """Return the declared body length, 0 without one; None if it is invalid."""
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None

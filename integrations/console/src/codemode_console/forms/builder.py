@@ -127,7 +127,7 @@ class FormBuilder:
         if shape.kind in ("object", "array") and position.level > MAX_FORM_DEPTH:
             return True
         if marker is not None:
-            return marker[1] == "json" and marker[2] in ("-", self._submitted_alternative(position, marker))
+            return marker[1] == "json" and marker[2] in ("-", self._find_submitted_alternative(position, marker))
         if current is ABSENT or (current is None and is_nullable):
             return False
         return not can_hold(current, shape) or (
@@ -149,7 +149,7 @@ class FormBuilder:
         self._items_left -= len(declared.alternatives)
         shapes = [find_shape(schema, self._schema.json_schema) for schema in declared.alternatives]
         shapes = [SchemaShape("json", schema.keywords) if schema.kind == "choice" else schema for schema in shapes]
-        selected_key = self._submitted_alternative(position, marker)
+        selected_key = self._find_submitted_alternative(position, marker)
         if selected_key is None:
             index = self._find_matching_alternative(declared, shapes, current)
         elif selected_key in map(str, range(len(shapes))):
@@ -166,7 +166,7 @@ class FormBuilder:
         )
         return shapes[index], choices, marker is not None and marker[2] != str(index)
 
-    def _submitted_alternative(
+    def _find_submitted_alternative(
         self, position: _FieldPosition, marker: tuple[FieldState, ControlKind, str] | None
     ) -> str | None:
         if self._items is None:
@@ -225,7 +225,7 @@ class FormBuilder:
     ) -> Field:
         """Return the field with the submitted items."""
         items = cast("SubmittedItems", self._items)
-        state = items.chosen_state(position.pointer) or displayed_state
+        state = items.state_choice(position.pointer) or displayed_state
         text = items.control_text(position.pointer) or ""
         if has_new_alternative:
             state = "set" if state == displayed_state else state

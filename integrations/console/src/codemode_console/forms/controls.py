@@ -39,7 +39,7 @@ _KINDS_BY_TYPE: dict[str, SchemaShapeKind] = {
 
 @dataclass(frozen=True, slots=True)
 class SchemaShape:
-    """What part of a schema describes. ``keywords`` include those of a local ``$ref``."""
+    """The kind of value that a schema describes. ``keywords`` include those of a local ``$ref``."""
 
     kind: SchemaShapeKind
     keywords: Mapping[str, Any]

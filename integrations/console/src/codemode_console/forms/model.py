@@ -128,12 +128,12 @@ class Field:
 
     @property
     def has_state_choice(self) -> bool:
-        """Whether the user chooses between a value, null and leaving it out."""
+        """True if the user chooses between a value, null and leaving it out."""
         return self.can_be_absent or self.can_be_null
 
     @property
     def is_container(self) -> bool:
-        """Whether it consists of other fields."""
+        """True if it consists of other fields."""
         return self.kind in ("object", "array")
 
     @property
@@ -184,7 +184,7 @@ class Form:
         return replace(self, root=None if self.root is None else self.root.without_problems(), problems={})
 
     @property
-    def unplaced_problems(self) -> dict[str, list[str]]:
+    def general_problems(self) -> dict[str, list[str]]:
         """The problems that no field shows, by visible pointer."""
         displayed = {field_.pointer for field_ in self.root.walk()} if self.root is not None else set[str]()
         remaining = {
@@ -210,7 +210,7 @@ class FormResult:
 
     @property
     def is_valid(self) -> bool:
-        """Whether ``value`` can be decided."""
+        """True if ``value`` can be decided."""
         return self.is_unchanged or (not self.problems and not self.needs_redisplay)
 
 
@@ -271,7 +271,7 @@ class SubmittedItems:
 
     @property
     def has_fields(self) -> bool:
-        """Whether any control of a field was submitted."""
+        """True if any control of a field was submitted."""
         return bool(self._by_key)
 
     def control_text(self, pointer: str) -> str | None:
@@ -290,7 +290,7 @@ class SubmittedItems:
             raise MalformedFormError("a field says wrongly how it was shown")
         return parts[0], parts[1], parts[2]  # pyright: ignore[reportReturnType] - looked at above
 
-    def chosen_state(self, pointer: str) -> FieldState | None:
+    def state_choice(self, pointer: str) -> FieldState | None:
         """Return the chosen state."""
         text = self._by_key.get((STATE_PREFIX, pointer))
         if text is not None and text not in get_args(FieldState):

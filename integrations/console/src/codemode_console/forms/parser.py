@@ -179,7 +179,7 @@ class _FormReader:
 
     @property
     def has_submission(self) -> bool:
-        """Whether any item concerns the value."""
+        """True if any item concerns the value."""
         return self._items.has_fields or self._json_input is not None or self._items.button is not None
 
     def read(self) -> FormResult:

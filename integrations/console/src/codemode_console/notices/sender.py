@@ -206,7 +206,7 @@ class NoticeSender:
 
     @property
     def has_targets(self) -> bool:
-        """Whether there is a target."""
+        """True if there is a target."""
         return len(self._targets) > 0
 
     async def run(self) -> None:

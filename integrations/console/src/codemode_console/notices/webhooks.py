@@ -193,10 +193,10 @@ def _visible_name(text: str) -> str:
 
 def _input_block(request: StoredRequest) -> dict[str, Any]:
     text, is_whole = truncate_json(request.input, _MAX_SECTION_CHARACTERS)
-    shown_text = text if is_whole else f"{text}\N{HORIZONTAL ELLIPSIS}"
+    input_text = text if is_whole else f"{text}\N{HORIZONTAL ELLIPSIS}"
     return {
         "type": "section",
-        "text": _plain_text(f"{_visible_name(request.tool_name)}\n{shown_text}", _MAX_SECTION_CHARACTERS),
+        "text": _plain_text(f"{_visible_name(request.tool_name)}\n{input_text}", _MAX_SECTION_CHARACTERS),
     }
 
 

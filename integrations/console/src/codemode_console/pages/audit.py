@@ -63,8 +63,8 @@ KIND_LABELS = {
     "program_disabled": "Saved program disabled",
     "program_enabled": "Saved program enabled",
 }
-_KINDS_BY_LABEL = {words: kind for kind, words in KIND_LABELS.items()}
-_LINE_FIELDS = tuple(one.name for one in fields(AuditLine))
+_KINDS_BY_LABEL = {label: kind for kind, label in KIND_LABELS.items()}
+_LINE_FIELDS = tuple(field.name for field in fields(AuditLine))
 _COLUMN_FIELDS = frozenset({"sequence", "at_ms", "kind", "actor", "tenant", "record_id", "address", "diff", "details"})
 _RECORD_ID = re.compile("[A-Za-z0-9_-]{1,200}")
 _MAX_LISTED_TOOLS = 5

@@ -184,16 +184,16 @@ def _prepare_call(context: ConsoleContext, records: dict[str, Record], selected:
 
 def _require_whole_inputs(results: Sequence[_CallResult]) -> list[_CallResult]:
     """Exclude calls whose input does not fit on the page."""
-    characters_left, kept = MAX_INPUT_CHARACTERS_PER_PAGE, list[_CallResult]()
+    characters_left, checked = MAX_INPUT_CHARACTERS_PER_PAGE, list[_CallResult]()
     for result in results:
         if result.problem is not None or result.input_excerpt is None:
-            kept.append(result)
+            checked.append(result)
         elif result.input_excerpt.is_whole and len(result.input_excerpt.text) <= characters_left:
             characters_left -= len(result.input_excerpt.text)
-            kept.append(result)
+            checked.append(result)
         else:
-            kept.append(replace(result, problem=_input_too_long_problem()))
-    return kept
+            checked.append(replace(result, problem=_input_too_long_problem()))
+    return checked
 
 
 def _input_too_long_problem() -> Problem:

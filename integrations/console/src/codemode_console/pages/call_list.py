@@ -100,7 +100,7 @@ class _ListQuery:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether a filter besides the state is set."""
+        """True if a filter besides the state is set."""
         return bool(self.tenant or self.app or self.tool or self.label)
 
     def to_query(self, **changed: Any) -> str:
@@ -241,12 +241,12 @@ class _Row:
 
     @property
     def is_unknown_outcome(self) -> bool:
-        """Whether the outcome of the call has to be entered."""
+        """True if the outcome of the call has to be entered."""
         return self.call is not None and self.call.state == "waiting" and self.call.kind == UNKNOWN_OUTCOME_KIND
 
     @property
     def decision_text(self) -> str:
-        """The decision about its call; "" while there is none."""
+        """The decision about its call, "" before it."""
         return (
             describe_decision(self.call) if self.call is not None and self.call.state in ("decided", "applied") else ""
         )

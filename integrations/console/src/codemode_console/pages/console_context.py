@@ -25,7 +25,7 @@ InspectPause: TypeAlias = Callable[[Record, Interrupt], PauseView]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
-    """What all pages of one console share.
+    """Settings and store that all pages of one console share.
 
     ``resumed_apps`` are the apps whose programs this process resumes; None in it stands for all apps. ``app_options``
     are the tool options by app, with the keys that verify pauses; ``inspect_pause`` replaces them.

@@ -115,7 +115,7 @@ async def _apply_decision(
     evaluation = await run_check(LARGE_CHARACTERS, lambda: _evaluate_decision(context, record, call, submitted, actor))
     # The standing approval is not stored again, since it may have been revoked since.
     if evaluation.is_repeated:
-        return _decided_response(request, record, call)
+        return _decision_response(request, record, call)
     problem = not_pending_problem(record, call)
     if problem is None and not evaluation.is_current:
         problem = stale_form_problem(call)
@@ -194,11 +194,11 @@ async def _finish_approval(
     choice = submitted.standing_choice if submitted.is_approving else ""
     notice = await keep_standing_approval(context.standing_approvals, record, call, choice, require_principal(request))
     if notice is None:
-        return _decided_response(request, record, call)
+        return _decision_response(request, record, call)
     return await record_page(context, request, await context.load_record(request), notice=notice)
 
 
-def _decided_response(request: Request, record: Record, call: StoredRequest) -> Response:
+def _decision_response(request: Request, record: Record, call: StoredRequest) -> Response:
     if wants_json(request):
         return JSONResponse({"id": call.interrupt_id, "state": "decided"})
     if "back" not in request.query_params:
@@ -264,7 +264,7 @@ async def _run_record_action(context: ConsoleContext, request: Request, record: 
     if action not in _AUDIT_KINDS:
         raise Problem(400, "The form names no action on the record")
     if (single_value(items, "version"), single_value(items, "state")) != (record_fingerprint(record), record.state):
-        return await _changed_record_page(context, request, record, action)
+        return await _conflict_page(context, request, record, action)
     record_action = next((candidate for candidate in list_record_actions(record) if candidate.action == action), None)
     if record_action is None:
         raise Problem(409, "This is not possible now", f"The record is {record.state}.")
@@ -286,7 +286,7 @@ def _record_action_response(request: Request, record: Record, action: str) -> Re
     return RedirectResponse(record_path(request, record.id), 303)
 
 
-async def _changed_record_page(context: ConsoleContext, request: Request, record: Record, action: str) -> Response:
+async def _conflict_page(context: ConsoleContext, request: Request, record: Record, action: str) -> Response:
     """Return the page of a record that changed; success if the same user has already done this."""
     line = await _last_audit_line(context, record)
     if line is not None and (line.kind, line.actor) == (_AUDIT_KINDS[action], require_principal(request).user.name):

@@ -100,7 +100,7 @@ class Submission:
 
     @property
     def concerns_reason(self) -> bool:
-        """Whether the reason is at fault."""
+        """True if the reason is at fault."""
         return self.problem is not None and self.problem.facts.get("field") == "reason"
 
     @property
@@ -125,7 +125,7 @@ class Submission:
 class RequestCard:
     """One request as a card of the page.
 
-    ``input_excerpt`` and ``question_excerpt`` are None where there is none. ``form`` is None without anything to
+    ``input_excerpt`` and ``question_excerpt`` may be None. ``form`` is None without anything to
     answer, and for API callers. ``submitted_excerpt`` is what was typed for an older version of the form. ``changes``
     are those of a decided or previewed input. ``was_submitted``: it was just submitted and not decided.
     ``is_deferred``: the page is full, and the card has to be opened. ``standing_choices`` are labels of how long an
@@ -178,12 +178,12 @@ class RequestCard:
 
     @property
     def is_approval(self) -> bool:
-        """Whether the call needs an approval."""
+        """True if the call needs an approval."""
         return self.call.kind == APPROVAL_KIND
 
     @property
     def is_unknown_outcome(self) -> bool:
-        """Whether the outcome of the call has to be entered."""
+        """True if the outcome of the call has to be entered."""
         return self.call.kind == UNKNOWN_OUTCOME_KIND
 
     @property
@@ -287,7 +287,7 @@ class _CardBuilder:
         return RequestCard(
             call=call,
             number=number,
-            requested_at_ms=_requested_at_ms(self.record, call),
+            requested_at_ms=_find_request_time_ms(self.record, call),
             version=version,
             display_digest=display_digest,
             form_token=self.principal.form_token(decision_form_subject(call.interrupt_id, version, display_digest)),
@@ -332,10 +332,10 @@ def _form_and_submitted_excerpt(
             None,
         )
     form = create_call_form(call, has_fields=has_fields) if may_answer else None
-    return form, None if submission is None else _submitted_excerpt(submission)
+    return form, None if submission is None else _excerpt_submission(submission)
 
 
-def _submitted_excerpt(submission: Submission) -> Excerpt | None:
+def _excerpt_submission(submission: Submission) -> Excerpt | None:
     if submission.form_result is not None and submission.form_result.is_valid:
         return (
             None
@@ -364,7 +364,7 @@ def _list_changes(call: StoredRequest, submission: Submission | None) -> list[Di
     return diff_values(call.input, form_result.value) if form_result is not None and form_result.is_valid else None
 
 
-def _requested_at_ms(record: Record, call: StoredRequest) -> int:
+def _find_request_time_ms(record: Record, call: StoredRequest) -> int:
     """Return when a call was first requested."""
     times = (version.created_at_ms for version in record.versions if call.interrupt_id in version.interrupt_ids)
     return next(times, record.created_at_ms)

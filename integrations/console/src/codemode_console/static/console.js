@@ -1,5 +1,5 @@
-// The one script of the console. Every page works without it: it signs in by a printed URL, brings pages up to date,
-// shows what is typed as a difference, and knows some keys. It never decides, and writes text as text alone.
+// The console's script; every page works without it. It signs in with a printed URL, updates pages, shows typed changes
+// and adds keyboard shortcuts. It never decides, and inserts text only as text.
 "use strict";
 
 const ROOT = new URL("..", document.currentScript.src).href;
@@ -10,14 +10,14 @@ const MIN_RELOAD_INTERVAL_MS = 1000;
 const DISABLED_MS = 1000;
 const SHORTCUTS_OFF_KEY = "codemode-console-keys-off";
 
-// Where cookies are for a private path, this origin's storage remembers it: unlike cookies, it is kept by port.
+// Remembers the private path of the session. Unlike cookies, storage is separate for each port.
 const PRIVATE_PATH_KEY = "codemode-console-home";
 
 function rememberPrivatePath() {
   if (document.body.hasAttribute("data-private")) browserStorage.set(PRIVATE_PATH_KEY, new URL(ROOT).pathname);
 }
 
-// Returns the private path of a browser that is signed in there, null for one that is not.
+// Returns the private path if the browser is signed in there, else null.
 async function findSignedInPath(form) {
   const home = browserStorage.get(PRIVATE_PATH_KEY);
   if (home === null || !form.hasAttribute("data-public") || !home.startsWith(`${form.dataset.public}~`)) return null;
@@ -27,8 +27,8 @@ async function findSignedInPath(form) {
   return null;
 }
 
-// The printed URL carries the token behind the #, which no server and no log is sent. It leaves the address bar at once.
-// It is sent without a click only where the server saw that no other page led here and nobody is signed in.
+// The printed URL has the token in its fragment, which is not sent to servers. It is removed from the address bar at once.
+// It is submitted without a click only if no other page led here and no user is signed in.
 async function signInByFragment(isInitial) {
   const form = document.getElementById("sign-in");
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -41,14 +41,14 @@ async function signInByFragment(isInitial) {
   else document.getElementById("filled").hidden = false;
 }
 
-// A link to a page of the console, as clients and notices have it, leads to that page for whoever is signed in.
+// Links to public paths, as in notices, open the same page below the private path of a signed-in user.
 async function redirectToSignedInPath(form) {
   const home = await findSignedInPath(form);
   const next = form.elements.namedItem("next").value;
   if (home !== null && next.startsWith(form.dataset.public)) location.replace(home + next.slice(form.dataset.public.length));
 }
 
-// ---- What somebody has under their hands ----
+// ---- Controls in use ----
 
 function isChanged(control) {
   if (control.type === "checkbox" || control.type === "radio") return control.checked !== control.defaultChecked;
@@ -64,7 +64,7 @@ function controlsIn(region) {
   return [...region.querySelectorAll("input, select, textarea")];
 }
 
-// What a page shows that answers a form was typed: it is nobody's to replace. What is focused is about to be used.
+// Regions with submitted or changed forms or with the focus are not replaced.
 function isInUse(region) {
   if (document.body.hasAttribute("data-posted") && region.querySelector("form") !== null) return true;
   return region.contains(document.activeElement) || controlsIn(region).some(isChanged);
@@ -77,21 +77,21 @@ function isListInUse(main) {
   return hasFocus || isChosen || controlsIn(main).some(isChanged);
 }
 
-// ---- Pages brought up to date ----
+// ---- Page updates ----
 
 function comparableText(region) {
   const digests = [...region.querySelectorAll('input[name="digests"], input[name="version"]')];
-  const copy = region.cloneNode(true); // how long ago something was is no news
+  const copy = region.cloneNode(true); // relative times change constantly
   for (const time of copy.querySelectorAll("time")) time.textContent = time.dateTime;
   return [copy.textContent.replace(/\s+/g, " "), ...digests.map((input) => input.value)].join("\n");
 }
 
-// ---- Times: in the zone of the viewer, in UTC on hover ----
+// ---- Times in the viewer's zone, in UTC on hover ----
 
 const UNITS = [["days", 86400, 2], ["h", 3600, 1], ["min", 60, 1]];
 const TICK_MS = 30000;
 
-// The words of `format_age` on the server.
+// Same texts as `format_age` on the server.
 function formatAge(then, now) {
   const seconds = Math.floor(Math.abs(now - then) / 1000);
   if (seconds < 60) return then <= now ? "just now" : "in less than a minute";
@@ -129,7 +129,7 @@ function announce(message, href) {
   news.replaceChildren(line);
 }
 
-// What has just come under somebody's pointer is not pressed by what was meant for what stood there before.
+// New buttons are disabled briefly, so that a click meant for the old content does not press them.
 function disableBriefly(element, isAffected = () => true) {
   const buttons = [...element.querySelectorAll("button:enabled")].filter(isAffected);
   for (const button of buttons) button.disabled = true;
@@ -137,7 +137,7 @@ function disableBriefly(element, isAffected = () => true) {
   return element;
 }
 
-// Rows that stay where they are can be pressed on.
+// Rows that do not move stay enabled.
 function replaceAndDetectMoves(current, element) {
   const topsByCall = new Map([...current.querySelectorAll("tr[data-call]")].map((row) => [row.dataset.call, row.getBoundingClientRect().top]));
   current.replaceWith(element);
@@ -157,7 +157,7 @@ function replaceRegion(fresh, current) {
   disableBriefly(element, replaceAndDetectMoves(current, element));
 }
 
-// What was decided elsewhere cannot be decided here any more, also where the page stays as it is under a hand.
+// Calls decided elsewhere are disabled, even where the region in use is not replaced.
 function disableRegion(region, message) {
   for (const control of region.querySelectorAll("button, input[type=checkbox]")) {
     control.disabled = true;
@@ -195,14 +195,14 @@ function updateList(fresh) {
   announce("The list has changed.");
 }
 
-// Calls of one tool are decided together: once one is selected, those of other tools cannot be.
+// Only calls of one tool can be selected together.
 function updateCheckboxes() {
   const boxes = [...document.querySelectorAll("td input[type=checkbox]")];
   const tool = boxes.find((box) => box.checked)?.dataset.tool;
   for (const box of boxes) box.disabled = tool !== undefined && box.dataset.tool !== tool;
 }
 
-// What is new of a card, in the words of the page that shows it now.
+// Returns the news of a card in the words of its new version.
 function describeCard(card) {
   const status = card.querySelector(".decided, .refusal p:last-child")?.cloneNode(true);
   const tool = card.querySelector("h2").textContent.trim();
@@ -223,7 +223,7 @@ function stateOf(tree) {
   return tree.querySelector(".meta .status")?.dataset.state;
 }
 
-// What to say of a record whose parts have changed. What the page says already is no news.
+// Returns the message for changed parts of a record, without what the page already shows.
 function describeChanges(fresh, changed) {
   const cards = changed.filter((card) => card.classList.contains("card"));
   const newCalls = cards.filter((card) => card.dataset.state === "waiting" && findPart(document, card.dataset.part) === null);
@@ -310,7 +310,7 @@ const liveUpdates = {
     this.source.addEventListener("open", () => (this.delay = MIN_RECONNECT_MS));
     this.source.addEventListener("change", (event) => this.handleChange(event));
     this.source.addEventListener("ended", () => this.reconnect(true));
-    // The browser tries again by itself, unless it was refused.
+    // The browser reconnects by itself unless the request was refused.
     this.source.addEventListener("error", () => this.source?.readyState === EventSource.CLOSED && this.reconnect(true));
   },
 
@@ -325,7 +325,7 @@ const liveUpdates = {
     if (this.record === undefined || JSON.parse(event.data).record === this.record) this.requestReload();
   },
 
-  // Whoever was refused may be signed out: the page itself says so.
+  // A refused user may be signed out; the reloaded page says so.
   reconnect(reloads) {
     this.close();
     if (reloads) this.requestReload();
@@ -333,7 +333,7 @@ const liveUpdates = {
     this.delay = Math.min(2 * this.delay, MAX_RECONNECT_MS);
   },
 
-  // Changes come in heaps: one look at the page is for all that came until it began, and no page looks all the time.
+  // Changes come in bursts: one reload covers all changes before it, and reloads are limited in rate.
   async requestReload() {
     this.needsReload = true;
     if (this.isReloading) return;
@@ -343,7 +343,7 @@ const liveUpdates = {
       await new Promise((done) => setTimeout(done, pause));
       this.needsReload = false;
       this.lastReloadAt = performance.now();
-      // Where the console is away, it is the connection that is tried again.
+      // If the console is unavailable, the event source reconnects.
       await this.reloadPage().catch(() => {});
     }
     this.isReloading = false;
@@ -367,7 +367,7 @@ const liveUpdates = {
   },
 };
 
-// ---- The difference while it is typed ----
+// ---- Typed changes ----
 
 function escapeInvisible(text) {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => `\\u{${character.codePointAt(0).toString(16)}}`).slice(0, 200);
@@ -387,7 +387,7 @@ function showChanges(form) {
   let list = form.querySelector(":scope > .typing");
   const changed = controlsIn(form).filter((control) => control.name && !["reason", "later"].includes(control.name) && isChanged(control));
   const buttons = form.querySelector(":scope > .buttons");
-  const isShown = form.querySelector(":scope > .changes li") !== null; // by the server, of what was typed before
+  const isShown = form.querySelector(":scope > .changes li") !== null; // rendered by the server after a submission
   form.classList.toggle("is-changed", changed.length > 0 || isShown);
   if (changed.length === 0) return list?.remove();
   if (list === null) {
@@ -408,17 +408,17 @@ function showChanges(form) {
   );
 }
 
-// Who types into a field that is left out, or null, means to send what they type.
+// Typing into a field that is left out or null selects its value.
 function selectTypedValue(control) {
   const state = control.form?.elements.namedItem(`state:${control.name}`);
   if (state && "options" in state && control.value !== "") state.value = "set";
 }
 
-// ---- Keys: they move and never decide ----
+// ---- Keyboard shortcuts: they move the focus and never decide ----
 
 const ROW_LINK = "a[id]";
 
-// A place is a card of a record, or a row of the list. Cards are passed over that wait for nobody while others wait.
+// An entry is a card of a record or a row of the list. Decided cards are skipped while others are pending.
 function listEntries() {
   const waiting = document.querySelectorAll('#main .card[data-state="waiting"]');
   return [...(waiting.length > 0 ? waiting : document.querySelectorAll("#main .card, #main tr[data-call]"))];
@@ -428,8 +428,8 @@ function findEntryAt(focused) {
   return focused?.closest("#main .card, #main tr[data-call]") ?? null;
 }
 
-// After a decision in the list, keys go on at the row below it. Which one that is outlives the page that comes next:
-// null where nothing was decided, "" where no row stood below.
+// After a decision in the list, shortcuts continue at the row below it, also on the next page. null: nothing was decided;
+// "": there was no row below.
 const NEXT_CALL_KEY = "codemode-console-next-call";
 let nextCall = null;
 
@@ -464,7 +464,7 @@ function focusEntry(entry) {
   entry.scrollIntoView({ block: "nearest" });
 }
 
-// In the place that has the focus, or is next after a decision; where none is, in the first that has such a thing.
+// Focuses a control of the current entry, or without one of the first entry that has such a control.
 function focusControl(selector) {
   const entries = listEntries();
   const current = findCurrentEntry(entries);
@@ -472,7 +472,7 @@ function focusControl(selector) {
   for (const entry of current === null ? entries : [current]) {
     const control = [...entry.querySelectorAll(selector)].find((element) => element.checkVisibility());
     if (control === undefined) continue;
-    // What has just come rests for a moment: the row is meant entries the same, and no other element.
+    // A button that is briefly disabled: focus its row instead.
     return (control.disabled ? (entry.querySelector(ROW_LINK) ?? entry) : control).focus();
   }
 }
@@ -512,7 +512,7 @@ function handleKeyDown(event) {
   SHORTCUTS[event.key]();
 }
 
-// A browser may keep nothing for a page: then the keys are on again on the next one, and links ask for a sign-in.
+// Browsers may deny storage: then shortcuts are on again on the next page, and links lead to the sign-in.
 function createStorage(storageOf) {
   return {
     get(key) {
@@ -531,7 +531,7 @@ function createStorage(storageOf) {
 }
 
 const browserStorage = createStorage(() => localStorage);
-const tabStorage = createStorage(() => sessionStorage); // of this tab alone
+const tabStorage = createStorage(() => sessionStorage); // of this tab only
 
 function enableShortcuts() {
   const help = document.getElementById("keys");
@@ -545,14 +545,14 @@ function enableShortcuts() {
 
 rememberPrivatePath();
 signInByFragment(true);
-addEventListener("hashchange", () => signInByFragment(false)); // the printed URL, opened where this page is already
+addEventListener("hashchange", () => signInByFragment(false)); // the printed URL, opened in this tab
 enableShortcuts();
 restoreNextCall();
 document.addEventListener("submit", rememberNextCall);
 liveUpdates.start();
 formatTimes(document);
 updateCheckboxes();
-document.querySelectorAll(".card form").forEach(showChanges); // a browser that goes back fills forms in again
+document.querySelectorAll(".card form").forEach(showChanges); // after navigating back, browsers restore forms
 document.addEventListener("toggle", (event) => {
   if (event.target.matches?.(".deny[open]")) event.target.querySelector("input").focus();
 }, true);

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from codemode_console.web import address_network, declared_length, drain_body, parse_address
+from codemode_console.web import address_network, drain_body, parse_address, parse_content_length
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
@@ -258,7 +258,7 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
     Raises `HttpError` for a body over the limits and for an invalid JSON-RPC id.
     """
     reservation: RequestReservation = scope[RESERVATION_KEY]
-    declared = declared_length(Headers(scope=scope))
+    declared = parse_content_length(Headers(scope=scope))
     if declared is None or declared > limits.body_bytes:
         raise HttpError(413, f"A message is at most {limits.body_bytes} bytes")
     reservation.reserve_bytes(declared)  # who is let in has room for all of it
