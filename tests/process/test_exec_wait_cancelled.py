@@ -14,7 +14,7 @@ from suite import full_only
 from waiting import until, within
 
 from codemode import create_exec_wait_tools
-from codemode.execution.resting_runner import SuspendableRunner
+from codemode.execution.suspendable_runner import SuspendableRunner
 from codemode.stores import ALL_TENANTS, SqliteInterruptStore
 from codemode.surfaces.exec_wait import program_runner
 

@@ -24,7 +24,7 @@ from waiting import until, within
 
 from codemode import CallContext, WorkerPool
 from codemode.execution import runner
-from codemode.execution.resting import SuspendableExecution
+from codemode.execution.suspendable_execution import SuspendableExecution
 from codemode.stores import MemoryInterruptStore
 from codemode.surfaces.exec_wait.catalog import PairContext
 from codemode.surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools

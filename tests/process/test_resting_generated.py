@@ -19,7 +19,7 @@ from waiting import within
 
 from codemode import WorkerPool
 from codemode.execution import runner
-from codemode.execution.resting import SuspendableExecution
+from codemode.execution.suspendable_execution import SuspendableExecution
 
 _SOME = settings(
     max_examples=rounds(15, 40),

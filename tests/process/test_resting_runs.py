@@ -18,7 +18,7 @@ from codemode import (
     CodeModeTimeoutError,
     Tool,
 )
-from codemode.execution import resting_runner
+from codemode.execution import suspendable_runner
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 WAYS = [False, True]
@@ -199,13 +199,13 @@ def test_a_guest_that_computes_fails_when_its_time_is_up(within, pool, is_cold):
 
 def test_a_replay_does_not_count_as_the_guests_time(within, pool, monkeypatch):
     begun: list[bool] = []
-    guests_clock = resting_runner.SuspendableRunner._make_guest_clock
+    guests_clock = suspendable_runner.SuspendableRunner._make_guest_clock
 
     def noted(runner: Any) -> Any:
         begun.append(runner.machine.is_replaying)
         return guests_clock(runner)
 
-    monkeypatch.setattr(resting_runner.SuspendableRunner, "_make_guest_clock", noted)
+    monkeypatch.setattr(suspendable_runner.SuspendableRunner, "_make_guest_clock", noted)
 
     async def main():
         surface = Surface([], pool=pool, profile=profile_of(timeout_ms=60_000))
@@ -228,7 +228,7 @@ def test_a_replay_that_takes_too_long_is_told_as_one(within, pool, monkeypatch):
     async def main():
         js = "const n = Math.random(); await yield_control(); return n"
         run = at_rest(await Surface([], pool=pool).start(js), "yield", is_cold=True)
-        monkeypatch.setattr(resting_runner, "_REPLAY_EXTRA_MS", 100)
+        monkeypatch.setattr(suspendable_runner, "_REPLAY_EXTRA_MS", 100)
         run._runner.machine.js = "for (;;);"  # in the place of a host that is too slow
         return await run.continue_run()
 

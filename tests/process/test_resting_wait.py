@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codemode import Tool, WorkerPool, create_exec_wait_tools
-from codemode.execution.resting_runner import SuspendableRunner
+from codemode.execution.suspendable_runner import SuspendableRunner
 
 COMPUTING = "let n = 1; for (let i = 0; i < 1e6; i++) n = (n * 31 + i) % 1000003;"
 ASKING = "await tools.never({}); return n"

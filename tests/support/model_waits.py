@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from waiting import until
 
-from codemode.execution.resting_runner import SuspendableRunner
+from codemode.execution.suspendable_runner import SuspendableRunner
 
 
 class ModelWaits:

@@ -10,8 +10,8 @@ from calls import with_call
 
 from codemode import CodeModeOptions, Tool
 from codemode.execution.call_context import OuterCall
-from codemode.execution.resting import SuspendableExecution
 from codemode.execution.starting import load_resume, prepare_pool
+from codemode.execution.suspendable_execution import SuspendableExecution
 from codemode.options.parts import ExecutionPolicy
 from codemode.profile import GuestSettings, OutputRules, SurfaceSettings
 from codemode.tools.catalog import Catalog

@@ -247,7 +247,7 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
 def _get_execution_type(profile: SurfaceSettings) -> type[Execution]:
     if profile.at_deadline == "fail":
         return Execution
-    from .resting import SuspendableExecution  # late: only suspendable programs need it
+    from .suspendable_execution import SuspendableExecution  # late: only suspendable programs need it
 
     return SuspendableExecution
 

@@ -74,10 +74,10 @@ def load_suspendable():
     load_execution()
     try:
         with importing:
-            from . import resting
+            from . import suspendable_execution
     except OSError as error:
         raise CodeModeWorkerError(f"the execution modules cannot be imported: {error}") from error
-    return resting
+    return suspendable_execution
 
 
 @cache

@@ -32,10 +32,10 @@ from .journal_opening import Journaling
 from .outcome import OutputItem, PendingCall, RunOutcome, Suspension, list_pending_calls, with_changes
 from .programs import accept_checked_program
 from .recovery import Recovery, make_continuation, make_interrupt
-from .resting_runner import SuspendableRunner
+from .suspendable_runner import SuspendableRunner
 
 if TYPE_CHECKING:
-    from .resting_runner import OutputEntry
+    from .suspendable_runner import OutputEntry
 
 
 ResultT = TypeVar("ResultT")
