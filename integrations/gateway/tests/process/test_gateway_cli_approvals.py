@@ -149,6 +149,22 @@ def test_what_waits_is_listed_and_shown_with_nothing_that_hides(waiting: Waiting
     assert "\x1b" not in out + shown
 
 
+def test_pending_calls_and_a_run_are_printed_as_json(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(waiting.folder))
+    for arguments in (["approvals", "--json"], ["approvals", "show", "--json", waiting.record_id]):
+        assert main([*waiting.arguments, *arguments]) == 0
+        out = capsys.readouterr().out
+        found = json.loads(out)
+        assert [one["call"] for one in found["calls"]] == waiting.calls, arguments
+        assert {(one["run"], one["server"], one["tool"]) for one in found["calls"]} == {
+            (waiting.record_id, "shop", "refund")
+        }
+        assert out.isascii()
+    assert (found["program"], found["state"], found["outcome"]) == (CODE, "pending", None)
+
+
 def test_a_run_is_found_by_its_name_the_beginning_of_it_and_a_call(
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

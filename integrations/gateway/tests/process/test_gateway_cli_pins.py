@@ -93,6 +93,17 @@ def test_the_difference_is_shown_with_nothing_that_hides(changed: Changed):
     assert all(char.isprintable() or char == "\n" for char in out)
 
 
+def test_the_difference_is_one_json_object(
+    changed: Changed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main([*changed.arguments, "--json"]) == 0
+    (server,) = json.loads(capsys.readouterr().out)["servers"]
+    assert (server["server"], server["tools"]) == ("shop", 1)
+    assert [(one["tool"], one["kind"]) for one in server["differences"]] == [("come", "new"), ("look", "changed")]
+    assert "-description: it looks" in server["differences"][1]["lines"]
+
+
 def test_without_a_terminal_nothing_is_approved(changed: Changed):
     code, out, err = changed.run("approve", "shop")
     assert (code, out, "asks a person at the terminal" in err) == (2, "", True)

@@ -141,6 +141,17 @@ async def audited(path: Path) -> list[AuditLine]:
         await store.aclose()
 
 
+def test_the_audit_is_in_the_named_store_which_must_exist(kept: Kept, tmp_path: Path):
+    store = f"sqlite:///{tmp_path}/other.sqlite"
+    before = kept.left
+    for action in (["remembered"], ["forget", "shop"]):
+        code, out, err = kept.run(*action, "--store", store)
+        assert (code, out, "there is no database" in err, kept.left == before) == (2, "", True, True), action
+    assert kept.run("forget", "shop", "--store", store, "--create")[::2] == (0, "")
+    assert len(asyncio.run(audited(tmp_path / "other.sqlite"))) == 2
+    assert len(json.loads(kept.run("remembered", "--json", "--store", store)[1])["remembered"]) == 2
+
+
 def test_without_the_store_it_is_taken_back_all_the_same_and_told(kept: Kept):
     (kept.state / "gateway.sqlite").mkdir()
     code, out, err = kept.run("forget", "mail")

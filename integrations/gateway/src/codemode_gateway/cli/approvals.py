@@ -88,6 +88,45 @@ def format_record(record: Record) -> str:
     return "\n\n".join(parts)
 
 
+def _to_json_call(record: Record, request: StoredRequest) -> dict[str, Any]:
+    """Return a call as a JSON object."""
+    server, tool = split_tool_name(request.tool_name)
+    return {
+        "run": record.id,
+        "call": request.interrupt_id,
+        "principal": record.tenant,
+        "server": server,
+        "tool": tool,
+        "kind": request.kind,
+        "state": request.state,
+        "line": request.line,
+        "input": request.input,
+        "annotations": request.annotations,
+        "refusal": request.refusal,
+        "until": format_time(record.expires_at_ms),
+    }
+
+
+def _to_json_record(record: Record) -> dict[str, Any]:
+    outcome = record.outcome
+    return {
+        "run": record.id,
+        "state": record.state,
+        "since": format_time(record.created_at_ms),
+        "until": format_time(record.expires_at_ms),
+        "principal": record.tenant,
+        "notResumable": record.not_resumable,
+        "program": record.source,
+        "calls": [_to_json_call(record, request) for request in record.requests],
+        "outcome": None if outcome is None else {"value": outcome.value, "error": outcome.error},
+    }
+
+
+def _print_json(value: Any) -> None:
+    # ASCII only: servers choose names and inputs, and JSON escapes can be parsed again.
+    print(json.dumps(value, indent=2))
+
+
 def split_tool_name(name: str) -> tuple[str, str]:
     """Split a tool name into server and tool."""
     server, dot, tool = name.partition(".")
@@ -150,7 +189,7 @@ def list_or_forget_remembered(options: argparse.Namespace) -> int:
     from ..approvals.remembered_answers import RememberedAnswers
     from ..gateway.gateway import Gateway
 
-    config = read_configuration(options)
+    config = read_configuration(options) if options.store is None else read_store_config(options)
     remembered = RememberedAnswers(Gateway(config).folder)
     if options.action == "remembered":
         return _list_remembered(remembered.list_always(options.user), as_json=options.json)
@@ -159,8 +198,7 @@ def list_or_forget_remembered(options: argparse.Namespace) -> int:
 
 def _list_remembered(answers: Sequence[RememberedAnswer], *, as_json: bool) -> int:
     if as_json:
-        # ASCII only: names may have control characters, and JSON escapes can be parsed again.
-        print(json.dumps({"remembered": [_to_json_object(answer) for answer in answers]}, indent=2))
+        _print_json({"remembered": [_to_json_object(answer) for answer in answers]})
         return SUCCEEDED
     rows = [("principal", "server", "tool", "since")]
     rows += [
@@ -267,6 +305,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _list_pending(config: GatewayConfig, options: argparse.Namespace) -> int:
     records = asyncio.run(with_store(config, _list_waiting))
+    if options.json:
+        _print_json(
+            {"calls": [_to_json_call(record, call) for record in records for call in get_waiting_requests(record)]}
+        )
+        return SUCCEEDED
     calls = sum(len(get_waiting_requests(record)) for record in records)
     if calls:
         print(format_table(records))
@@ -288,7 +331,11 @@ def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
         except UnknownRequestError:
             return (await _find_calls(store, options))[0]
 
-    print(format_record(asyncio.run(with_store(config, find_record))))
+    record = asyncio.run(with_store(config, find_record))
+    if options.json:
+        _print_json(_to_json_record(record))
+    else:
+        print(format_record(record))
     return SUCCEEDED
 
 

@@ -174,12 +174,12 @@ def _add_server_commands(subcommands: Any) -> None:
     list_parser = _add_subcommand(
         subcommands, "list", "list the servers of the configuration and their policies, without secrets"
     )
-    list_parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_json_option(list_parser, default=False)
     check_parser = _add_subcommand(
         subcommands, "check", "start every server, and print problems and the tool that models see"
     )
     check_parser.add_argument("name", nargs="?", help="only this server")
-    check_parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_json_option(check_parser, default=False)
     types_parser = _add_subcommand(subcommands, "types", "print the TypeScript declarations of the servers")
     types_parser.add_argument("name", nargs="?", help="only this server")
     run_parser = _add_subcommand(
@@ -210,6 +210,7 @@ def _add_login_commands(subcommands: Any) -> None:
 def _add_approvals_command(subcommands: Any) -> None:
     approvals = _add_subcommand(subcommands, "approvals", "list pending calls, or decide about them in the terminal")
     _add_store_options(approvals, store=None, create=False)
+    _add_json_option(approvals, default=False)
     actions = approvals.add_subparsers(dest="action", metavar="action")
     for name, help_text in (
         ("approve", "approve calls, after showing them and asking"),
@@ -237,7 +238,9 @@ def _add_approvals_command(subcommands: Any) -> None:
                 "--run-again", action="store_true", help="for an interrupted call: it did not happen"
             )
         _add_store_options(parser)
-        if name != "show":
+        if name == "show":
+            _add_json_option(parser)
+        else:
             parser.add_argument("--reason", default="", help="reason, for the record")
     _add_remembered_actions(actions)
 
@@ -256,14 +259,20 @@ def _add_store_options(
     )
 
 
+def _add_json_option(parser: argparse.ArgumentParser, *, default: Any = argparse.SUPPRESS) -> None:
+    parser.add_argument("--json", action="store_true", default=default, help="print one JSON object")
+
+
 def _add_remembered_actions(actions: Any) -> None:
     list_parser = _add_subcommand(actions, "remembered", "list the answers that always hold, of all users")
     _add_user_option(list_parser, None)
-    list_parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_store_options(list_parser)
+    _add_json_option(list_parser)
     forget_parser = _add_subcommand(
         actions, "forget", "revoke answers that always hold: the next call needs approval again"
     )
     _add_user_option(forget_parser, "local")
+    _add_store_options(forget_parser)
     forget_parser.add_argument("server", help="the server")
     forget_parser.add_argument("tool", nargs="?", help="only this tool")
 
@@ -273,6 +282,7 @@ def _add_pins_command(subcommands: Any) -> None:
         subcommands, "pins", "show servers whose tools have changed since first use, and the differences"
     )
     _add_user_option(pins, "local")
+    _add_json_option(pins, default=False)
     help_text = "accept the current tools, after showing the differences and asking"
     approve = _add_subcommand(pins.add_subparsers(dest="action", metavar="action"), "approve", help_text)
     _add_user_option(approve, argparse.SUPPRESS)
@@ -283,7 +293,7 @@ def _add_programs_command(subcommands: Any) -> None:
     programs = _add_subcommand(subcommands, "programs", "list saved programs, and why some are stale")
     _add_user_option(programs, None)
     _add_store_options(programs, store=None, create=False)
-    programs.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_json_option(programs, default=False)
     actions = programs.add_subparsers(dest="action", metavar="action")
     for name, help_text in (
         ("list", "list the saved programs"),
@@ -297,7 +307,7 @@ def _add_programs_command(subcommands: Any) -> None:
         _add_store_options(parser)
         if name != "list":
             parser.add_argument("name", help="the program")
-        parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
+        _add_json_option(parser)
 
 
 def _add_user_option(parser: argparse.ArgumentParser, default: str | None) -> None:

@@ -332,7 +332,9 @@ def show_or_approve_pins(options: argparse.Namespace) -> int:
     """Show the differences of all pinned tools, or accept those of one server."""
     pins = _open_pins(read_configuration(options), options.user)
     servers = pins.list_servers()
-    return _list_pins(servers) if options.action is None else _approve_pins(pins, servers, options.name)
+    if options.action is not None:
+        return _approve_pins(pins, servers, options.name)
+    return _list_pins(servers, as_json=options.json)
 
 
 def _open_pins(config: GatewayConfig, user: str) -> Pins:
@@ -342,12 +344,21 @@ def _open_pins(config: GatewayConfig, user: str) -> Pins:
     return Pins(Gateway(config).folder, user)
 
 
-def _list_pins(servers: tuple[ServerPins, ...]) -> int:
+def _list_pins(servers: tuple[ServerPins, ...], *, as_json: bool) -> int:
+    if as_json:
+        # ASCII only: servers choose the names, and JSON escapes can be parsed again.
+        print(json.dumps({"servers": [_to_json_pins(server) for server in servers]}, indent=2))
+        return SUCCEEDED
     for server in servers:
         print(format_pin_changes(server))
     changed_count = sum(bool(server.differences) for server in servers)
     print(f"{format_count(changed_count, 'server')} of {len(servers)} changed since first use")
     return SUCCEEDED
+
+
+def _to_json_pins(server: ServerPins) -> dict[str, Any]:
+    differences = [{"tool": tool.tool, "kind": tool.kind, "lines": tool.lines()} for tool in server.differences]
+    return {"server": server.server, "tools": server.pinned, "differences": differences}
 
 
 def format_pin_changes(server: ServerPins) -> str:

@@ -81,6 +81,17 @@ def test_every_subcommand_has_help(capsys: Any, part: list[str]):
     assert "exit codes:" in capsys.readouterr().out
 
 
+def test_every_listing_prints_json_and_whatever_reads_the_store_takes_another(seen: Any):
+    listings = [["list"], ["check"], ["approvals"], ["approvals", "remembered"], ["pins"], ["programs"]]
+    for part in [*listings, ["approvals", "show", "a1"], ["programs", "list"], ["programs", "show", "report"]]:
+        assert main(["mcp", *part, "--json"]) == 0
+        assert seen.pop().json, part
+    for part in PARTS:
+        if part[:1] in (["approvals"], ["programs"]):
+            assert main(["mcp", *part, "--store", "sqlite:///f", "--create"]) == 0
+            assert (seen[-1].store, seen[-1].create) == ("sqlite:///f", True), part
+
+
 def test_every_subcommand_has_a_module():
     names = {part[0] for part in PARTS if part}
     assert commands._SUBCOMMAND_FUNCTIONS.keys() == names | {None}
