@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .observe.reporter import add_event_listener as add_event_listener
     from .options.parts import Listing as Listing
     from .schemas.compiled import CompiledSchema as CompiledSchema
-    from .schemas.compiled import SchemaMismatch as SchemaMismatch
+    from .schemas.compiled import SchemaMismatchError as SchemaMismatchError
     from .schemas.compiled import ValidatedInput as ValidatedInput
     from .schemas.compiled import copy_json as copy_json
     from .schemas.type_traits import list_items as list_items
@@ -47,7 +47,7 @@ _LAZY_NAMES = {
     "interrupts.interrupt": "same_json",
     "observe.reporter": "add_event_listener",
     "options.parts": "Listing",
-    "schemas.compiled": "CompiledSchema SchemaMismatch ValidatedInput copy_json",
+    "schemas.compiled": "CompiledSchema SchemaMismatchError ValidatedInput copy_json",
     "schemas.type_traits": "list_items read_again",
     "surfaces.agent_options": "configure_agent_options",
     "tools.collecting": "select_callable_tools",

@@ -16,7 +16,7 @@ from suite import each_row, full_only, rounds
 
 from codemode import CodeModeToolError, Tool, run_code_mode_sync
 from codemode.host import steps
-from codemode.schemas.compiled import SchemaMismatch
+from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.python_types import TypeSchema
 from codemode.schemas.type_guards import GuardedValidator, _budget, raise_refusal
@@ -49,7 +49,7 @@ def stopped_after(work: Callable[[], object], count: int) -> None:
 def problems(schema: Any, value: Any) -> list[dict[str, str]]:
     try:
         DictSchema(schema).validate_input(value)
-    except SchemaMismatch as mismatch:
+    except SchemaMismatchError as mismatch:
         return mismatch.problems
     return []
 
@@ -77,7 +77,7 @@ def test_loop_many_numbers_are_checked_in_proportion_and_can_be_stopped(name):
     found: list[dict[str, str]] = []
 
     def check() -> None:
-        with pytest.raises(SchemaMismatch) as caught:
+        with pytest.raises(SchemaMismatchError) as caught:
             schema.validate_input(NUMBERS)
         found.extend(caught.value.problems)
 
@@ -286,7 +286,7 @@ def test_loop_large_values_fit_their_types(kind, value):
 
 def test_loop_half_a_million_problems_are_never_made():
     schema = TypeSchema(list[Cat | Dog | int | None], "input")
-    with pytest.raises(SchemaMismatch) as caught:
+    with pytest.raises(SchemaMismatchError) as caught:
         schema.create_instance([[]] * 240_000)
     assert 0 < len(caught.value.problems) <= 8
 

@@ -35,7 +35,7 @@ _MAX_ALTERNATIVES = 64
 _TYPE_BY_KEYWORD = {"properties": "object", "additionalProperties": "object", "items": "array", "prefixItems": "array"}
 
 
-class SchemaMismatch(Exception):  # noqa: N818 - never leaves this package
+class SchemaMismatchError(Exception):
     """A value does not fit a schema. ``problems`` are ``{"path", "message"}``, at most eight."""
 
     def __init__(self, problems: list[Problem]) -> None:
@@ -153,7 +153,7 @@ class CompiledSchema(Protocol):
         ...
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check plain JSON from a guest. Raises `SchemaMismatch`."""
+        """Check plain JSON from a guest. Raises `SchemaMismatchError`."""
         ...
 
     def validate_output(self, value: Any, what: str) -> Any:

@@ -20,7 +20,7 @@ from .compiled import (
     Conversion,
     JsonSchema,
     Problem,
-    SchemaMismatch,
+    SchemaMismatchError,
     ValidatedInput,
     clip,
     copy_json,
@@ -101,12 +101,12 @@ class DictSchema:
             if self._has_defaults:
                 filled = _fill_defaults(value, self.json_schema, self.json_schema)
         except RecursionError:
-            raise SchemaMismatch([TOO_DEEP_PROBLEM]) from None
+            raise SchemaMismatchError([TOO_DEEP_PROBLEM]) from None
         problems = self._find_problems(filled)
         if problems and self._has_defaults and not self._find_problems(value):
             filled, problems = value, []
         if problems:
-            raise SchemaMismatch(problems)
+            raise SchemaMismatchError(problems)
         return ValidatedInput(filled, lambda: copy_json(filled))
 
     def validate_output(self, value: Any, what: str) -> Any:
@@ -116,7 +116,7 @@ class DictSchema:
         plain = json.loads(encode_json(value, what=what))
         problems = self._find_problems(plain)
         if problems and self._find_problems(plain := self._convert_decimals(value, plain)):
-            raise SchemaMismatch(problems)
+            raise SchemaMismatchError(problems)
         return plain
 
     def _convert_decimals(self, value: Any, plain: Any) -> Any:

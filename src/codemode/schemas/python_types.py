@@ -17,7 +17,7 @@ from .compiled import (
     Conversion,
     JsonSchema,
     Problem,
-    SchemaMismatch,
+    SchemaMismatchError,
     ValidatedInput,
     clip,
     copy_json,
@@ -218,9 +218,9 @@ class TypeSchema:
         try:
             instance = self._validator.validate(value)
         except self._validation_error as error:
-            raise SchemaMismatch(self._problems(error, value)) from None
+            raise SchemaMismatchError(self._problems(error, value)) from None
         except WorkLimitError:
-            raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
+            raise SchemaMismatchError([TOO_COMPLEX_PROBLEM]) from None
         if is_rich.get():
             return self._serializer.to_rich_python(instance, round_trip=False)
         return self._serializer.to_python(instance, round_trip=False)
@@ -243,7 +243,7 @@ class TypeSchema:
         return LenientReader(self._core_schema, self._refuse)
 
     def create_instance(self, value: Any) -> Any:
-        """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""
+        """Return the instance that plain JSON stands for. Raises `SchemaMismatchError`."""
         if is_rich.get():
             value = _decode_tagged(value)
         try:
@@ -251,16 +251,16 @@ class TypeSchema:
         except self._validation_error as error:
             validator = self._validator.json_validator
             if validator is None:
-                raise SchemaMismatch(self._problems(error, value)) from None
+                raise SchemaMismatchError(self._problems(error, value)) from None
         except WorkLimitError:
-            raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
+            raise SchemaMismatchError([TOO_COMPLEX_PROBLEM]) from None
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
             return self._buffer_iterators(validator.validate_json(encode_json(value, what="The input")))
         except self._validation_error as error:
-            raise SchemaMismatch(self._problems(error, value)) from None
+            raise SchemaMismatchError(self._problems(error, value)) from None
         except WorkLimitError:
-            raise SchemaMismatch([TOO_COMPLEX_PROBLEM]) from None
+            raise SchemaMismatchError([TOO_COMPLEX_PROBLEM]) from None
 
     def _problems(self, error: ValidationError, value: Any) -> list[Problem]:
         return describe_type_problems(error, value, lambda: self._field_keys)
@@ -333,7 +333,7 @@ def _decode_tagged(value: Any) -> Any:
     try:
         return from_tagged(value)
     except ValueError as error:
-        raise SchemaMismatch([{"path": "", "message": f"holds {error}"}]) from None
+        raise SchemaMismatchError([{"path": "", "message": f"holds {error}"}]) from None
 
 
 @cache

@@ -15,7 +15,7 @@ from ..interrupts.resolutions import read_answers
 from ..options.checked_fields import WrongTypeError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from ..records import record
-from ..schemas.compiled import SchemaMismatch
+from ..schemas.compiled import SchemaMismatchError
 from ..schemas.json_schemas import DictSchema
 from .audit import content_digest, truncate
 from .errors import AnswerRefusedError
@@ -204,7 +204,7 @@ def _audit_fields(request: StoredRequest, decision: Any) -> dict[str, Any]:
 def _schema_problems(schema: Any, edited: Any) -> list[str]:
     try:
         DictSchema(schema).validate_input(edited)
-    except SchemaMismatch as mismatch:
+    except SchemaMismatchError as mismatch:
         return [f"{problem['path'] or 'input'}: {problem['message']}" for problem in mismatch.problems]
     except ValueError:
         return []  # checked again where the tool is

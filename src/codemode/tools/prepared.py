@@ -19,7 +19,7 @@ from ..schemas.compiled import (
     Conversion,
     JsonSchema,
     Problem,
-    SchemaMismatch,
+    SchemaMismatchError,
     ValidatedInput,
     accept_plain_input,
     accepts_object,
@@ -178,7 +178,7 @@ class PreparedTool:
             if is_rich.get() and not getattr(schema, "takes_tags", False):
                 return _validate_tagged(schema, value)
             return accept_plain_input(value) if schema is None else schema.validate_input(value)
-        except SchemaMismatch as mismatch:
+        except SchemaMismatchError as mismatch:
             raise create_validation_error(self.name, "input", mismatch) from None
         except CodeModeError:
             raise
@@ -194,7 +194,7 @@ class PreparedTool:
             return value
         try:
             return self._output.validate_output(value, f'Output of tool "{self.name}"')
-        except SchemaMismatch as mismatch:
+        except SchemaMismatchError as mismatch:
             raise create_validation_error(self.name, "output", mismatch) from None
         except CodeModeError:
             raise
@@ -212,7 +212,7 @@ class PreparedTool:
         problems: list[Problem] = []
         try:
             return ReadOutput(self._output.validate_output(value, f'Output of tool "{self.name}"'))
-        except SchemaMismatch as mismatch:
+        except SchemaMismatchError as mismatch:
             problems = mismatch.problems
         except CodeModeSerializationError:
             pass  # encoding the value reports where
@@ -273,7 +273,7 @@ def _validate_tagged(schema: CompiledSchema | None, value: Any) -> ValidatedInpu
     try:
         plain_value = from_tagged(value) if schema is None else to_plain(value)
     except ValueError as error:
-        raise SchemaMismatch([{"path": "", "message": f"holds {error}"}]) from None
+        raise SchemaMismatchError([{"path": "", "message": f"holds {error}"}]) from None
     if schema is None:
         return ValidatedInput(plain_value, lambda: copy_json(value))
     validated = schema.validate_input(plain_value)
@@ -293,7 +293,7 @@ def create_not_executable_error(name: str, **more: Any) -> CodeModeToolError:
     return CodeModeToolError(message, details={"tool_name": name, **more})
 
 
-def create_validation_error(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeToolError:
+def create_validation_error(name: str, side: Mode, mismatch: SchemaMismatchError) -> CodeModeToolError:
     """Return the error for an input or output that violates its schema."""
     what = "Invalid input for" if side == "input" else "Invalid output of"
     lines = [f"{problem['path'] or 'value'}: {problem['message']}" for problem in mismatch.problems]
@@ -392,7 +392,7 @@ def _redact_error(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeE
     problems: Any = error.details.get("problems") if isinstance(error, CodeModeToolError) else None
     if not is_array(problems):
         return _create_failure(tool, error)
-    return create_validation_error(tool.name, side, SchemaMismatch(redact_problems(problems, tool, side)))
+    return create_validation_error(tool.name, side, SchemaMismatchError(redact_problems(problems, tool, side)))
 
 
 def redact_problems(problems: Iterable[Problem], tool: PreparedTool, side: Mode) -> list[Problem]:

@@ -14,7 +14,7 @@ from jsonschema.validators import Draft7Validator, Draft202012Validator
 from suite import rounds
 
 from codemode import Tool
-from codemode.schemas.compiled import SchemaMismatch
+from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.keyword_repair import repair_keywords
 from codemode.signatures.declarations import declare_tools
@@ -67,7 +67,7 @@ PLACES: dict[str, Any] = {
 def takes(schema: Any, value: Any) -> bool:
     try:
         DictSchema(schema).validate_input(value)
-    except SchemaMismatch:
+    except SchemaMismatchError:
         return False
     return True
 

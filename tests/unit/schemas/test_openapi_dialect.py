@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codemode import Tool
-from codemode.schemas.compiled import SchemaMismatch
+from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import DictSchema
 from codemode.signatures.declarations import declare_tools
 from codemode.tools.prepared import prepare_tool
@@ -16,7 +16,7 @@ PET = {"$defs": {"Pet": {"type": "object", "properties": {"name": {"type": "stri
 def takes(schema: dict[str, Any], value: Any) -> bool:
     try:
         DictSchema(schema).validate_input(value)
-    except SchemaMismatch:
+    except SchemaMismatchError:
         return False
     return True
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from suite import each_row, rounds
 
 from codemode.host import steps
-from codemode.schemas.compiled import CompiledSchema, SchemaMismatch
+from codemode.schemas.compiled import CompiledSchema, SchemaMismatchError
 from codemode.schemas.plain_types import MAX_VALUES, PlainSchema, find_plain_type
 from codemode.schemas.python_types import TypeSchema
 from codemode.tools.parameters import create_plain_validator, describe_function
@@ -59,7 +59,7 @@ def said(work: Callable[[], Any]) -> tuple[str, Any]:
     """Return what came of it, so that two can be compared: 1, 1.0 and True are not the same."""
     try:
         return "value", repr(work())
-    except SchemaMismatch as mismatch:
+    except SchemaMismatchError as mismatch:
         return "mismatch", mismatch.problems
     except Exception as error:
         return "error", str(error)

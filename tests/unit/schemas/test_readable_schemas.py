@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from suite import each_row, rounds
 
 from codemode import Tool
-from codemode.schemas.compiled import SchemaMismatch
+from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import DictSchema, repair_schema
 from codemode.tools.prepared import prepare_tool
 
@@ -32,7 +32,7 @@ def cyclic() -> Any:
 def takes(schema: Any, value: Any) -> bool:
     try:
         DictSchema(schema).validate_input(value)
-    except SchemaMismatch:
+    except SchemaMismatchError:
         return False
     return True
 

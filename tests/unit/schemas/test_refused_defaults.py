@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codemode import Tool
-from codemode.schemas.compiled import SchemaMismatch
+from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import DictSchema
 from codemode.signatures.declarations import declare_tools
 from codemode.tools.prepared import prepare_tool
@@ -86,7 +86,7 @@ def test_a_default_that_the_rest_of_the_schema_refuses_costs_no_call():
     assert filled(parted, {"c": 1}) == {"c": 1}
     try:
         filled(either, {"c": 1})
-    except SchemaMismatch as mismatch:
+    except SchemaMismatchError as mismatch:
         assert mismatch.problems
     else:
         raise AssertionError

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from codemode.schemas.compiled import SchemaMismatch
+from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.python_types import TypeSchema
 
@@ -28,7 +28,7 @@ def problems(schema: Any, value: Any) -> list[tuple[str, str]]:
     compiled = DictSchema(schema) if isinstance(schema, dict | bool) else TypeSchema(schema, "input")
     try:
         compiled.validate_input(value)
-    except SchemaMismatch as mismatch:
+    except SchemaMismatchError as mismatch:
         return [(one["path"], one["message"]) for one in mismatch.problems]
     return []
 

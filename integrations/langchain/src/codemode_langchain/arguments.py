@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
 
 from codemode import CodeModeToolError
-from codemode.plugins import CompiledSchema, SchemaMismatch, ValidatedInput, copy_json
+from codemode.plugins import CompiledSchema, SchemaMismatchError, ValidatedInput, copy_json
 
 from .content import display_fields, restore_media, to_displayed
 
@@ -76,7 +76,7 @@ class ArgumentsSchema:
         return getattr(self._model_schema or self._compiled_schema, "conversion", "unknown")
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Validate, convert and fill in defaults. Raises `SchemaMismatch`."""
+        """Validate, convert and fill in defaults. Raises `SchemaMismatchError`."""
         source = copy_json(value)
         if isinstance(value, dict):
             value = {
@@ -141,7 +141,7 @@ class ArgumentsSchema:
     ) -> dict[str, Any]:
         try:
             revalidated: Arguments = self.validate_input(copy_json(changed_arguments)).value
-        except SchemaMismatch as mismatch:
+        except SchemaMismatchError as mismatch:
             parse(tool_input, tool_call_id)  # raises LangChain's error for the model
             raise self._make_changed_input_error("it does not fit the schema") from mismatch
         self._require_same(changed_arguments, revalidated.displayed)

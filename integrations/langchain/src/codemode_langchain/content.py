@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from codemode import MediaContent
-from codemode.plugins import SchemaMismatch, replace_content, restore_content
+from codemode.plugins import SchemaMismatchError, replace_content, restore_content
 
 # Paths of the bytes and the media type: LangChain, its earlier versions, Anthropic, MCP, OpenAI.
 _DATA_PATHS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -209,8 +209,8 @@ def _display_secret(value: Any, source: Any) -> Any:
     return source
 
 
-def _display_error(reason: str) -> SchemaMismatch:
-    return SchemaMismatch([{"path": "", "message": reason}])
+def _display_error(reason: str) -> SchemaMismatchError:
+    return SchemaMismatchError([{"path": "", "message": reason}])
 
 
 def display_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:

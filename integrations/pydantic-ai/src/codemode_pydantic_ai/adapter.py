@@ -95,7 +95,7 @@ class _ArgumentsSchema:
         raise NotImplementedError(what)
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Validate plain JSON from a program. Raises `SchemaMismatch` or `CodeModeToolError`."""
+        """Validate plain JSON from a program. Raises `SchemaMismatchError` or `CodeModeToolError`."""
         arguments: dict[str, Any] = self._compiled_schema.validate_input(value).value or {}
         tool = self._tool
         if not tool.requires_approval:

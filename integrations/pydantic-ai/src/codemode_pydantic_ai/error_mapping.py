@@ -10,7 +10,7 @@ from pydantic_ai.exceptions import ModelRetry, RunCancelled, ToolFailed, ToolFai
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 
 from codemode import CodeModeToolApprovalDeniedError, CodeModeToolError
-from codemode.plugins import SchemaMismatch
+from codemode.plugins import SchemaMismatchError
 
 REPORTED_ERRORS = (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError, ValidationError, RunCancelled)
 """Errors that the framework reports to the model instead of ending the run."""
@@ -77,4 +77,4 @@ def _validation_error_text(error: ValidationError) -> str:
         # A program can cause half a million errors, and pydantic cannot list only the first ones.
         return f"Invalid input: {count} validation errors."
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return f"Invalid input: {SchemaMismatch.describe((problem['loc'], problem['msg']) for problem in problems)}"
+    return f"Invalid input: {SchemaMismatchError.describe((problem['loc'], problem['msg']) for problem in problems)}"
