@@ -23,6 +23,14 @@ from .exits import (
     is_stdout_closed,
 )
 
+_EXIT_CODES_HELP = """\
+exit codes:
+  0    done
+  1    the program or a check failed
+  2    wrong arguments, or a file that cannot be used
+  130  stopped with Ctrl-C
+  each command has its own: codemode COMMAND --help
+"""
 _RUN_EXIT_CODES_HELP = """\
 exit codes:
   0    the program returned; its result is on stdout
@@ -126,6 +134,8 @@ def _create_parser(*, for_completion: bool = False) -> argparse.ArgumentParser:
         prog="codemode",
         allow_abbrev=False,
         description="Run model-written JavaScript and TypeScript over Python tools, in a sandbox.",
+        epilog=f"{_EXIT_CODES_HELP}\nexample: codemode run -e 'return 1 + 1'",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"codemode {metadata.version('codemode-toolkit')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")

@@ -61,7 +61,8 @@ def create_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         description="Serve the approval console of a database. Without a tokens file it creates one token, prints the"
         " URL to sign in at once, and only listens on this machine.",
-        epilog=f"{_KEY_HELP}\n{_TOKENS_HELP}\n{TOOLS_HELP}\nexit codes: 0 after a signal, 2 for invalid arguments",
+        epilog=f"{_KEY_HELP}\n{_TOKENS_HELP}\n{TOOLS_HELP}\nexit codes: 0 after a signal, 2 for invalid arguments\n\n"
+        "example: codemode console --database sqlite:///approvals.db",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     console.add_argument(

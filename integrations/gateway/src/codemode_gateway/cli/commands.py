@@ -28,9 +28,6 @@ exit codes:
 _CONFIG_HELP = """\
 the configuration is --config, else the environment variable CODEMODE_MCP_CONFIG, else codemode/mcp.json in the
 user's configuration folder ($XDG_CONFIG_HOME or ~/.config); never a file of the current folder, which may be hostile
-
-example:
-  codemode mcp check --config mcp.json
 """
 
 
@@ -62,7 +59,7 @@ def create_parser() -> argparse.ArgumentParser:
         prog="codemode mcp",
         allow_abbrev=False,
         description="Serve the MCP servers of a configuration as one tool, over stdio by default; or run a subcommand.",
-        epilog=f"{_CONFIG_HELP}\n{_EXIT_CODES_HELP}",
+        epilog=f"{_CONFIG_HELP}\n{_EXIT_CODES_HELP}\nexample: codemode mcp --config mcp.json --http 127.0.0.1:8765",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     mcp.set_defaults(parser=mcp)
@@ -81,7 +78,9 @@ def create_parser() -> argparse.ArgumentParser:
     subcommands = mcp.add_subparsers(dest="part", metavar="subcommand")
     _add_client_commands(subcommands)
     _add_add_command(subcommands)
-    remove_parser = _add_subcommand(subcommands, "remove", "remove a server from the configuration; comments stay")
+    remove_parser = _add_subcommand(
+        subcommands, "remove", "remove a server from the configuration; comments stay", example="remove files"
+    )
     remove_parser.add_argument("name", help="name of the server")
     _add_server_commands(subcommands)
     _add_login_commands(subcommands)
@@ -101,13 +100,16 @@ def _add_config_option(
     parser.add_argument("--config", metavar="FILE", default=default, help=help_text)
 
 
-def _add_subcommand(subcommands: Any, name: str, help_text: str, **parser_options: Any) -> argparse.ArgumentParser:
+def _add_subcommand(
+    subcommands: Any, name: str, help_text: str, *, example: str, **parser_options: Any
+) -> argparse.ArgumentParser:
+    """Add a subcommand. ``example`` is the end of its help, without ``codemode mcp``."""
     parser: argparse.ArgumentParser = subcommands.add_parser(
         name,
         allow_abbrev=False,
         help=help_text,
         description=f"{help_text[0].upper()}{help_text[1:]}.",
-        epilog=_EXIT_CODES_HELP,
+        epilog=f"{_EXIT_CODES_HELP}\nexample: codemode mcp {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         **parser_options,
     )
@@ -117,20 +119,28 @@ def _add_subcommand(subcommands: Any, name: str, help_text: str, **parser_option
 
 
 def _add_client_commands(subcommands: Any) -> None:
-    _add_subcommand(subcommands, "init", "write an initial configuration, if there is none")
+    _add_subcommand(subcommands, "init", "write an initial configuration, if there is none", example="init")
     import_parser = _add_subcommand(
-        subcommands, "import", "add the servers of a client to the configuration; the client stays unchanged"
+        subcommands,
+        "import",
+        "add the servers of a client to the configuration; the client stays unchanged",
+        example="import --from claude-desktop",
     )
     import_parser.add_argument("--from", dest="client", choices=CLIENTS, required=True, help="the client")
     import_parser.add_argument(
         "--project", metavar="FOLDER", help="also import servers from the client's files in this project"
     )
     install_parser = _add_subcommand(
-        subcommands, "install", "replace the servers of a client with the gateway, with a backup"
+        subcommands,
+        "install",
+        "replace the servers of a client with the gateway, with a backup",
+        example="install --client cursor --dry-run",
     )
     install_parser.add_argument("--client", choices=CLIENTS, required=True, help="the client")
     install_parser.add_argument("--dry-run", action="store_true", help="show the changes without making them")
-    undo_parser = _add_subcommand(subcommands, "undo", "restore the servers that a client had before `install`")
+    undo_parser = _add_subcommand(
+        subcommands, "undo", "restore the servers that a client had before `install`", example="undo --client cursor"
+    )
     undo_parser.add_argument("--client", choices=CLIENTS, required=True, help="the client")
     undo_parser.add_argument("--dry-run", action="store_true", help="show the changes without making them")
 
@@ -140,6 +150,7 @@ def _add_add_command(subcommands: Any) -> None:
         subcommands,
         "add",
         "add a server to the configuration",
+        example="add files -- npx -y @modelcontextprotocol/server-filesystem .",
         usage="codemode mcp add [options] NAME URL\n       codemode mcp add [options] NAME -- COMMAND [ARGUMENT ...]\n"
         "       codemode mcp add [options] NAME --openapi URL --base-url URL",
     )
@@ -172,20 +183,29 @@ def _add_add_command(subcommands: Any) -> None:
 
 def _add_server_commands(subcommands: Any) -> None:
     list_parser = _add_subcommand(
-        subcommands, "list", "list the servers of the configuration and their policies, without secrets"
+        subcommands,
+        "list",
+        "list the servers of the configuration and their policies, without secrets",
+        example="list --json",
     )
     _add_json_option(list_parser, default=False)
     check_parser = _add_subcommand(
-        subcommands, "check", "start every server, and print problems and the tool that models see"
+        subcommands,
+        "check",
+        "start every server, and print problems and the tool that models see",
+        example="check files",
     )
     check_parser.add_argument("name", nargs="?", help="only this server")
     _add_json_option(check_parser, default=False)
-    types_parser = _add_subcommand(subcommands, "types", "print the TypeScript declarations of the servers")
+    types_parser = _add_subcommand(
+        subcommands, "types", "print the TypeScript declarations of the servers", example="types files > files.d.ts"
+    )
     types_parser.add_argument("name", nargs="?", help="only this server")
     run_parser = _add_subcommand(
         subcommands,
         "run",
         "run a program with the servers, ask here about calls that need approval, and print the response",
+        example="run program.ts --approve deny",
     )
     run_parser.add_argument("program", help="an ES module, a .js or .ts file; - reads stdin")
     run_parser.add_argument(
@@ -197,27 +217,31 @@ def _add_server_commands(subcommands: Any) -> None:
 
 
 def _add_login_commands(subcommands: Any) -> None:
-    login_parser = _add_subcommand(subcommands, "login", "sign in to a server, in the browser")
+    login_parser = _add_subcommand(subcommands, "login", "sign in to a server, in the browser", example="login docs")
     login_parser.add_argument("name", help="the server")
     login_parser.add_argument(
         "--no-browser", action="store_true", help="do not open a browser: print the URL, and ask for the final URL"
     )
-    _add_subcommand(subcommands, "logout", "delete the OAuth tokens of a server").add_argument(
-        "name", help="the server"
-    )
+    logout_parser = _add_subcommand(subcommands, "logout", "delete the OAuth tokens of a server", example="logout docs")
+    logout_parser.add_argument("name", help="the server")
 
 
 def _add_approvals_command(subcommands: Any) -> None:
-    approvals = _add_subcommand(subcommands, "approvals", "list pending calls, or decide about them in the terminal")
+    approvals = _add_subcommand(
+        subcommands,
+        "approvals",
+        "list pending calls, or decide about them in the terminal",
+        example="approvals --store sqlite:///approvals.db",
+    )
     _add_store_options(approvals, store=None, create=False)
     _add_json_option(approvals, default=False)
     actions = approvals.add_subparsers(dest="action", metavar="action")
-    for name, help_text in (
-        ("approve", "approve calls, after showing them and asking"),
-        ("deny", "deny calls, after showing them and asking"),
-        ("show", "show all details of a waiting run"),
+    for name, help_text, example in (
+        ("approve", "approve calls, after showing them and asking", "approvals approve 7a41 --session"),
+        ("deny", "deny calls, after showing them and asking", "approvals deny 7a41 --reason 'not before the release'"),
+        ("show", "show all details of a waiting run", "approvals show 7a41"),
     ):
-        parser = _add_subcommand(actions, name, help_text)
+        parser = _add_subcommand(actions, name, help_text, example=example)
         parser.add_argument(
             "id", help="id of a call, or of a run for all its pending calls; a run's id may be shortened"
         )
@@ -264,12 +288,17 @@ def _add_json_option(parser: argparse.ArgumentParser, *, default: Any = argparse
 
 
 def _add_remembered_actions(actions: Any) -> None:
-    list_parser = _add_subcommand(actions, "remembered", "list the answers that always hold, of all users")
+    list_parser = _add_subcommand(
+        actions, "remembered", "list the answers that always hold, of all users", example="approvals remembered --json"
+    )
     _add_user_option(list_parser, None)
     _add_store_options(list_parser)
     _add_json_option(list_parser)
     forget_parser = _add_subcommand(
-        actions, "forget", "revoke answers that always hold: the next call needs approval again"
+        actions,
+        "forget",
+        "revoke answers that always hold: the next call needs approval again",
+        example="approvals forget files write_file",
     )
     _add_user_option(forget_parser, "local")
     _add_store_options(forget_parser)
@@ -279,18 +308,24 @@ def _add_remembered_actions(actions: Any) -> None:
 
 def _add_pins_command(subcommands: Any) -> None:
     pins = _add_subcommand(
-        subcommands, "pins", "show servers whose tools have changed since first use, and the differences"
+        subcommands,
+        "pins",
+        "show servers whose tools have changed since first use, and the differences",
+        example="pins --json",
     )
     _add_user_option(pins, "local")
     _add_json_option(pins, default=False)
     help_text = "accept the current tools, after showing the differences and asking"
-    approve = _add_subcommand(pins.add_subparsers(dest="action", metavar="action"), "approve", help_text)
+    actions = pins.add_subparsers(dest="action", metavar="action")
+    approve = _add_subcommand(actions, "approve", help_text, example="pins approve files")
     _add_user_option(approve, argparse.SUPPRESS)
     approve.add_argument("name", help="the server")
 
 
 def _add_programs_command(subcommands: Any) -> None:
-    programs = _add_subcommand(subcommands, "programs", "list saved programs, and why some are stale")
+    programs = _add_subcommand(
+        subcommands, "programs", "list saved programs, and why some are stale", example="programs --user ana"
+    )
     _add_user_option(programs, None)
     _add_store_options(programs, store=None, create=False)
     _add_json_option(programs, default=False)
@@ -302,7 +337,8 @@ def _add_programs_command(subcommands: Any) -> None:
         ("enable", "enable a disabled program"),
         ("confirm", "trust a stale program again, after showing the changes and asking"),
     ):
-        parser = _add_subcommand(actions, name, help_text)
+        example = f"programs {name}" if name == "list" else f"programs {name} report"
+        parser = _add_subcommand(actions, name, help_text, example=example)
         _add_user_option(parser, argparse.SUPPRESS)
         _add_store_options(parser)
         if name != "list":

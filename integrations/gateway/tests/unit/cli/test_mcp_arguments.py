@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ PARTS: list[list[str]] = [
 ]
 
 
+ACTIONS = ("approve", "deny", "show", "remembered", "forget")
+
+
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
     """What the commands were called with, in place of doing it."""
@@ -78,7 +82,12 @@ def test_every_subcommand_has_help(capsys: Any, part: list[str]):
     with pytest.raises(SystemExit) as ended:
         main(["mcp", *part, "--help"])
     assert ended.value.code == 0
-    assert "exit codes:" in capsys.readouterr().out
+    _, exit_codes, example = (
+        capsys.readouterr().out.partition("\nexit codes:\n")[2].rpartition("example: codemode mcp ")
+    )
+    assert exit_codes
+    commands.parse_arguments(shlex.split(example.split(" > ")[0]))
+    assert example.startswith(" ".join(part[:2] if part[1:2] and part[1] in ACTIONS else part[:1])), "its own example"
 
 
 def test_every_listing_prints_json_and_whatever_reads_the_store_takes_another(seen: Any):
