@@ -52,7 +52,7 @@ def test_defaults_and_ranges_are_as_the_page_says(name: str):
         assert means(default) == getattr(ExecWaitOptions(), name)
     least, most = bounds.split(" to ")
     assert means(least) == bound(name, -FAR)
-    assert most == "`maxSearchLimit`" or means(most) == bound(name, FAR)
+    assert most == "`max_search_limit`" or means(most) == bound(name, FAR)
 
 
 def test_words_are_as_the_page_says():
