@@ -19,7 +19,7 @@ from ..trace.visible_text import align_columns, one_line, visible
 from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, find_engine
 from ..workers.pool import WorkerPool
 from ..workers.supply import REQUIRED_LAYERS, IsolationReport, find_missing_layers
-from .exits import FAILED, SUCCEEDED
+from .exits import FAILED, SUCCEEDED, show_progress
 
 _MAX_PROBLEM_CHARACTERS = 300
 _MAX_CHECK_SECONDS = 20.0
@@ -79,7 +79,8 @@ SELF_TESTS = (
 
 async def run_self_tests(pool: WorkerPool) -> list[SelfTestOutcome]:
     """Run every check, one after the other."""
-    return [await _run_self_test(check, pool) for check in SELF_TESTS]
+    with show_progress(f"running {len(SELF_TESTS)} self-tests ..."):
+        return [await _run_self_test(check, pool) for check in SELF_TESTS]
 
 
 async def _run_self_test(check: SelfTest, pool: WorkerPool) -> SelfTestOutcome:

@@ -1,10 +1,12 @@
-"""Exit codes and errors of commands, and output to a closed pipe."""
+"""Exit codes, errors and progress of commands, and output to a closed pipe."""
 
 from __future__ import annotations
 
 import os
 import select
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 SUCCEEDED = 0
 FAILED = 1
@@ -17,6 +19,28 @@ OUTPUT_CLOSED = 141
 
 class UsageError(Exception):
     """Something that was given cannot be used; the message says what."""
+
+
+PROGRESS_DELAY_SECONDS = 1.0
+
+
+@contextmanager
+def show_progress(text: str) -> Generator[Callable[[], None]]:
+    """Print ``text`` to stderr if the block takes over a second and stderr is a terminal. Needs an event loop.
+
+    Yields a function after which the text is no longer printed, for use before a question at the terminal.
+    """
+    import asyncio  # late: most commands import it themselves, and help texts do not need it
+
+    def show() -> None:
+        if sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
+            print(text, file=sys.stderr, flush=True)
+
+    timer = asyncio.get_running_loop().call_later(PROGRESS_DELAY_SECONDS, show)
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
 
 
 def flush_stdout() -> None:

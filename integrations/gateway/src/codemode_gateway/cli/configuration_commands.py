@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from codemode.cli.exits import FAILED, SUCCEEDED, UsageError
+from codemode.cli.exits import FAILED, SUCCEEDED, UsageError, show_progress
 from codemode.trace.visible_text import align_columns, format_count, one_line, visible
 
 from .command_context import (
@@ -310,12 +310,13 @@ async def _login(config: GatewayConfig, name: str, *, opens_browser: bool) -> in
 
     # At a terminal, the user may open the page on another machine and paste the final URL here.
     reads_terminal = sys.stdin.isatty() or not opens_browser
-    await login(
-        config,
-        name,
-        open_browser=open_in_browser if opens_browser else None,
-        read_line=sys.stdin.readline if reads_terminal else None,
-    )
+    with show_progress(f"waiting for the sign-in to {one_line(name, _MAX_LOCATION_CHARACTERS)} ..."):
+        await login(
+            config,
+            name,
+            open_browser=open_in_browser if opens_browser else None,
+            read_line=sys.stdin.readline if reads_terminal else None,
+        )
     print(f"signed in to {visible(name)}")
     return SUCCEEDED
 

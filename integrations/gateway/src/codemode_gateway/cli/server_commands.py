@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp import Client
 
-from codemode.cli.exits import FAILED, SUCCEEDED
+from codemode.cli.exits import FAILED, SUCCEEDED, show_progress
 from codemode.cli.run import TerminalApprovals, read_program
 from codemode.errors import CodeModeToolError
 from codemode.trace.visible_text import align_columns, format_count, one_line, visible
@@ -142,6 +142,7 @@ def _give_up(upstream: Any, error: Exception) -> str:
 
 _CHARACTERS_PER_TOKEN = 4
 _MAX_REASON_CHARACTERS = 1_000
+_MAX_PROGRESS_CHARACTERS = 80
 
 
 def check_servers(options: argparse.Namespace) -> int:
@@ -159,9 +160,8 @@ def check_servers(options: argparse.Namespace) -> int:
 
 
 async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
-
     reported: list[str] = []
-    with report_logs_once(reported):
+    with report_logs_once(reported), show_progress(f"starting {_describe_servers(config)} ..."):
         async with open_gateway(config, command) as (gateway, workspace):
             upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
@@ -328,9 +328,8 @@ def print_types(options: argparse.Namespace) -> int:
 
 
 async def _declare(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
-
     reported: list[str] = []
-    with report_logs_once(reported):
+    with report_logs_once(reported), show_progress(f"starting {_describe_servers(config)} ..."):
         async with open_gateway(config, command) as (_, workspace):
             upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
@@ -364,12 +363,19 @@ def run_program(options: argparse.Namespace) -> int:
 async def _run_in_terminal(
     config: GatewayConfig, command: str, code: str, approvals: TerminalApprovals
 ) -> dict[str, Any]:
-
     async def decide(text: str) -> bool:
+        end_progress()
         return await approvals.ask_decision(f"\n{visible(text, keep=chr(10))}") == "approved"
 
     async def confirm(text: str) -> bool:
+        end_progress()
         return await approvals.ask_confirmation(f"\n{visible(text, keep=chr(10))}", "Open this page? [y/N] ")
 
-    async with open_gateway(config, command) as (gateway, _):
-        return await run_as_client(gateway, code, decide, warn, confirm)
+    with show_progress(f"running the program with {_describe_servers(config)} ...") as end_progress:
+        async with open_gateway(config, command) as (gateway, _):
+            return await run_as_client(gateway, code, decide, warn, confirm)
+
+
+def _describe_servers(config: GatewayConfig) -> str:
+    names = ", ".join(server.name for server in config.servers)
+    return f"{format_count(len(config.servers), 'server')}: {one_line(names, _MAX_PROGRESS_CHARACTERS)}"
