@@ -23,6 +23,7 @@ from .command_context import (
     get_actor,
     get_command_prefix,
     open_controlling_terminal,
+    print_json,
     read_configuration,
     read_store_config,
     warn,
@@ -122,11 +123,6 @@ def _to_json_record(record: Record) -> dict[str, Any]:
     }
 
 
-def _print_json(value: Any) -> None:
-    # ASCII only: servers choose names and inputs, and JSON escapes can be parsed again.
-    print(json.dumps(value, indent=2))
-
-
 def split_tool_name(name: str) -> tuple[str, str]:
     """Split a tool name into server and tool."""
     server, dot, tool = name.partition(".")
@@ -198,7 +194,7 @@ def list_or_forget_remembered(options: argparse.Namespace) -> int:
 
 def _list_remembered(answers: Sequence[RememberedAnswer], *, as_json: bool) -> int:
     if as_json:
-        _print_json({"remembered": [_to_json_object(answer) for answer in answers]})
+        print_json({"remembered": [_to_json_object(answer) for answer in answers]})
         return SUCCEEDED
     rows = [("principal", "server", "tool", "since")]
     rows += [
@@ -306,7 +302,7 @@ def run(options: argparse.Namespace) -> int:
 def _list_pending(config: GatewayConfig, options: argparse.Namespace) -> int:
     records = asyncio.run(with_store(config, _list_waiting))
     if options.json:
-        _print_json(
+        print_json(
             {"calls": [_to_json_call(record, call) for record in records for call in get_waiting_requests(record)]}
         )
         return SUCCEEDED
@@ -333,7 +329,7 @@ def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
 
     record = asyncio.run(with_store(config, find_record))
     if options.json:
-        _print_json(_to_json_record(record))
+        print_json(_to_json_record(record))
     else:
         print(format_record(record))
     return SUCCEEDED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import json
 import os
 import shlex
 import shutil
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from codemode.cli.databases import require_database, sqlite_file
 from codemode.cli.exits import UsageError
@@ -109,6 +110,11 @@ def require_server(config: GatewayConfig, name: str) -> str:
 def warn(text: str) -> None:
     """Print a message to stderr, which the protocol does not use."""
     print(f"codemode: {visible(text, keep=chr(10))}", file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a JSON value in ASCII: servers and models choose texts with characters that control a terminal."""
+    print(json.dumps(value, indent=2))
 
 
 def _missing_config_message(path: Path, options: argparse.Namespace) -> str:

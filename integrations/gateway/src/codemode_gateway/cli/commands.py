@@ -343,7 +343,8 @@ def _add_programs_command(subcommands: Any) -> None:
         _add_store_options(parser)
         if name != "list":
             parser.add_argument("name", help="the program")
-        _add_json_option(parser)
+        if name in ("list", "show"):
+            _add_json_option(parser)
 
 
 def _add_user_option(parser: argparse.ArgumentParser, default: str | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from .command_context import (
     config_path,
     get_command_prefix,
     open_controlling_terminal,
+    print_json,
     read_configuration,
     require_config_file,
     require_server,
@@ -38,7 +38,7 @@ def list_servers(options: argparse.Namespace) -> int:
     """Print a table of the servers, or JSON."""
     config = read_configuration(options)
     if options.json:
-        print(json.dumps(_to_json_object(config), indent=2, ensure_ascii=False))
+        print_json(_to_json_object(config))
         return SUCCEEDED
     rows = [("server", "transport", "where", "approval", "tools", "pin", "timeout")]
     rows += [_to_row(server) for server in config.servers]
@@ -347,8 +347,7 @@ def _open_pins(config: GatewayConfig, user: str) -> Pins:
 
 def _list_pins(servers: tuple[ServerPins, ...], *, as_json: bool) -> int:
     if as_json:
-        # ASCII only: servers choose the names, and JSON escapes can be parsed again.
-        print(json.dumps({"servers": [_to_json_pins(server) for server in servers]}, indent=2))
+        print_json({"servers": [_to_json_pins(server) for server in servers]})
         return SUCCEEDED
     for server in servers:
         print(format_pin_changes(server))

@@ -12,7 +12,14 @@ from codemode.execution.program_library import ProgramLibrary, SavedProgram
 from codemode.trace.visible_text import align_columns, format_count, one_line, visible
 
 from .approvals import format_time
-from .command_context import get_actor, get_command_prefix, open_controlling_terminal, read_store_config, with_store
+from .command_context import (
+    get_actor,
+    get_command_prefix,
+    open_controlling_terminal,
+    print_json,
+    read_store_config,
+    with_store,
+)
 
 if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
@@ -62,7 +69,7 @@ def _select_program(programs: list[SavedProgram], options: argparse.Namespace) -
 
 def _print_list(programs: list[SavedProgram], options: argparse.Namespace) -> int:
     if options.json:
-        print(json.dumps({"programs": [program.to_dict() for program in programs]}, ensure_ascii=False, indent=2))
+        print_json({"programs": [program.to_dict() for program in programs]})
         return SUCCEEDED
     if programs:
         rows = [("user", "program", "version", "uses", "state", "description")]
@@ -94,7 +101,7 @@ def _show(config: GatewayConfig, program: SavedProgram, options: argparse.Namesp
         version_objects = [
             {**saved_version.to_dict(), "difference": difference} for saved_version, difference in versions
         ]
-        print(json.dumps({**program.to_dict(), "versions": version_objects}, ensure_ascii=False, indent=2))
+        print_json({**program.to_dict(), "versions": version_objects})
         return SUCCEEDED
     print(_format_program(program))
     for version, difference in versions:

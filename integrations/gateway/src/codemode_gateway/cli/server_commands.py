@@ -22,7 +22,7 @@ from codemode.trace.visible_text import align_columns, format_count, one_line, v
 from ..gateway.gateway import Gateway
 from ..gateway.options import GatewayOptions
 from ..passthrough.client_requests import is_from_server
-from .command_context import get_command_prefix, read_configuration, require_server, require_servers, warn
+from .command_context import get_command_prefix, print_json, read_configuration, require_server, require_servers, warn
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
@@ -153,7 +153,7 @@ def check_servers(options: argparse.Namespace) -> int:
         config = replace(config, servers=tuple(server for server in config.servers if server.name == name), problems=())
     report = asyncio.run(_check(config, get_command_prefix(options), is_whole=options.name is None))
     if options.json:
-        print(json.dumps(report, indent=2, ensure_ascii=False))
+        print_json(report)
     else:
         _print_report(report)
     return FAILED if report["problems"] or any(server["problem"] for server in report["servers"]) else SUCCEEDED

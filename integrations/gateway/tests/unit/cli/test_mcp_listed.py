@@ -197,6 +197,14 @@ def test_a_name_of_a_tool_that_clients_refuse_is_refused_first():
         apply_overrides(GatewayConfig(), given)
 
 
+def test_json_has_no_character_that_controls_a_terminal(tmp_path: Any, capsys: Any):
+    path, name = tmp_path / "mcp.json", "a\x9b2Jb\u202ec"
+    path.write_text(json.dumps({"mcpServers": {"ok": {"command": name}}}))
+    assert main(["mcp", "list", "--json", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert (out.isascii(), json.loads(out)["servers"][0]["where"]) == (True, name)
+
+
 def test_a_list_without_servers_says_why(tmp_path: Any, capsys: Any):
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServer": {"a": {"command": "x"}}, "approval": "never"}')
