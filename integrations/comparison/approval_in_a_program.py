@@ -1,4 +1,4 @@
-"""A call of a program can wait for a person, and the program goes on from there; times of the call before it"""
+"""A call can wait for approval and the program resumes there; times that the call before it runs"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that a tool gives are bytes in the program, and go back as such"""
+"""Bytes cross from a tool to the program and back as bytes"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value that holds itself reaches a tool as it is"""
+"""A cyclic value reaches a tool unchanged"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def answer(side: Side) -> str:
         return f"no, an error says so; `run` by itself: {'yes' if below.value == 'true' else 'no'}"
     if "circular" in ran.error:
         return "no, an error says so"
-    return "no, a text stands in its place" if "..." in (ran.value or "") else "yes"
+    return "no, it is replaced by a string" if "..." in (ran.value or "") else "yes"
 
 
 if __name__ == "__main__":

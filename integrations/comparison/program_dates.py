@@ -1,4 +1,4 @@
-"""A date that a tool gives is a date in the program, and goes back as one"""
+"""Dates cross from a tool to the program and back as dates"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An integer beyond 2^53 comes from a tool and goes back as it is"""
+"""An integer beyond 2^53 crosses from a tool to the program and back unchanged"""
 
 from __future__ import annotations
 

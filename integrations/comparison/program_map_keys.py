@@ -1,4 +1,4 @@
-"""A map whose keys are numbers reaches a tool with them"""
+"""A map with number keys reaches a tool unchanged"""
 
 from __future__ import annotations
 

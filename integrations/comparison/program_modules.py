@@ -1,4 +1,4 @@
-"""A program can import a module that the host gives"""
+"""A program can import a module provided by the host"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A set that a tool gives is a set in the program, and goes back as one"""
+"""Sets cross from a tool to the program and back as sets"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call gives its result without `await`, where the host says so"""
+"""A call can return its result without `await`, if the host allows it"""
 
 from __future__ import annotations
 

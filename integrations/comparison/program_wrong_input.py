@@ -1,4 +1,4 @@
-"""A wrong input is told before any tool has run"""
+"""A wrong input is reported before any tool runs"""
 
 from __future__ import annotations
 

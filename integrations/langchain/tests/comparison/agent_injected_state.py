@@ -1,4 +1,4 @@
-"""An argument that is injected from the state is kept from the model, and reaches the tool"""
+"""An argument injected from the state is hidden from the model and reaches the tool"""
 
 from __future__ import annotations
 

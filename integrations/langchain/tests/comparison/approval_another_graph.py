@@ -1,4 +1,4 @@
-"""The answer may come in a graph that another process has built over the same checkpoints
+"""A pending call can be answered in a graph of another process over the same checkpoints
 
 A new agent and a new middleware stand for the other process; ours has the key and the guard of the first.
 """

@@ -1,4 +1,4 @@
-"""An input that was edited by whoever approves is what the tool gets
+"""The tool gets the input as edited by the approver
 
 Ours by ``approve``; theirs by a ``HumanInTheLoopMiddleware`` over the tool.
 """

@@ -1,4 +1,4 @@
-"""The package has a rule of its own for which calls of programs wait
+"""The package has its own rule for which calls of programs need approval
 
 Ours ``approve={"refund": True}``. langchain-quickjs documents that such calls are not
 reviewed; its ``ptc`` is the list of what runs unasked.

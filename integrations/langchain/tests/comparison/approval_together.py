@@ -1,4 +1,4 @@
-"""Questions that two calls made together ask are shown together, and each call gets its own answer
+"""Questions of two concurrent calls are shown together, and each call gets its own answer
 
 Of a tool that calls ``interrupt()``, which both have.
 """

@@ -1,4 +1,4 @@
-"""No `try` of a program sees that a call waits
+"""A program's `try` does not catch a pause
 
 Of a tool that calls ``interrupt()``, which both have; seen: what ``catch`` would do is done.
 """

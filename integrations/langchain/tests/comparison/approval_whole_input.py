@@ -1,4 +1,4 @@
-"""Whoever approves sees the input as the tool gets it, with defaults
+"""The approver sees the input as the tool gets it, with defaults
 
 Ours by ``approve``; theirs by the ``HumanInTheLoopMiddleware`` of LangChain, which sees the program alone.
 """

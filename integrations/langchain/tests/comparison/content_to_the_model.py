@@ -1,4 +1,4 @@
-"""An image that a program returns is an image for the model, and no text"""
+"""An image that a program returns reaches the model as an image, not as text"""
 
 from __future__ import annotations
 

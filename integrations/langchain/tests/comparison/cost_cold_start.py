@@ -1,4 +1,4 @@
-"""From a fresh interpreter to the result of a first program takes, to the same with a direct call
+"""Time from interpreter start to the first program's result, relative to a direct call
 
 Fresh processes, turn by turn; the middle of five.
 """

@@ -1,4 +1,4 @@
-"""MiB that pip installs beyond langchain and langgraph
+"""Installed size in addition to langchain and langgraph
 
 ``codemode-langchain[agents]`` and ``langchain-quickjs``, with all they require.
 """

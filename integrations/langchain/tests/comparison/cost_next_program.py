@@ -1,4 +1,4 @@
-"""A run with one program that makes three calls takes, to a run whose model makes them itself
+"""Time of a run with one program of three calls, relative to a run with three direct calls
 
 In one process, turn by turn, after the first of each; the middle of 30. langchain-quickjs with
 ``mode="call"``, a fresh REPL for each program as ours.

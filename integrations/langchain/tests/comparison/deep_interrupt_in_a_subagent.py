@@ -1,4 +1,4 @@
-"""An approval inside a sub-agent that a program has started: times that the call before it is made
+"""An approval inside a sub-agent started by a program: times that the call before it runs
 
 ``interrupt_on`` of the sub-agent; the program has made a call of its own before it started the sub-agent.
 """

@@ -1,4 +1,4 @@
-"""`interrupt_on` of `create_deep_agent` holds for the calls of programs"""
+"""`interrupt_on` of `create_deep_agent` applies to the calls of programs"""
 
 from __future__ import annotations
 

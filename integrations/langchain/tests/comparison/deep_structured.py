@@ -1,4 +1,4 @@
-"""A sub-agent's answer to a program has the fields of a schema that the program gives
+"""A program can set the output schema of a sub-agent
 
 langchain-quickjs by ``responseSchema``; ours calls the ``task`` tool of Deep Agents as it is.
 """

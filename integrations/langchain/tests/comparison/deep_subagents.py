@@ -1,4 +1,4 @@
-"""A program can start sub-agents, several at once"""
+"""A program can start several sub-agents concurrently"""
 
 from __future__ import annotations
 

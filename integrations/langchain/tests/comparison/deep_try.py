@@ -1,4 +1,4 @@
-"""No `try` of a program sees that a call in its sub-agent waits
+"""A program's `try` does not catch a pause in its sub-agent
 
 Seen: what ``catch`` would do is done.
 """

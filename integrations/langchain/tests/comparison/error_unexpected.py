@@ -1,4 +1,4 @@
-"""After an exception that a tool did not mean for the model
+"""Effect of an unexpected exception in a tool
 
 Whether the run goes on, and whether program or model read its text.
 """

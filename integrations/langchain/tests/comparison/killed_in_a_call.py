@@ -1,4 +1,4 @@
-"""A run is cancelled in the second of two calls and gone on with: times of the first; what becomes of the second
+"""A run is cancelled in the second of two calls: times that the first runs; handling of the second on resume
 
 Ours with the journal of ``durable_continuation``; both over checkpoints in SQLite, gone on with by a new graph.
 """

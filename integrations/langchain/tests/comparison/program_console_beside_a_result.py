@@ -1,4 +1,4 @@
-"""The model reads what a program printed beside its result
+"""The model reads the console output of a successful program
 
 Ours with the option ``model_output.include_console``, where it does not by default.
 """

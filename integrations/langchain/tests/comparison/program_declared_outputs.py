@@ -1,4 +1,4 @@
-"""The model reads the fields that a tool returns"""
+"""The model sees the declared output fields of a tool"""
 
 from __future__ import annotations
 

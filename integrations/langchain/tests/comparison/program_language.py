@@ -1,4 +1,4 @@
-"""Programs are written in"""
+"""Language of programs"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An integer beyond 2^53 comes through a program as it is"""
+"""An integer beyond 2^53 passes through a program unchanged"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next program can read the whole of such a result
+"""The next program can read that result in full
 
 Of langchain-quickjs the first program has to keep it in a variable.
 """

@@ -1,4 +1,4 @@
-"""Calls that a program makes together run at the same time"""
+"""Calls started together run concurrently"""
 
 from __future__ import annotations
 

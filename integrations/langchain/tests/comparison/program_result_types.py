@@ -1,4 +1,4 @@
-"""A number, a truth value and a list that a tool returns are those in the program"""
+"""A number, a boolean and a list returned by a tool keep their types in the program"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that worked is a function in another thread, and its text is kept in versions
+"""A program can be saved as a versioned function for other threads
 
 langchain-quickjs keeps variables of a thread, and has no place for programs of others.
 """

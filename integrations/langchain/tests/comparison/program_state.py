@@ -1,4 +1,4 @@
-"""A program can leave a value for the next one of the run
+"""A program can store a value for the next program of the run
 
 Ours by ``state``, theirs by a variable of the REPL.
 """

@@ -1,4 +1,4 @@
-"""The same in the next turn of the thread, in another agent over the same checkpoints
+"""A program can store a value for the next turn of the thread, read by another agent over the same checkpoints
 
 Another agent stands for another process.
 """

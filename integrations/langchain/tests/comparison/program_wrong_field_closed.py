@@ -1,4 +1,4 @@
-"""The same where the declared output says that it has no other fields"""
+"""A wrong field of a closed output schema is reported before any tool runs"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error of a call with a wrong input says which field is wrong"""
+"""The error of a call with an invalid input names the field"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that one program may make, by default"""
+"""Maximum number of calls of one program, by default"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An endless program ends at its time limit, and the event loop is free until then
+"""An endless program ends at its time limit and does not block the event loop
 
 Ours with a limit of one second, theirs with ten, which count from before its tools are installed.
 """

@@ -1,4 +1,4 @@
-"""Secrets in the agent's environment are in that of the process that runs programs"""
+"""The process that runs programs has the secrets of the agent's environment"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the host a program can reach: files, network, processes, environment
+"""Host resources that a program can reach: files, network, processes, environment
 
 Everything that is tried is a program of its own; reached is what gives something.
 """

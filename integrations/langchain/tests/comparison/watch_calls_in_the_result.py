@@ -1,4 +1,4 @@
-"""What a program's call returned lists the calls it made, with their inputs
+"""The result of a program lists its calls, with their inputs
 
 In the artifact of the ``ToolMessage``, which the model does not read.
 """

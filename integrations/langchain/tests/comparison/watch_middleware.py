@@ -1,4 +1,4 @@
-"""Middleware that is listed after sees the calls of programs (`wrap_tool_call`)"""
+"""Middleware listed after it sees the calls of programs (`wrap_tool_call`)"""
 
 from __future__ import annotations
 

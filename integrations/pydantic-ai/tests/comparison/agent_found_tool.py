@@ -1,4 +1,4 @@
-"""Programs and calls of the model from a question to the call of a tool that it had to search
+"""Programs and model calls until a tool that had to be searched is called
 
 As above, with 200 tools; the model's steps are those that each package's description asks for.
 """

@@ -1,4 +1,4 @@
-"""A program can be given a folder of the host
+"""A program can access a folder of the host
 
 The harness with ``mount``; ours has no such option, a tool has to read.
 """

@@ -1,4 +1,4 @@
-"""A tool may be an agent that runs programs of its own"""
+"""A tool can be an agent that runs its own programs"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Characters of tools and instructions that the model reads with 1,000 tools, when they can be searched
+"""Characters of tools and instructions that the model reads with 1,000 searchable tools
 
 Ours with ``listing="search"``; the harness with ``defer_loading=True``, the tool search of pydantic-ai.
 """

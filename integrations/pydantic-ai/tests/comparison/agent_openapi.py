@@ -1,4 +1,4 @@
-"""A program calls an operation of an OpenAPI document, and learns the status of the API's error
+"""A program can call an operation of an OpenAPI document and read the status of an API error
 
 Ours by `openapi_tools`. pydantic-ai has nothing of its own: the other by the server that FastMCP makes of a document.
 """

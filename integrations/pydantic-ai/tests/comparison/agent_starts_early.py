@@ -1,4 +1,4 @@
-"""A program begins while the model is still writing it
+"""A program starts while the model is still writing it
 
 The harness with ``eager=True``; ours has no such option.
 """

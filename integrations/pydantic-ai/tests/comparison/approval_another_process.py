@@ -1,4 +1,4 @@
-"""The answer may come when the process that asked is gone
+"""A pending call can be answered after the process that asked has ended
 
 Ours with a key and a guard that both processes have; the harness has no pause to go on with.
 """

@@ -1,4 +1,4 @@
-"""Times that a call is made which had ended before the program waited
+"""Times that a call runs that finished before the program paused
 
 Ours by its pause, the harness, which has none, by ``HandleDeferredToolCalls``.
 """

@@ -1,4 +1,4 @@
-"""A handler can answer while the run waits
+"""A handler can approve while the run waits
 
 Both with ``HandleDeferredToolCalls``.
 """

@@ -1,4 +1,4 @@
-"""A call that needs approval ends the run with a request for that call, so that its process may end
+"""A call that needs approval ends the run with a request for that call, so that the process can end
 
 The harness's README, "Sandbox restrictions": without a handler the call raises an error that becomes a retry.
 """

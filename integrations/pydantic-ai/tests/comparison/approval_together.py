@@ -1,4 +1,4 @@
-"""Rounds in which a person is asked about three calls that a program makes together
+"""Approval rounds for three calls that a program starts together
 
 Ours by its pause, the harness by ``HandleDeferredToolCalls``; a round is one request, with all that it lists.
 """

@@ -1,4 +1,4 @@
-"""No `try` of a program sees that a call waits
+"""A program's `try` does not catch a pause
 
 Both with ``HandleDeferredToolCalls``, whose handler approves.
 """

@@ -1,4 +1,4 @@
-"""The same where nobody is there to answer: what `except` or `catch` would run does not run"""
+"""A program's `try` does not catch a pause when no handler is set: its `except` or `catch` does not run"""
 
 from __future__ import annotations
 

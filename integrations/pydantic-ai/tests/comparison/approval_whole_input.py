@@ -1,4 +1,4 @@
-"""Whoever approves sees the input as the tool gets it, with defaults
+"""The approver sees the input as the tool gets it, with defaults
 
 Both with ``HandleDeferredToolCalls``.
 """

@@ -1,4 +1,4 @@
-"""An edit that does not fit the tool's input runs nothing
+"""An edited input that is invalid runs nothing
 
 Both with ``HandleDeferredToolCalls``.
 """

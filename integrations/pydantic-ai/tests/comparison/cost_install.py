@@ -1,4 +1,4 @@
-"""MiB that pip installs beyond pydantic-ai-slim
+"""Installed size in addition to pydantic-ai-slim
 
 ``codemode-pydantic-ai`` and ``pydantic-ai-harness[code-mode]``, with all they require.
 """

@@ -1,4 +1,4 @@
-"""Processes beside the agent's while one program runs"""
+"""Processes in addition to the agent's while one program runs"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool says by `ModelRetry` is the message of an error that the program can catch"""
+"""The message of `ModelRetry` reaches the program as an error that it can catch"""
 
 from __future__ import annotations
 

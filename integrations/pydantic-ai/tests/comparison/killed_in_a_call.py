@@ -1,4 +1,4 @@
-"""A process is killed in the second of two calls: times of the first; what becomes of the second when it goes on
+"""A process is killed in the second of two calls: times that the first runs; handling of the second on resume
 
 Ours with the journal of a store, the harness with DBOS (``DBOSDurability``, its tools DBOS steps), as its README says.
 """

@@ -1,4 +1,4 @@
-"""The model reads what a program printed before it failed"""
+"""The model reads the console output of a failed program"""
 
 from __future__ import annotations
 

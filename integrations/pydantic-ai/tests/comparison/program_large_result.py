@@ -1,4 +1,4 @@
-"""Characters that a model reads of a result of 1,000,000"""
+"""Characters that the model reads of a result of 1,000,000 characters"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that worked is a function in another conversation, and its text is kept in versions
+"""A program can be saved as a versioned function for other conversations
 
 The harness has one store for all conversations, given as ``repl_store``: it keeps the whole state of the sandbox.
 """

@@ -1,4 +1,4 @@
-"""The same in the next turn of the conversation
+"""A program can store a value for the next turn of the conversation
 
 The harness with the ``repl_store`` that its README shows: "Keep the REPL across runs".
 """

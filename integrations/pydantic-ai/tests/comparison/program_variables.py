@@ -1,4 +1,4 @@
-"""Variables and functions of a program are there in the next one"""
+"""Variables and functions of a program exist in the next program"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A field that a result does not have is told before any tool has run"""
+"""A wrong field of a tool's output is reported before any tool runs"""
 
 from __future__ import annotations
 

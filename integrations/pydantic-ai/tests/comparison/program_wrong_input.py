@@ -1,4 +1,4 @@
-"""A wrong input field is told before any tool has run"""
+"""A wrong input field is reported before any tool runs"""
 
 from __future__ import annotations
 

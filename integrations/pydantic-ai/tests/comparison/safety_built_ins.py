@@ -1,4 +1,4 @@
-"""What a program does to built-ins meets the next program of the run"""
+"""Changes that a program makes to built-ins affect the next program of the run"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancelling the run stops a program that computes without end
+"""Cancelling the run stops a program in an endless loop
 
 Both with their default limits; whether processors are still busy ten seconds later.
 """

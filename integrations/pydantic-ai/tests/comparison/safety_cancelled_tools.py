@@ -1,4 +1,4 @@
-"""Cancelling the run cancels the calls that its program waits for"""
+"""Cancelling the run cancels the pending calls of its program"""
 
 from __future__ import annotations
 

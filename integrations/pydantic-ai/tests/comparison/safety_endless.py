@@ -1,4 +1,4 @@
-"""An endless program ends at its time limit, and the event loop is free until then
+"""An endless program ends at its time limit and does not block the event loop
 
 Both with a limit of one second.
 """

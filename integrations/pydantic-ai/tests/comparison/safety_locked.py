@@ -1,4 +1,4 @@
-"""The kernel locks that process: a filter of system calls, no new privileges
+"""The kernel restricts that process: system call filter, no new privileges
 
 Linux: what ``/proc`` says of the processes below the agent's while a program runs; one of them is enough.
 """

@@ -1,4 +1,4 @@
-"""A program that takes memory without end is stopped, and the agent's process stays as it was
+"""A program that allocates without limit is stopped; the agent's process does not grow
 
 Both with their default limits; as it was: within 64 MiB.
 """

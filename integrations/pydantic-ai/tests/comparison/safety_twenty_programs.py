@@ -1,4 +1,4 @@
-"""With 20 programs that compute at once the event loop stays free
+"""20 computing programs do not block the event loop
 
 Each with a limit of one second; free: it has at least half the turns that it has without them, but for what its
 thread waits for a processor.

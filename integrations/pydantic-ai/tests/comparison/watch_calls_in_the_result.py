@@ -1,4 +1,4 @@
-"""What a program's call returned lists the calls it made, with input and output
+"""The result of a program lists its calls, with input and output
 
 In the metadata of the tool return, which the model does not read.
 """
