@@ -341,7 +341,7 @@ def uninstall_gateway(
     return Change(client, target.path, True, diff, restored_names, notes=_UNDO_NOTES)
 
 
-_UNDO_NOTES = ("the servers are still in the gateway's configuration; remove them there if you no longer use it",)
+_UNDO_NOTES = ("the servers are still in the gateway's configuration; `codemode mcp remove NAME` removes one there",)
 _NO_BACKUP_MESSAGE = (
     "{path}: the backup next to this file is missing; remove its entry codemode by hand, and copy the servers back "
     "from the configuration that the entry names"

@@ -216,7 +216,7 @@ def remove_server(file: FileText, name: str) -> str:
         if is_mapping(container):
             cast("dict[str, Any]", container).pop(name)
         else:
-            container[:] = [item for item in container if item.get("name") != name]
+            container[:] = [item for item in container if mapping_or_empty(item).get("name") != name]
     if _drop_empty(config_file.parse_config_text(text, file.path)) != _drop_empty(expected):
         raise ConfigError(f"{file.path}: the server {quote_name(name)} is not an entry of its own; remove it by hand")
     return text

@@ -20,6 +20,7 @@ REMOVED = [
     ("nested key", "c.json", '{"mcp": {"servers": {"a": {}, "b": {}}}}', '{"mcp": {"servers": { "b": {}}}}'),
     ("dotted key", "c.json", '{"amp.mcpServers": {"a": {}}}', '{"amp.mcpServers": {}}'),
     ("array", "c.json", '{"servers": [{"name": "b"}, {"name": "a"}]}', '{"servers": [{"name": "b"} ]}'),
+    ("array with something else", "c.json", '{"servers": [7, {"name": "a"}]}', '{"servers": [7 ]}'),
     ("two objects", "c.json", '{"mcpServers": {"a": {}}, "servers": {"a": {}}}', '{"mcpServers": {}, "servers": {}}'),
     ("TOML", "c.toml", f"# top\n{LONE}\n[mcp_servers.b]\ncommand = 'y' # stays\n",
      "# top\n[mcp_servers.b]\ncommand = 'y' # stays\n"),
