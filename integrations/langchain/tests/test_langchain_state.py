@@ -92,7 +92,7 @@ def test_only_texts_of_the_state_are_read():
     asked = AIMessage("", tool_calls=[{"name": "codeMode", "args": {}, "id": one} for one in ("x", "y")])
     place = make_state_backend({"code_mode_state": {"a": "1", "b": 5, "c": None}, "messages": [asked]}, "y")
     assert asyncio.run(place.keys()) == ["a"]
-    assert place.ahead == 1
+    assert place.number_offset == 1
     assert make_state_commands(SimpleNamespace(place=place)) == make_state_commands(object()) == ()
     for state in (None, [], {"messages": None, "code_mode_state": None}):
         assert asyncio.run(make_state_backend(state, "x").keys()) == []

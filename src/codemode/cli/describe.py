@@ -74,8 +74,10 @@ def _load_module(path: Path) -> ModuleType:
 
 
 def _describe_location(error: BaseException, path: Path) -> str:
-    own_frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path.resolve())]
-    return f" (line {own_frames[-1].lineno})" if own_frames else ""
+    file_frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path.resolve())
+    ]
+    return f" (line {file_frames[-1].lineno})" if file_frames else ""
 
 
 _CHARACTERS_PER_TOKEN = 4  # a rule of thumb for English text and code

@@ -116,8 +116,10 @@ class KeyRing:
         if claimed == expected:
             return
         claimed_tags = cast("list[Any]", claimed) if isinstance(claimed, list) else []
-        own_tags = expected or [None] * len(claimed_tags)
-        is_missing = any(tag is None and other is not None for tag, other in zip(own_tags, claimed_tags, strict=False))
+        expected_tags = expected or [None] * len(claimed_tags)
+        is_missing = any(
+            tag is None and other is not None for tag, other in zip(expected_tags, claimed_tags, strict=False)
+        )
         message, kind = (_MISSING_BINDING, "missing") if is_missing else (_OTHER_BINDING, "other")
         raise CodeModeProtocolError(message, details={"binding": kind})
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from ..host.cancellation import shield_to_end
-from ..host.job_threads import run_in_own_thread
+from ..host.job_threads import run_in_dedicated_thread
 from .guard import (
     LAPSED,
     RETENTION_AFTER_EXPIRY_MS,
@@ -153,4 +153,4 @@ def create_claims_table(connection: StatementExecutor, table: str) -> None:
 
 def _run_in_guard_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
     # A claim must be renewed in time.
-    return run_in_own_thread(work, "codemode-guard")
+    return run_in_dedicated_thread(work, "codemode-guard")

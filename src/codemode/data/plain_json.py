@@ -366,7 +366,7 @@ def _get_members(value: Any) -> Mapping[Any, Any] | None:
         return cast("Mapping[Any, Any]", value)
     kind = cast("type[Any]", type(value))
     fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
-    if (fields is None and not dataclasses.is_dataclass(kind)) or _is_encodable(value) or _has_own_serializers(kind):
+    if (fields is None and not dataclasses.is_dataclass(kind)) or _is_encodable(value) or _has_custom_serializers(kind):
         return None
     if fields is None:
         names = [field.name for field in dataclasses.fields(kind)]
@@ -375,7 +375,7 @@ def _get_members(value: Any) -> Mapping[Any, Any] | None:
     return {name: getattr(value, name, None) for name in names}
 
 
-def _has_own_serializers(kind: type[Any]) -> bool:
+def _has_custom_serializers(kind: type[Any]) -> bool:
     """Return True if a model has its own serialisers, which may hide values."""
     decorators = getattr(kind, "__pydantic_decorators__", None)
     return bool(getattr(decorators, "model_serializers", None) or getattr(decorators, "field_serializers", None))

@@ -196,7 +196,7 @@ class LatePlace(TextPlace):
 
     def __init__(self, texts: Mapping[str, str] | None = None, number_offset: int = 0) -> None:
         super().__init__(texts)
-        self.ahead = number_offset
+        self.number_offset = number_offset
         self.updates: dict[str, str | None] = {}
 
     async def set(self, key: str, value: str) -> None:
@@ -221,8 +221,8 @@ def make_state_backend(options: CodeModeOptions, call: CallContext) -> StateBack
     state = options.state if call.state is None else call.state
     if state is None or state is False:
         return None
-    own_conversation_id = options.continuation.conversation_id
-    return to_state_backend(state, own_conversation_id if call.conversation_id is None else call.conversation_id)
+    configured_id = options.continuation.conversation_id
+    return to_state_backend(state, configured_id if call.conversation_id is None else call.conversation_id)
 
 
 def to_state_backend(state: Any, conversation: str | None) -> StateBackend | None:

@@ -434,7 +434,7 @@ class Progress:
 
     def on_input_displayed(self, input_json: str | None) -> None:
         """See `CallProgress.shown`."""
-        self.reporter.report_shown_input(self.record, input_json)
+        self.reporter.report_displayed_input(self.record, input_json)
 
     def on_person_asked(self) -> None:
         """See `CallProgress.asked`."""

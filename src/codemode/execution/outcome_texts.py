@@ -570,7 +570,7 @@ HIDDEN_CALL_HINT = "Do without this call, or tell the user that the tool fails."
 SIGN_IN_HINT = "Tell the user to sign in to {server}."
 
 
-class Wording(NamedTuple):
+class ErrorPhrases(NamedTuple):
     """The words of a surface for one kind of error: code, message with fields in braces, hint and class."""
 
     code: str
@@ -579,76 +579,78 @@ class Wording(NamedTuple):
     error_class: str = ""
 
 
-def _make_limit_wording(message: str, hint: str = "Do less in one program.") -> Wording:
-    return Wording("SANDBOX_LIMIT", message, hint, LIMIT)
+def _describe_limit_error(message: str, hint: str = "Do less in one program.") -> ErrorPhrases:
+    return ErrorPhrases("SANDBOX_LIMIT", message, hint, LIMIT)
 
 
 _NOT_PROGRAMS_FAULT = "Tell the user: the program is not at fault."
-MODULE_WORDING: Mapping[str, Wording] = {
-    "syntax": Wording("SYNTAX_ERROR", "the program is no module"),
-    "illegal_access": Wording(
+MODULE_WORDING: Mapping[str, ErrorPhrases] = {
+    "syntax": ErrorPhrases("SYNTAX_ERROR", "the program is no module"),
+    "illegal_access": ErrorPhrases(
         "NOT_ANALYSABLE",
         "the program's imports cannot be analysed, so it did not run",
         "Write the program shorter and simpler.",
     ),
-    "source_too_large": _make_limit_wording(
+    "source_too_large": _describe_limit_error(
         "code has {bytes} bytes; at most {max_bytes} are allowed", "Send a shorter program."
     ),
-    "timeout": _make_limit_wording(
+    "timeout": _describe_limit_error(
         "the program did not end in time: timeoutMs is {timeout_ms}{used}",
         "Do less in one program, or ask for a longer timeoutMs.",
     ),
-    "limit": _make_limit_wording("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
-    "max_catalog_requests": _make_limit_wording(
+    "limit": _describe_limit_error("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
+    "max_catalog_requests": _describe_limit_error(
         "{name} is {max}, and the program made {next} questions to discovery", "Make fewer calls."
     ),
-    "max_in_flight_bridge_requests": _make_limit_wording(
+    "max_in_flight_bridge_requests": _describe_limit_error(
         "{name} is {max}, and the program made {next} calls at once", "Await some calls before making more."
     ),
-    "max_ledger_bytes": _make_limit_wording("inputs and results of calls take more than {max} bytes"),
-    "max_timers": _make_limit_wording("the program set more than {max} timers", "Set fewer timers."),
-    "out_of_memory": _make_limit_wording(
+    "max_ledger_bytes": _describe_limit_error("inputs and results of calls take more than {max} bytes"),
+    "max_timers": _describe_limit_error("the program set more than {max} timers", "Set fewer timers."),
+    "out_of_memory": _describe_limit_error(
         "the program has used all of its memory{or_null}: maxMemoryBytes is {most}", "Keep less in memory at a time."
     ),
-    "out_of_stack": _make_limit_wording(
+    "out_of_stack": _describe_limit_error(
         "the program has used all of its call stack of {most} bytes", "Use a loop in place of recursion."
     ),
-    "value": Wording(
+    "value": ErrorPhrases(
         "RESULT_NOT_JSON",
         "{message}",
         "Assign plain JSON to globalThis.__codemode_result__: objects, arrays, strings, numbers, booleans, null.",
     ),
-    "result_too_large": Wording(
+    "result_too_large": ErrorPhrases(
         "RESULT_TOO_LARGE",
         "the result has {bytes} bytes; maxResultBytes is {max_bytes}",
         "Filter or sum up in the program, and give back less.",
     ),
-    "deadlock": Wording(
+    "deadlock": ErrorPhrases(
         "DEADLOCK",
         "the program waits for something that cannot happen: no call or timer is left, and nothing else runs",
         "Resolve every promise that the program awaits; one of a callback that finds no memory is not resolved.",
     ),
-    "busy": Wording("BUSY", "no sandbox was free in time", "Run the same program again later."),
-    "aborted": Wording("CANCELLED", "the run was cancelled", "Run the program again if it is still wanted."),
-    "claim_lost": Wording(
+    "busy": ErrorPhrases("BUSY", "no sandbox was free in time", "Run the same program again later."),
+    "aborted": ErrorPhrases("CANCELLED", "the run was cancelled", "Run the program again if it is still wanted."),
+    "claim_lost": ErrorPhrases(
         "CANCELLED",
         "this host was suspended, and another one runs the program",
         "Do not run the program again: tell the user, or send the same answers again for its outcome.",
     ),
     **dict.fromkeys(
         ("continuation", "journal"),
-        Wording(
+        ErrorPhrases(
             "CONTINUATION_REFUSED", "the program does not resume: {message}", "Tell the user: nothing has run here."
         ),
     ),
-    "malformed_decision": Wording(
+    "malformed_decision": ErrorPhrases(
         "WORKER_FAILED",
         "the decision about a call could not be read: the call did not run, and the program ended",
         _NOT_PROGRAMS_FAULT,
     ),
-    "protocol": Wording("WORKER_FAILED", "the sandbox broke a rule and was stopped", _NOT_PROGRAMS_FAULT),
-    "worker": Wording("WORKER_FAILED", "the sandbox ended without a result", "Run a program that needs less memory."),
-    **dict.fromkeys(("call_value", "error"), Wording("UNCAUGHT_EXCEPTION", "{message}")),
+    "protocol": ErrorPhrases("WORKER_FAILED", "the sandbox broke a rule and was stopped", _NOT_PROGRAMS_FAULT),
+    "worker": ErrorPhrases(
+        "WORKER_FAILED", "the sandbox ended without a result", "Run a program that needs less memory."
+    ),
+    **dict.fromkeys(("call_value", "error"), ErrorPhrases("UNCAUGHT_EXCEPTION", "{message}")),
 }
 
 
@@ -715,28 +717,30 @@ def find_thrown_error_hint(name: str, message: str) -> str:
 
 # The statuses of CodeCall.
 
-CODE_CALL_WORDING: Mapping[str, Wording] = {
-    "syntax": Wording("syntax_error", "{message}"),
-    "source_too_large": Wording(
+CODE_CALL_WORDING: Mapping[str, ErrorPhrases] = {
+    "syntax": ErrorPhrases("syntax_error", "{message}"),
+    "source_too_large": ErrorPhrases(
         "syntax_error", "the script has {bytes} bytes; at most {max_bytes} bytes are allowed. Send a shorter one"
     ),
-    "illegal_access": Wording("illegal_access", "{message}"),
-    "timeout": Wording("timeout", "{message}"),
-    "max_bridge_requests": Wording("runtime_error", "the script made more calls than maxSteps allows ({max})"),
-    "worker": Wording("runtime_error", "the sandbox ended without a result: a script that uses less memory may work"),
-    "undefined_name": Wording(
+    "illegal_access": ErrorPhrases("illegal_access", "{message}"),
+    "timeout": ErrorPhrases("timeout", "{message}"),
+    "max_bridge_requests": ErrorPhrases("runtime_error", "the script made more calls than maxSteps allows ({max})"),
+    "worker": ErrorPhrases(
+        "runtime_error", "the sandbox ended without a result: a script that uses less memory may work"
+    ),
+    "undefined_name": ErrorPhrases(
         "runtime_error",
         "{message}",
         "a script has the language itself and what the description names: it calls a tool with"
         " `await callTool(name, input)`, by the name that search has given",
     ),
-    "error": Wording("runtime_error", "{message}"),
+    "error": ErrorPhrases("runtime_error", "{message}"),
 }
 
 
-def format_message(wording: Wording, error: CodeModeError, **fields: Any) -> str:
+def format_message(phrases: ErrorPhrases, error: CodeModeError, **fields: Any) -> str:
     """Format the message of a wording with the details of an error and ``fields``."""
-    return wording.message.format_map(_MessageFields({**error.details, "message": error.message, **fields}))
+    return phrases.message.format_map(_MessageFields({**error.details, "message": error.message, **fields}))
 
 
 class _MessageFields(dict[str, Any]):

@@ -120,7 +120,7 @@ def open_with_binding(conversation_id: str | None, open_bound: Callable[[str | N
     raise first_error
 
 
-def read_own_interrupt(
+def read_signed_interrupt(
     value: Any,
     options: CodeModeOptions | Mapping[str, Any] | None,
     conversation_id: str | None = None,

@@ -77,7 +77,7 @@ async def save_result(backend: StateBackend, value: Any) -> str | None:
         numbers = sorted(number for key in await backend.keys() if (number := _parse_result_number(key)) is not None)
         if numbers and await backend.get(f"{RESULT_PREFIX}{numbers[-1]}") == text:
             return f"{RESULT_PREFIX}{numbers[-1]}"
-        offset = backend.ahead if isinstance(backend, LatePlace) else 0
+        offset = backend.number_offset if isinstance(backend, LatePlace) else 0
         key = f"{RESULT_PREFIX}{(numbers[-1] if numbers else 0) + 1 + offset}"
         await backend.set(key, text)
         await _delete_old_results(backend, numbers, utf8_length(text))
@@ -214,7 +214,7 @@ class _StateQuota:
             sizes_in_flight = self._sizes_in_flight.get(key, [])
             if sizes_in_flight:
                 self._concurrent_keys.add(key)
-            own_size, size = size, max(size, *sizes_in_flight, 0)
+            reserved_size, size = size, max(size, *sizes_in_flight, 0)
             if size and key not in sizes and len(sizes) >= MAX_STATE_KEYS:
                 raise _make_state_error("state.set", f"state has {MAX_STATE_KEYS} keys already; delete some")
             total = sum(sizes.values()) - sizes.get(key, 0) + size
@@ -222,7 +222,7 @@ class _StateQuota:
                 message = f"state would have {total} bytes in all, of at most {MAX_STATE_BYTES}; delete some keys"
                 raise _make_state_error("state.set", message)
             sizes[key] = size
-            self._sizes_in_flight[key] = [*sizes_in_flight, own_size]
+            self._sizes_in_flight[key] = [*sizes_in_flight, reserved_size]
             return True
 
     def finish_write(self, key: str, size: int, *, is_sure: bool) -> None:

@@ -217,7 +217,7 @@ class JournaledResume:
         opened, paused = await self._open_journal(access, engine), None
         while opened.outcome is not None:
             ended = await access.read_outcome(opened)
-            if self._own_claim in ended.claims[-1:] and not self._still_waits(ended):
+            if self._claim_for_this_host in ended.claims[-1:] and not self._still_waits(ended):
                 return await self._record_known(ended)
             if paused is not None or ended.outcome.interrupt is None:
                 return await self._resolve_superseded(ended)
@@ -240,7 +240,7 @@ class JournaledResume:
             raise journal_busy_error() from None
 
     @property
-    def _own_claim(self) -> ClaimRecord:
+    def _claim_for_this_host(self) -> ClaimRecord:
         return self.claim.claim.key, self.claim.claim.answers
 
     def _still_waits(self, ended: EndedRun) -> bool:
@@ -269,7 +269,7 @@ class JournaledResume:
     async def _resume_from(
         self, journal: InvocationJournal, ledger: Ledger, new_steps: list[Step], ended: frozenset[int]
     ) -> RunOutcome:
-        is_repeat = self._own_claim in journal.claims
+        is_repeat = self._claim_for_this_host in journal.claims
         yields = [settle_step(event) for event in answer_open_yields(ledger, now_ms())]
         paused = self._select_open_answers(ledger)
         if not is_repeat:
@@ -280,8 +280,8 @@ class JournaledResume:
                 raise make_superseded_error(
                     "the program has continued from this pause, and no longer waits for these answers"
                 )
-            journal.claims.append(self._own_claim)
-            await journal.write(*new_steps, *yields, resume_step(self._own_claim))
+            journal.claims.append(self._claim_for_this_host)
+            await journal.write(*new_steps, *yields, resume_step(self._claim_for_this_host))
         elif yields:
             await journal.write(*yields)
         try:
@@ -356,8 +356,8 @@ class JournaledResume:
 
     async def _withdraw_claim(self, journal: InvocationJournal) -> None:
         """Write that the program does not continue with these answers."""
-        journal.claims.remove(self._own_claim)
-        await journal.write(refuse_step(self._own_claim))
+        journal.claims.remove(self._claim_for_this_host)
+        await journal.write(refuse_step(self._claim_for_this_host))
 
     async def _take_claim(self, *, is_repeat: bool) -> Any:
         """Claim the continuation. For a repeat, whose owner is gone, do not wait for the claim."""
@@ -384,7 +384,9 @@ class JournaledResume:
         claimed = await self._take_claim(is_repeat=True)
         if isinstance(claimed, str):
             return await self.claim.read_recorded(claimed)
-        if self._own_claim in ended.claims or not self.answered.answers:  # a suspended run waits for no answers
+        if (
+            self._claim_for_this_host in ended.claims or not self.answered.answers
+        ):  # a suspended run waits for no answers
             return await self._record_known(ended)
         if claimed is None:
             await self.claim.release()

@@ -86,12 +86,12 @@ def with_library(
 
     ``js`` None: the run resumes with the programs it started with. ``rules`` are those of the calling surface.
     """
-    if (js is not None and not may_mention(js)) or has_own_saved_tools(catalog.names()):
+    if (js is not None and not may_mention(js)) or defines_saved_namespace(catalog.names()):
         return catalog
     return SavedCatalog(catalog, library, js, call, pool, rules)
 
 
-def has_own_saved_tools(names: Iterable[str]) -> bool:
+def defines_saved_namespace(names: Iterable[str]) -> bool:
     """Return True if the host has tools named `saved`, which replace saved programs."""
     return any(name == "saved" or name.startswith(_PREFIX) for name in names)
 
@@ -102,7 +102,7 @@ def attach_to_catalog(
     """Return the library for programs over these tools: None, with a warning, if a namespace has its name."""
     if not isinstance(library, ProgramLibrary):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"library must be a ProgramLibrary, got {library!r:.100}")
-    if has_own_saved_tools(names):
+    if defines_saved_namespace(names):
         _log.warning("tools in a namespace named `saved` take the place of saved programs: library= has no effect")
         return None
     library.attach(tools)
@@ -491,13 +491,13 @@ class SavedCatalog:
             log_failure(_log, f"the use of saved.{name} was not counted", (), error)
         return value
 
-    async def _search(self, words: Any) -> list[dict[str, str]]:
+    async def _search(self, query: Any) -> list[dict[str, str]]:
         from ..tools.search.index import ToolIndex  # late: few programs search
 
         programs = await self._library.refresh(self._owner)
         usable = [program for program in programs if not program.is_disabled and program.stale is None]
         index = ToolIndex([(program.name, to_described_tool(program)) for program in usable])
-        matches = [usable[position] for position, _ in index.search(words, _MAX_FOUND)]
+        matches = [usable[position] for position, _ in index.search(query, _MAX_FOUND)]
         return [
             {
                 "name": program.name,

@@ -232,7 +232,7 @@ class SuspendableExecution(Execution):
         stays suspended. Raises `CodeModeProtocolError` if it is not suspended or another caller continues it.
         If the caller is cancelled it stays suspended, and the next caller gets the outcome.
         """
-        return await self._run_on_own_loop(lambda: self._continue(self._wait_ms if wait_ms is None else wait_ms))
+        return await self._run_on_dedicated_loop(lambda: self._continue(self._wait_ms if wait_ms is None else wait_ms))
 
     def drop_worker(self) -> None:
         """Release worker and slot of a suspended run, on its own loop. The result stays the same."""
@@ -241,14 +241,14 @@ class SuspendableExecution(Execution):
 
     async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
         """End it with its calls and return its failed outcome. Works from any event loop and thread."""
-        return await self._run_on_own_loop(lambda: self._abort(CodeModeAbortedError(reason)))
+        return await self._run_on_dedicated_loop(lambda: self._abort(CodeModeAbortedError(reason)))
 
     async def save(self) -> Interrupt:
         """Return a suspended run as a signed interrupt: program, settings and ledger.
 
         The outcome of running calls is unknown in it. `resume` with the same tools continues from there.
         """
-        return await self._run_on_own_loop(self._save)
+        return await self._run_on_dedicated_loop(self._save)
 
     # -- the run
 
@@ -452,7 +452,7 @@ class SuspendableExecution(Execution):
     def _notify_change(self) -> None:
         self.on_change()
 
-    async def _run_on_own_loop(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    async def _run_on_dedicated_loop(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         return await run_on_loop(self._loop, work)
 
 

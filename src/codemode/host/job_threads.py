@@ -177,7 +177,7 @@ class FairQueue:
 ResultT = TypeVar("ResultT")
 
 
-async def run_in_own_thread(work: Callable[[], ResultT], name: str) -> ResultT:
+async def run_in_dedicated_thread(work: Callable[[], ResultT], name: str) -> ResultT:
     """Run work in its own thread, as the loop's may be busy. It continues if the caller is cancelled."""
     import asyncio  # late: the first worker starts before asyncio is imported
 

@@ -40,8 +40,8 @@ def audit_log(
 
     ``lifecycle`` are hooks of your own: they hear everything too, each before the log does.
     """
-    own_hooks, recorder = Lifecycle.of(lifecycle), _AuditRecorder(sink)
-    hooks: dict[str, Any] = {hook_field.name: getattr(own_hooks, hook_field.name) for hook_field in fields(own_hooks)}
+    user_hooks, recorder = Lifecycle.of(lifecycle), _AuditRecorder(sink)
+    hooks: dict[str, Any] = {hook_field.name: getattr(user_hooks, hook_field.name) for hook_field in fields(user_hooks)}
     for name in _AUDITED_HOOKS:
         hooks[name] = recorder.on_event if hooks[name] is None else _HookPair(hooks[name], recorder.on_event)
     return Lifecycle(**hooks)

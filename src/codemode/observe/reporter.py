@@ -293,8 +293,8 @@ class InvocationReporter:
             # A direct call has no program but its input.
             text = measure_source(text, hashes=source == "script")
         self._source_bytes = text.source_bytes
-        told = {**text._asdict(), **_kind_fields(self._tool_kinds)}
-        self._emit(InvocationStarted(**self._ids, **told, source=source, resumed=resumed))
+        event_fields = {**text._asdict(), **_kind_fields(self._tool_kinds)}
+        self._emit(InvocationStarted(**self._ids, **event_fields, source=source, resumed=resumed))
 
     def report_worker(self) -> None:
         """Tell that there is a worker for it."""
@@ -315,7 +315,7 @@ class InvocationReporter:
             self._report_call_start_event(record)
         return record
 
-    def report_shown_input(self, record: CallRecord, input_json: str | None) -> None:
+    def report_displayed_input(self, record: CallRecord, input_json: str | None) -> None:
         """Set the visible part of an unreported call's input, and report the call."""
         if record.is_input_hidden and not record.is_reported and record.entry.id in self._open_calls:
             record.displayed_input_json = input_json

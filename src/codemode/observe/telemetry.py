@@ -303,8 +303,8 @@ def _get_instruments(meter: Any) -> _MetricInstruments:
     provider: Any = meter or metrics.get_meter_provider()
     instruments = _instruments_by_provider.get(provider)
     if instruments is None:
-        own_meter: Meter = meter or provider.get_meter(SCOPE, package_version())
-        instruments = _instruments_by_provider[provider] = _MetricInstruments(own_meter, is_given=meter is not None)
+        package_meter: Meter = meter or provider.get_meter(SCOPE, package_version())
+        instruments = _instruments_by_provider[provider] = _MetricInstruments(package_meter, is_given=meter is not None)
     return instruments
 
 

@@ -148,16 +148,16 @@ def _write_query_pairs(parameter: OperationParameter, value: Any) -> list[str]:
 
 def write_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str = "") -> list[str]:
     """Return ``name=value`` for a query, a cookie or a form, encoded."""
-    members = [(key, one) for key, one in value.items() if one is not None] if is_object(value) else []
+    members = [(key, element) for key, element in value.items() if element is not None] if is_object(value) else []
     if style == "deepObject":
         members = [*_iterate_leaves(name, value, 0)]
     elif is_array(value) and explode:
-        members = [(name, one) for one in value]
+        members = [(name, element) for element in value]
     elif not (is_object(value) and explode):
         parts = [part for member in members for part in member] if is_object(value) else value
-        texts = [_quote_text(to_plain_text(one), safe) for one in (parts if is_array(parts) else [parts])]
+        texts = [_quote_text(to_plain_text(element), safe) for element in (parts if is_array(parts) else [parts])]
         return [f"{_quote_text(name)}={_DELIMITERS.get(style, ',').join(texts)}"]
-    return [f"{_quote_text(key)}={_quote_text(to_plain_text(one), safe)}" for key, one in members]
+    return [f"{_quote_text(key)}={_quote_text(to_plain_text(element), safe)}" for key, element in members]
 
 
 def _iterate_leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:

@@ -177,7 +177,7 @@ class Spec:
 
     def digest(self, value: Any) -> str:
         """Return a digest of a part of the document with all parts that it refers to."""
-        own_digest, pending_references = _digest_value(value)
+        value_digest, pending_references = _digest_value(value)
         digest_by_reference: dict[str, str] = {}
         while pending_references:
             if len(digest_by_reference) > _MAX_DIGESTED_PARTS:  # the whole document stands for so many
@@ -186,7 +186,7 @@ class Spec:
             reference = pending_references.pop()
             digest_by_reference[reference], further = self._digest_part(reference)
             pending_references |= further - digest_by_reference.keys()
-        return hashlib.sha256(repr([own_digest, sorted(digest_by_reference.items())]).encode()).hexdigest()
+        return hashlib.sha256(repr([value_digest, sorted(digest_by_reference.items())]).encode()).hexdigest()
 
     def _digest_part(self, reference: str) -> tuple[str, set[str]]:
         if reference not in self._digests_by_reference:

@@ -154,7 +154,7 @@ class SuspendableInvocation(Invocation):
             return
         elif self.suspension_reason is not None:
             self._queue_outcome(event)
-        elif self._inherited_ids and self._is_ahead_of_replay(event.id):
+        elif self._inherited_ids and self._precedes_replay(event.id):
             self._settle_before_replay(event)
         else:
             super()._on_settled(event)
@@ -176,7 +176,7 @@ class SuspendableInvocation(Invocation):
             self.host_errors[event.id] = event.error
         return event
 
-    def _is_ahead_of_replay(self, request_id: int) -> bool:
+    def _precedes_replay(self, request_id: int) -> bool:
         """True for a call that runs while the replay has not reached it, or the program is suspended."""
         return request_id in self._inherited_ids and (
             request_id not in self.ledger or self._replay.is_unfinished(self.ledger)
@@ -196,7 +196,7 @@ class SuspendableInvocation(Invocation):
             self.ledger.entries[entry.id - 1] = entry
 
     def _on_execution_started(self, event: events.ExecutionStarted) -> None:
-        if self._inherited_ids and event.id in self._requests.running and self._is_ahead_of_replay(event.id):
+        if self._inherited_ids and event.id in self._requests.running and self._precedes_replay(event.id):
             previous = self.get_entry(event.id)
             self._update_inherited(previous, self._replay.start(event))
         else:

@@ -140,8 +140,10 @@ class DictSchema:
         try:
             failures = self._document.failures(filled, max_count)
         except (RecursionError, UnknownReferenceError, OverflowError, WorkLimitError):
-            return [((), one["message"]) for one in self._find_problems(filled)]
-        return list(dict.fromkeys(islice((place for one in failures for place in one.iterate_located()), max_count)))
+            return [((), problem["message"]) for problem in self._find_problems(filled)]
+        return list(
+            dict.fromkeys(islice((place for problem in failures for place in problem.iterate_located()), max_count))
+        )
 
     def create_fit_check(self, value: Any) -> Callable[[Any, Any], bool | None]:
         """Return what tells whether a part of this very schema takes a part of this very value.

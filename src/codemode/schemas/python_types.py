@@ -272,16 +272,16 @@ class TypeSchema:
     def show(self, instance: Any, value: Any) -> Any:
         """Return plain JSON that stands for an instance: its own form if that tells all, else with what was given."""
         try:
-            own_json = self._to_own_json(instance)
+            instance_json = self._to_adapter_json(instance)
             # A secret, a hidden field or a one-way serialiser would change the value. The guest's own input does not
             # change.
-            open_form = self._restore_hidden_fields(own_json, value)
+            open_form = self._restore_hidden_fields(instance_json, value)
             if self._reproduces(open_form, instance) or self._changes_when_validated_again(open_form):
                 return open_form
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code
             return copy_json(value)
-        if isinstance(own_json, dict) and isinstance(value, dict):
-            completed = cast("dict[str, Any]", {**own_json, **value})
+        if isinstance(instance_json, dict) and isinstance(value, dict):
+            completed = cast("dict[str, Any]", {**instance_json, **value})
             if self._reproduces(completed, instance):
                 return copy_json(completed)
         return copy_json(value)
@@ -293,7 +293,7 @@ class TypeSchema:
     def _buffer_iterators(self, instance: Any) -> Any:
         return read_again(instance) if self._may_hold_iterators else instance
 
-    def _to_own_json(self, instance: Any) -> Any:
+    def _to_adapter_json(self, instance: Any) -> Any:
         try:
             if is_rich.get():
                 tagged = to_tagged(self._serializer.to_rich_python(instance, round_trip=True))
@@ -303,12 +303,12 @@ class TypeSchema:
             if self._may_hold_iterators:
                 rewind_iterators(instance)
 
-    def _restore_hidden_fields(self, own_json: Any, value: Any) -> Any:
+    def _restore_hidden_fields(self, instance_json: Any, value: Any) -> Any:
         """Return an own form with what was given in place of the fields that hide something."""
         keys = self._hiding_keys
-        if not keys or not isinstance(value, dict) or not isinstance(own_json, dict):
-            return own_json
-        visible = {key: item for key, item in cast("dict[str, Any]", own_json).items() if key not in keys}
+        if not keys or not isinstance(value, dict) or not isinstance(instance_json, dict):
+            return instance_json
+        visible = {key: item for key, item in cast("dict[str, Any]", instance_json).items() if key not in keys}
         return {**visible, **copy_json({key: value[key] for key in cast("dict[str, Any]", value) if key in keys})}
 
     def _changes_when_validated_again(self, shown: Any) -> bool:
@@ -317,7 +317,7 @@ class TypeSchema:
             return False
         try:
             return not are_equal(
-                self._restore_hidden_fields(self._to_own_json(self.create_instance(shown)), shown), shown
+                self._restore_hidden_fields(self._to_adapter_json(self.create_instance(shown)), shown), shown
             )
         except Exception:  # noqa: BLE001 - as below
             return True

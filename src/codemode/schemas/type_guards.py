@@ -296,7 +296,7 @@ class _CoreSchemaTraits:
         while pending:
             item, owner = pending.pop()
             if is_sequence(item):
-                pending += [(one, owner) for one in item]
+                pending += [(inner, owner) for inner in item]
             if not is_object(item):
                 continue
             owner = item.get("ref", owner)

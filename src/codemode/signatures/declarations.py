@@ -99,7 +99,7 @@ def create_tool_doc(tool: DescribedTool) -> Doc:
 
 def hint_tags(tool: DescribedTool) -> list[str]:
     """Return the tags that say whether a call needs approval, and what the tool's annotations are."""
-    hints = _annotation_words(tool.annotations)
+    hints = _describe_annotations(tool.annotations)
     tags = ["@approval"] if needs_person(tool) else []
     return [*tags, f"@annotations {', '.join(hints)}"] if hints else tags
 
@@ -111,7 +111,7 @@ def create_example_tags(tool: DescribedTool) -> list[str]:
     return [f"@example {to_comment_line(to_literal(tool.input_examples[0]), MAX_EXAMPLE_CHARACTERS)}"]
 
 
-def _annotation_words(annotations: Mapping[str, Any]) -> list[str]:
+def _describe_annotations(annotations: Mapping[str, Any]) -> list[str]:
     word_by_hint = {
         ("readOnlyHint", True): "read-only",
         ("destructiveHint", True): "destructive",

@@ -137,10 +137,12 @@ class _SchemaSampler:
         item_schemas = list_or_empty(mapping_or_empty(items).get("enum"))
         if schema.get("uniqueItems") is True and len(item_schemas) >= count > 1:
             return [*item_schemas[:count]]
-        one = self.create_value(items, depth + 1)
-        if one is _OMITTED:
+        sample = self.create_value(items, depth + 1)
+        if sample is _OMITTED:
             return []
-        return [_vary_value(one, at) for at in range(count)] if schema.get("uniqueItems") is True else [one] * count
+        return (
+            [_vary_value(sample, at) for at in range(count)] if schema.get("uniqueItems") is True else [sample] * count
+        )
 
     def _create_object(self, schema: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
@@ -307,18 +309,18 @@ class _ConstrainedSampler(_SchemaSampler):
             sample[name] = value
 
 
-def _merge_schemas(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+def _merge_schemas(first: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the keywords of two schemas of one value; of the same keyword the second's counts."""
-    merged = {**one, **other}
+    merged = {**first, **other}
     for key in ("properties", "dependentRequired"):
-        first_members, second_members = mapping_or_empty(one.get(key)), mapping_or_empty(other.get(key))
+        first_members, second_members = mapping_or_empty(first.get(key)), mapping_or_empty(other.get(key))
         if first_members and second_members:
             merged[key] = {
                 **first_members,
                 **{name: _merge_property(first_members.get(name), second_members[name]) for name in second_members},
             }
-    if "required" in one and "required" in other:
-        merged["required"] = [*list_or_empty(one["required"]), *list_or_empty(other["required"])]
+    if "required" in first and "required" in other:
+        merged["required"] = [*list_or_empty(first["required"]), *list_or_empty(other["required"])]
     return merged
 
 

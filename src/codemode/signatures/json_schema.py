@@ -177,7 +177,7 @@ class _SchemaReader:
         types = _declared_types(schema) or context.types
         parts = list(self._read_branches(schema, types, context))
         if not parts or _has_constraints(schema):
-            parts.insert(0, self._read_own_keywords(schema, types, context))
+            parts.insert(0, self._read_local_keywords(schema, types, context))
         shape = create_intersection(parts)
         if shape == UNKNOWN and any(keyword in schema for keyword in INEXPRESSIBLE_KEYWORDS):
             inexpressible = ", ".join(keyword for keyword in INEXPRESSIBLE_KEYWORDS if keyword in schema)
@@ -192,7 +192,7 @@ class _SchemaReader:
                 shapes = [self._read_shape(branch, inner) for branch in branches]
                 yield create_intersection(shapes) if keyword == "allOf" else create_union(shapes)
 
-    def _read_own_keywords(self, schema: Schema, types: tuple[str, ...], context: _ReadContext) -> Shape:
+    def _read_local_keywords(self, schema: Schema, types: tuple[str, ...], context: _ReadContext) -> Shape:
         if "const" in schema:
             return self._shape_of_value(schema["const"], context)
         values = schema.get("enum")

@@ -251,12 +251,12 @@ def _iterate_limit_tags(schema: Mapping[Any, Any], depth: int) -> Iterator[str]:
     if schema.get("type") == "integer" or schema.get("type") == ["integer", "null"]:
         yield "@integer"
     if not _LIMITING_KEYWORDS.isdisjoint(schema):
-        yield from _iterate_own_limit_tags(schema)
+        yield from _iterate_local_limit_tags(schema)
     if depth < 2 and not _INNER_KEYWORDS.isdisjoint(schema):
         yield from _iterate_inner_limit_tags(schema, depth + 1)
 
 
-def _iterate_own_limit_tags(schema: Mapping[Any, Any]) -> Iterator[str]:
+def _iterate_local_limit_tags(schema: Mapping[Any, Any]) -> Iterator[str]:
     is_tuple = bool(list_or_empty(schema.get("prefixItems")) or list_or_empty(schema.get("items")))
     for keyword in _LIMIT_KEYWORDS:
         value = schema.get(keyword)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from ..host.job_threads import run_in_own_thread
+from ..host.job_threads import run_in_dedicated_thread
 from ..records import record
 from .audit import GENESIS_HASH, AuditLine, compute_hash, parse_head
 from .records import ALL_TENANTS
@@ -43,7 +43,7 @@ async def verify_audit(store: InterruptStore, head: str | None = None) -> BadLin
     verifier = _ChainVerifier([known_head for known_head in (saved_head, current_head) if known_head is not None])
     while True:
         page = [line async for line in store.audit(tenant=ALL_TENANTS, after=verifier.sequence, limit=_LINES_PER_PAGE)]
-        bad = await run_in_own_thread(lambda page=page: verifier.check_lines(page), "codemode-audit")
+        bad = await run_in_dedicated_thread(lambda page=page: verifier.check_lines(page), "codemode-audit")
         if bad is not None:
             return bad
         if len(page) < _LINES_PER_PAGE:

@@ -16,7 +16,7 @@ from ..continuations.keys import warn_if_random_key
 from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
 from ..host.cancellation import shield_to_end
-from ..host.job_threads import run_in_own_thread
+from ..host.job_threads import run_in_dedicated_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
@@ -127,7 +127,7 @@ class InterruptStore(ABC):
         """
         if alone is not None and alone not in (labels or {}):
             raise ValueError(f"alone must be one of the labels, got {alone!r}")
-        new = await run_in_own_thread(
+        new = await run_in_dedicated_thread(
             lambda: record_writes.encode_pause(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload),
             "codemode-store",
         )
@@ -406,13 +406,13 @@ class InterruptStore(ABC):
             raise ValueError("rest takes either owner, for a new record, or the lease of an existing one")
         paused = Interrupt.of(interrupt)
         if lease is not None:
-            new = await run_in_own_thread(
+            new = await run_in_dedicated_thread(
                 lambda: record_writes.encode_next_pause(paused, payload=payload), "codemode-store"
             )
             return await self._write(lambda session: terminal_states.update_suspended(session, lease, new))
         owner_name = record_writes.require_text(owner, "owner")
         record_writes.require_lease(lease_ms)
-        new = await run_in_own_thread(
+        new = await run_in_dedicated_thread(
             lambda: record_writes.encode_pause(paused, tool, tenant, app, labels, source, payload), "codemode-store"
         )
         return await self._write_claim(
@@ -429,7 +429,7 @@ class InterruptStore(ABC):
         The very pause that was resumed means that nothing ran, and releases the record. ``tool`` is that of `put`, for
         the forms of new requests. False, and nothing is written, if another owner has the lease.
         """
-        encoded = await run_in_own_thread(lambda: leases.encode_result(result, tool), "codemode-store")
+        encoded = await run_in_dedicated_thread(lambda: leases.encode_result(result, tool), "codemode-store")
         return await self._write(lambda session: leases.settle(session, lease, encoded))
 
     async def release(
@@ -499,7 +499,7 @@ class InterruptStore(ABC):
         if not isinstance(older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"older_than must be a timedelta, got {older_than!r}")
         older_than_ms = int(older_than.total_seconds() * 1000)
-        while await run_in_own_thread(
+        while await run_in_dedicated_thread(
             lambda: journal.purge_journals_and_content(self._database, older_than_ms), "codemode-store"
         ):
             pass
@@ -602,7 +602,7 @@ class InterruptStore(ABC):
 
     async def aclose(self) -> None:
         """Close the database. The next call opens it again."""
-        await run_in_own_thread(self._database.close, "codemode-store")
+        await run_in_dedicated_thread(self._database.close, "codemode-store")
 
     async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:
         return await run_read(self._database, work)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..continuations.journal import OpenedJournal
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import shield_to_end
-from ..host.job_threads import run_in_own_thread
+from ..host.job_threads import run_in_dedicated_thread
 from .record_writes import require_lease, require_text
 from .rows import placeholders
 from .transaction import Database, Row, Session, repair_journal_lease
@@ -55,7 +55,7 @@ class SqlContent:
                 session.run(_INSERT_CONTENT, *self._scope, run, part_id, description, data)
 
         # A cancelled caller has stored it nevertheless.
-        await shield_to_end(run_in_own_thread(work, "codemode-content"))
+        await shield_to_end(run_in_dedicated_thread(work, "codemode-content"))
 
     async def get_content(self, run: str, part_id: str) -> tuple[str, bytes] | None:
         """Return description and data of a part of a run, or None."""
@@ -64,7 +64,7 @@ class SqlContent:
             with self._database.transaction(writes=False) as session:
                 return session.fetch_one(_SELECT_CONTENT, *self._scope, run, part_id)
 
-        row = await run_in_own_thread(work, "codemode-content")
+        row = await run_in_dedicated_thread(work, "codemode-content")
         return None if row is None else (row[0], bytes(row[1]))
 
     async def hold_content(
@@ -80,7 +80,7 @@ class SqlContent:
             with self._database.journal_transaction() as session:
                 session.run(_UPSERT_HOLD, *self._scope, run, holder, until_ms)
 
-        await shield_to_end(run_in_own_thread(work, "codemode-content"))
+        await shield_to_end(run_in_dedicated_thread(work, "codemode-content"))
 
 
 def purge_journals_and_content(database: Database, older_than_ms: int) -> int:
@@ -381,4 +381,4 @@ def _decode_group(group: str) -> Sequence[str]:
 
 def _in_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
     # A cancelled caller has written it nevertheless.
-    return shield_to_end(run_in_own_thread(work, "codemode-journal"))
+    return shield_to_end(run_in_dedicated_thread(work, "codemode-journal"))

@@ -189,7 +189,7 @@ def load_requests_by_id(session: Session, interrupt_ids: Iterable[str]) -> dict[
     ids = list(interrupt_ids)
     statement = f"SELECT {_REQUEST_ROW_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({placeholders(ids)})"
     found = [RequestRow(row) for row in session.fetch_all(statement, *ids)] if ids else []
-    return {one.request.interrupt_id: one for one in found}
+    return {request_row.request.interrupt_id: request_row for request_row in found}
 
 
 def load_records(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:

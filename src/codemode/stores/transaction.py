@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..host.cancellation import shield_to_end
-from ..host.job_threads import run_in_own_thread
+from ..host.job_threads import run_in_dedicated_thread
 from ..records import record
 from .audit import GENESIS_HASH, AuditLine, compute_hash, encode_body
 from .change_notifier import Watch
@@ -243,13 +243,13 @@ def transaction(
 
 async def run_read(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
     """Run work in a read transaction, in a thread."""
-    return await run_in_own_thread(lambda: _run_transaction(database, work, writes=False), "codemode-store")
+    return await run_in_dedicated_thread(lambda: _run_transaction(database, work, writes=False), "codemode-store")
 
 
 async def run_write(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
     """Run work in a write transaction, in a thread. A cancelled caller has written it nevertheless."""
     return await shield_to_end(
-        run_in_own_thread(lambda: _run_transaction(database, work, writes=True), "codemode-store")
+        run_in_dedicated_thread(lambda: _run_transaction(database, work, writes=True), "codemode-store")
     )
 
 

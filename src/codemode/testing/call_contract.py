@@ -335,7 +335,7 @@ async def invokes_one_tool(plugin: PluginUnderTest) -> None:
     assert recorder.calls == [("stock", "nut")]
 
 
-async def invokes_behind_the_gate(plugin: PluginUnderTest) -> None:
+async def invokes_with_approval(plugin: PluginUnderTest) -> None:
     """A direct call waits for a person as a script's does, runs as edited, and never when it is denied."""
     recorder = ToolRecorder()
     for edited, cents in ((None, 500), ({"order": "a", "cents": 300}, 300)):
@@ -379,6 +379,6 @@ CODE_CALL_ALONE: tuple[Check, ...] = (
     answers_with_a_status,
     narrows_a_script,
     invokes_one_tool,
-    invokes_behind_the_gate,
+    invokes_with_approval,
     invokes_once,
 )

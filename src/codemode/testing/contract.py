@@ -252,7 +252,7 @@ async def refuses_names_of_no_tool(plugin: PluginUnderTest) -> None:
                 raise AssertionError(f"{option}={wrong!r} was taken")
 
 
-async def lists_tools_as_told(plugin: PluginUnderTest) -> None:
+async def lists_tools_as_configured(plugin: PluginUnderTest) -> None:
     """``listing`` makes the model read all declarations, the names alone, or a text that is the same for any tools."""
     shop = _NamedTools()
     shown = {how: await _describe_with_listing(plugin, how, shop.tools) for how in ("full", "names", "search")}
@@ -273,7 +273,7 @@ SELECTION: tuple[Check, ...] = (
     keeps_tools,
     keeps_the_gate_of_direct_calls,
     refuses_names_of_no_tool,
-    lists_tools_as_told,
+    lists_tools_as_configured,
 )
 
 

@@ -233,6 +233,6 @@ def _javascript_paths(name: str) -> Iterator[str]:
 
 
 def _normalize_name(name: str) -> str:
-    from .search.tokenizer import split_words
+    from .search.tokenizer import split_terms
 
-    return "".join(split_words(name))
+    return "".join(split_terms(name))

@@ -142,7 +142,7 @@ def admit_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -
     Raises `ValueError` for a JSON Schema with an unusable pattern, and for a value that is not a schema.
     """
     if not is_foreign:
-        return _check_own_schema(schema, mode, tool_name)
+        return _check_tool_schema(schema, mode, tool_name)
     try:
         return _repair_foreign_schema(schema, mode, tool_name)
     except Exception as error:  # noqa: BLE001 - a stranger's values may do anything when they are looked at
@@ -150,7 +150,7 @@ def admit_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -
         return None
 
 
-def _check_own_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
+def _check_tool_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
         return _require_type(schema, mode, tool_name)
     try:

@@ -46,7 +46,7 @@ def mask_host_paths(text: str) -> str:
     """
     if found := _compile_os_error().search(text):  # its quoted part is always a path
         text = text[: found.end()] + _compile_quoted_path().sub(MASK, text[found.end() :])
-    text = _compile_own_paths(_working_directory()).sub(MASK, text)
+    text = _compile_host_paths(_working_directory()).sub(MASK, text)
     return _compile_general_paths().sub(lambda found: found["kept"] or MASK, text)
 
 
@@ -58,7 +58,7 @@ def _working_directory() -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _compile_own_paths(working_directory: str) -> re.Pattern[str]:
+def _compile_host_paths(working_directory: str) -> re.Pattern[str]:
     import tempfile
 
     folder_names = [working_directory, sys.prefix, sys.base_prefix, str(Path(contextlib.__file__).parent), *sys.path]

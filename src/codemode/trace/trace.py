@@ -128,7 +128,7 @@ def _create_timeline_row(
 
 def _render_trace(trace: Trace) -> str:
     """Return one ``<div>`` with everything in it. Styles are inline, because notebooks remove style sheets."""
-    total_ms = max([trace.duration_ms, *(_end_offset_ms(trace, one) for one in trace.bridge_requests), 0.001])
+    total_ms = max([trace.duration_ms, *(_end_offset_ms(trace, call) for call in trace.bridge_requests), 0.001])
     rows = [_render_row(request, trace, total_ms) for request in trace.bridge_requests[:_MAX_ROWS]]
     parts = [_render_heading(trace), _render_error(trace), _render_waterfall(rows, total_ms)]
     parts += [_render_omitted(len(trace.bridge_requests), _MAX_ROWS, "calls"), _render_console(trace.console)]

@@ -13,7 +13,7 @@ from codemode.tools.search import text_index, vocabulary
 from codemode.tools.search import tokenizer as stems
 from codemode.tools.search.postings import MAX_CORRECTIONS, KnownWords
 from codemode.tools.search.text_index import PREFIX_WEIGHT, SYNONYM_WEIGHT, find_corrected_readings, find_readings
-from codemode.tools.search.tokenizer import MAX_QUERY_WORDS, get_stem, query_words, split_indexed_words, split_words
+from codemode.tools.search.tokenizer import MAX_QUERY_WORDS, get_stem, query_terms, split_indexed_terms, split_terms
 
 
 def known(*words: str) -> KnownWords:
@@ -32,16 +32,16 @@ def known(*words: str) -> KnownWords:
     ],
 )
 def test_words(text, words):
-    assert split_words(text) == words
+    assert split_terms(text) == words
 
 
 @given(st.text("aBCde1 _-.Z", max_size=30))
 def test_words_of_ascii_are_those_of_any_text(text):
-    assert [*split_words(text), "e"] == split_words(text + " \u00e9")
+    assert [*split_terms(text), "e"] == split_terms(text + " \u00e9")
 
 
 def test_words_without_spaces_are_indexed_in_pairs():
-    assert split_indexed_words("git仓库管理 が") == ["git", "仓库", "库管", "管理", "が"]
+    assert split_indexed_terms("git仓库管理 が") == ["git", "仓库", "库管", "管理", "が"]
 
 
 @each_row(
@@ -56,12 +56,12 @@ def test_words_without_spaces_are_indexed_in_pairs():
     ],
 )
 def test_asked_words(query, words):
-    assert query_words(query) == words
+    assert query_terms(query) == words
 
 
 @given(st.text() | st.text("a文件を创建一 "))
 def test_any_query_has_few_words_that_are_told_apart_by_nothing_else(query):
-    words = query_words(query)
+    words = query_terms(query)
     assert len(words) == len(set(words)) <= MAX_QUERY_WORDS
     assert all(word and not set(word) & set('" *():^{}-+') for word in words)
 
@@ -108,13 +108,13 @@ def test_what_means_something_is_not_corrected():
 def test_tables_of_meanings_hold_words_as_they_are_asked_for():
     """An entry with an accent or a capital would never be met."""
     for word, others in vocabulary.synonyms().items():
-        assert split_words(word) == [word]
+        assert split_terms(word) == [word]
         assert word not in others
-    assert all(split_words(word) == [word] for word in vocabulary.GENERIC_VERBS)
+    assert all(split_terms(word) == [word] for word in vocabulary.GENERIC_VERBS)
     for word, meant in vocabulary.ABBREVIATIONS.items():
-        assert split_words(word) == [word]
-        assert split_words(meant) == meant.split()
-    assert all(split_words(word) == [word] for word in vocabulary.STOP_WORDS)
+        assert split_terms(word) == [word]
+        assert split_terms(meant) == meant.split()
+    assert all(split_terms(word) == [word] for word in vocabulary.STOP_WORDS)
     assert not vocabulary.STOP_WORDS & (vocabulary.ABBREVIATIONS.keys() | vocabulary.synonyms().keys())
     # By its weight a reading is known for a synonym.
     assert SYNONYM_WEIGHT not in {

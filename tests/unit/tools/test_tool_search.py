@@ -326,7 +326,7 @@ def test_hostile_tools_take_a_bounded_part_of_the_index(tool):
     assert found("huge walrus", PlainTool("walrus"), tool, *OTHERS)
     entry = create_entry(collect_texts(tool.name, tool))
     assert entry.length < 25_000
-    assert sum(map(len, entry.words)) < 60_000
+    assert sum(map(len, entry.terms)) < 60_000
     assert len(found("huge", tool)) == 1
 
 

@@ -199,10 +199,10 @@ def cross_origin_problem(request: Request, base_origin: str | None = None) -> st
     origins = request.headers.getlist("origin")
     if len(origins) != 1:
         return "it has neither Sec-Fetch-Site: same-origin nor Origin"
-    return None if _is_own_origin(origins[0], request, base_origin) else "it was sent from a page of another origin"
+    return None if _is_console_origin(origins[0], request, base_origin) else "it was sent from a page of another origin"
 
 
-def _is_own_origin(text: str, request: Request, base_origin: str | None) -> bool:
+def _is_console_origin(text: str, request: Request, base_origin: str | None) -> bool:
     origin = parse_origin(text)
     if origin is None:
         return False

@@ -159,6 +159,6 @@ def test_a_sign_in_is_asked_for_where_a_server_redirects_to():
         return request.reply(401, WWW_Authenticate="Bearer scope=all")
 
     with odd_http(hook=hook) as server:
-        door = AuthorizationClient("odd", server.url, has_own_secret=False, trusted_issuer=None)
+        door = AuthorizationClient("odd", server.url, has_client_secret=False, trusted_issuer=None)
         challenge = within(door.request_challenge({}, reads_only=False))
     assert challenge.headers["www-authenticate"] == "Bearer scope=all"

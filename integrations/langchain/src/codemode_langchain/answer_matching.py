@@ -223,7 +223,7 @@ def may_ask_now(config: RunnableConfig, tool_call_id: str, questions_to_ask: Ite
     again after the answer.
     """
     questions = list(questions_to_ask)
-    keys, own_digests = {item.key for item in questions}, {compute_display_digest(item.value) for item in questions}
+    keys, display_digests = {item.key for item in questions}, {compute_display_digest(item.value) for item in questions}
     node_context = get_node_context(config)
     if (
         node_context is None
@@ -234,7 +234,7 @@ def may_ask_now(config: RunnableConfig, tool_call_id: str, questions_to_ask: Ite
     if any(isinstance(item, dict) and cast("Any", item).get("of") in keys for item in node_context.get_step_results()):
         return True  # answered before: it reads the stored answers
     pending, resume_value = node_context.pending_interrupts, node_context.resume_value
-    if any(compute_display_digest(item.value) in own_digests for item in pending.values()):
+    if any(compute_display_digest(item.value) in display_digests for item in pending.values()):
         return True  # its own question is pending
     if resume_value is None or node_context.has_resume_map:
         pending = {key: item for key, item in pending.items() if key not in (resume_value or {})}

@@ -370,11 +370,11 @@ class ApprovalPolicy:
             if self._rules.get(name) is False:
                 raise ValueError(f"approve[{name!r}] is False, but other middleware reviews this tool")
         # True alone leaves the allowed decisions to the review.
-        own_names = {
+        rule_names = {
             name for name, rule in self._rules.items() if rule is not True and self._get_condition(name) is True
         }
         new_rules = {
-            name: rule for name, rule in rules.items() if name not in self._adopted_rules and name not in own_names
+            name: rule for name, rule in rules.items() if name not in self._adopted_rules and name not in rule_names
         }
         self._adopted_rules.update(new_rules)
         adopted_names = frozenset(name for name in rules if name in self._adopted_rules)

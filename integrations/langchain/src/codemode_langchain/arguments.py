@@ -107,20 +107,20 @@ class ArgumentsSchema:
         if not isinstance(tool_input, dict):
             return parse(tool_input, tool_call_id)
         all_arguments = cast("dict[str, Any]", tool_input)
-        own_arguments = self._injected.remove_from(all_arguments)
+        model_arguments = self._injected.remove_from(all_arguments)
         if self._model_schema is None:
             # Before the tool's code can change it in place.
-            displayed_before = to_displayed(own_arguments) if self._parses_itself else own_arguments
+            displayed_before = to_displayed(model_arguments) if self._parses_itself else model_arguments
             result = parse(all_arguments, tool_call_id)
             if self._parses_itself or result is not all_arguments:
                 self._require_same_parse(displayed_before, result)
             return restore_media(result)
         # Middleware may have changed the arguments.
-        is_unchanged = own_arguments == arguments.displayed
+        is_unchanged = model_arguments == arguments.displayed
         values = (
             self._take_values(arguments)
             if is_unchanged
-            else self._revalidate_changed(own_arguments, all_arguments, tool_call_id, parse)
+            else self._revalidate_changed(model_arguments, all_arguments, tool_call_id, parse)
         )
         return {**restore_media(values), **self._injected.collect_from(all_arguments, tool_call_id)}
 

@@ -272,16 +272,16 @@ class SavedCallOutputs:
         return {_OUTER_CALL_KEY: self._outer_id, "step": step, "order": next(self._order), "answers": dict(answers)}
 
     def _read(self, values: Iterable[Any]) -> None:
-        own_entries: list[dict[str, Any]] = [entry for entry in values if _belongs_to_call(entry, self._outer_id)]
+        call_entries: list[dict[str, Any]] = [entry for entry in values if _belongs_to_call(entry, self._outer_id)]
         # A repeated call has several outputs: the latest counts.
-        for entry in sorted(own_entries, key=lambda entry: entry["order"]):
+        for entry in sorted(call_entries, key=lambda entry: entry["order"]):
             if "answers" in entry:
                 self._answers.setdefault(entry["step"], entry["answers"])
                 continue
             outputs = self._outputs.setdefault(entry["step"], {})
             outputs.pop(entry["call"], None)
             outputs[entry["call"]] = CallOutput(**entry["left"])
-        self._order = itertools.count(1 + max((entry["order"] for entry in own_entries), default=-1))
+        self._order = itertools.count(1 + max((entry["order"] for entry in call_entries), default=-1))
 
 
 def _belongs_to_call(value: Any, outer_tool_call_id: str) -> bool:
@@ -326,7 +326,7 @@ class StartMarker:
             return True
         with self._lock:
             if self._is_first_start is None:
-                self._is_first_start = self._is_own_or_journaled(self._run_task(self._record).result())
+                self._is_first_start = self._is_local_or_journaled(self._run_task(self._record).result())
             return self._is_first_start
 
     async def ais_first(self) -> bool:
@@ -338,9 +338,9 @@ class StartMarker:
         return await asyncio.shield(self._start_task)
 
     async def _acheck(self) -> bool:
-        return self._is_own_or_journaled(await self._run_task(self._arecord))
+        return self._is_local_or_journaled(await self._run_task(self._arecord))
 
-    def _is_own_or_journaled(self, recorded_id: str) -> bool:
+    def _is_local_or_journaled(self, recorded_id: str) -> bool:
         return recorded_id == self._marker_id or (self._is_journaled and recorded_id.startswith(_JOURNALED_PREFIX))
 
     def _run_task(self, function: Callable[[], Any]) -> Any:

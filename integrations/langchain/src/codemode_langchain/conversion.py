@@ -168,9 +168,9 @@ def _get_surface_metadata(tool: BaseTool) -> dict[str, Any]:
     tags = [tag for tag in tool.tags or () if tag]
     if tags and (code_call_metadata is None or isinstance(code_call_metadata, Mapping)):
         code_call_fields = cast("Mapping[str, Any]", code_call_metadata or {})
-        own_tags: Any = code_call_fields.get("tags", ())
-        if isinstance(own_tags, list | tuple | set | frozenset):  # other types are reported as invalid
-            code_call_metadata = {**code_call_fields, "tags": [*cast("Iterable[Any]", own_tags), *tags]}
+        codecall_tags: Any = code_call_fields.get("tags", ())
+        if isinstance(codecall_tags, list | tuple | set | frozenset):  # other types are reported as invalid
+            code_call_metadata = {**code_call_fields, "tags": [*cast("Iterable[Any]", codecall_tags), *tags]}
     kind_field = (
         {_TOOL_KIND_KEY: tool_kind} if isinstance(tool_kind := (tool.metadata or {}).get(_TOOL_KIND_KEY), str) else {}
     )

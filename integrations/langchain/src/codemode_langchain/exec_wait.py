@@ -281,8 +281,8 @@ class ExecWaitSurface(Surface):
 
         async def needs_approval(value: Any, context: Any) -> bool:
             get_program(context).set_display_name(context.tool_call_id, rule_name)
-            own_answer = prepared.asks_approval(value, context)
-            if await own_answer if inspect.isawaitable(own_answer) else own_answer:
+            tool_answer = prepared.asks_approval(value, context)
+            if await tool_answer if inspect.isawaitable(tool_answer) else tool_answer:
                 return True
             displayed_arguments = value if is_langchain_tool else cast("Any", NonLangChainArguments.of(prepared, value))
             return approval_check if isinstance(approval_check, bool) else bool(approval_check(displayed_arguments))

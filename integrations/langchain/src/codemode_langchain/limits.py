@@ -57,7 +57,7 @@ class NestedCallLimits:
         self._uncounted = Counter[str]()
         for calls in _get_mapping(state, CALLS_CHANNEL).values():
             self._uncounted.update(calls)
-        self._own_calls: dict[str, str] = {}
+        self._counted_calls: dict[str, str] = {}
 
     def admit(self, tool: str, call_id: str) -> None:
         """Count a call that is about to run, once.
@@ -69,21 +69,21 @@ class NestedCallLimits:
             if step.stop_payload is None and call_id not in (counted_calls := self._list_counted_calls(step)):
                 step.stop_payload = self._find_exceeded_limit(tool, counted_calls)
             if step.stop_payload is None:
-                self._own_calls[call_id] = step.calls[call_id] = tool
+                self._counted_calls[call_id] = step.calls[call_id] = tool
         if step.stop_payload is not None:
             request_interrupt(step.stop_payload)
 
     def restore(self, calls: Mapping[str, str]) -> None:
         """Count calls of a process that died: tool names by call id."""
         with _lock:
-            self._own_calls.update(calls)
+            self._counted_calls.update(calls)
             self._get_step().calls.update(calls)
 
     @property
     def to_record(self) -> dict[str, Any]:
         """The calls of a segment, for its record."""
         with _lock:
-            return {_COUNTED_KEY: dict(self._own_calls)}
+            return {_COUNTED_KEY: dict(self._counted_calls)}
 
     def find_end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
         """Return the text of a program stopped by a limit, and the command that ends the agent's run.

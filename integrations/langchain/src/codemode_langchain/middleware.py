@@ -30,8 +30,8 @@ from .tool_selection import (
     ToolCheckedRequest,
     ToolSelector,
     get_model_tool_name,
-    get_shown_tools,
     get_tool_name,
+    get_visible_tools,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class CodeModeMiddleware(SurfaceMiddleware):
 
     def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         name, tool = request.tool_call["name"], request.tool
-        shown_tools, may_need_approval = get_shown_tools(request), any(map(self._approvals.may_need_approval, names))
+        shown_tools, may_need_approval = get_visible_tools(request), any(map(self._approvals.may_need_approval, names))
         if (
             not may_need_approval
             and shown_tools is not None
@@ -181,7 +181,7 @@ class CodeCallMiddleware(SurfaceMiddleware):
         return visible_only
 
     def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
-        shown_tools = get_shown_tools(request)
+        shown_tools = get_visible_tools(request)
         visible_names = self._get_visible_names(request) if shown_tools is None else shown_tools["native"]
         return all(self._is_called_directly(name, request) or name in visible_names for name in names)
 

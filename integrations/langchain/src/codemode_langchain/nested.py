@@ -348,11 +348,11 @@ class NestedCalls:
             successor.add_output(call_id, self._readdress_output(output, successor))
 
     def _readdress_output(self, output: CallOutput, other: NestedCalls) -> CallOutput:
-        own_outer_id, other_outer_id = self.outer_tool_call_id, other.outer_tool_call_id
-        if not output.commands or own_outer_id is None or other_outer_id is None:
+        outer_id, other_outer_id = self.outer_tool_call_id, other.outer_tool_call_id
+        if not output.commands or outer_id is None or other_outer_id is None:
             return output
         return replace(
-            output, commands=[readdress_commands(command, own_outer_id, other_outer_id) for command in output.commands]
+            output, commands=[readdress_commands(command, outer_id, other_outer_id) for command in output.commands]
         )
 
     def list_commands(self) -> list[Any]:

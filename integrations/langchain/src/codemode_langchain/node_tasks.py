@@ -98,18 +98,18 @@ def number_tasks(
     numbered_node = replace(node, config={**node.config, "tags": tags, "configurable": node_configurable})
     start = node_context.start if wrap is None else _WrappedStart(node_context.start, wrap)
     start_numbered = partial(
-        start, weakref.ref(numbered_node), *node_context.call_args, **_use_own_threads(node_context.call_kwargs)
+        start, weakref.ref(numbered_node), *node_context.call_args, **_use_dedicated_threads(node_context.call_kwargs)
     )
     start_numbered.__dict__["node"] = numbered_node  # the reference above is weak
     return {**configurable, CALL: start_numbered}
 
 
-def _use_own_threads(call_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _use_dedicated_threads(call_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Run blocking tasks outside the graph's thread pool, whose threads wait for tasks."""
     if "submit" not in call_kwargs or "loop" in call_kwargs:
         return {**call_kwargs}
     futures: Callable[[], Any] = call_kwargs["futures"]
-    return {**call_kwargs, "submit": lambda: run_in_own_thread, "futures": lambda: _SharedFutures(futures())}
+    return {**call_kwargs, "submit": lambda: run_in_dedicated_thread, "futures": lambda: _SharedFutures(futures())}
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class _SharedFutures:
         self.futures[future] = task
 
 
-def run_in_own_thread(function: Callable[..., Any], *args: Any, **all_kwargs: Any) -> Future[Any]:
+def run_in_dedicated_thread(function: Callable[..., Any], *args: Any, **all_kwargs: Any) -> Future[Any]:
     """Run a function in a new thread with the caller's context."""
     future: Future[Any] = Future()
     context = copy_context()

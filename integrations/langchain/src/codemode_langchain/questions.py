@@ -175,9 +175,9 @@ def split_batch_answers(asked_questions: Iterable[Question], answers: Mapping[st
         decisions = list(answers[question.key]["decisions"])
         for member in question.members:
             count = len(_get_actions(member))
-            own_decisions, decisions = decisions[:count], decisions[count:]
+            batch_decisions, decisions = decisions[:count], decisions[count:]
             answers_by_key[member.key] = (
-                own_decisions[0] if _is_decision_question(member) else {"decisions": own_decisions}
+                batch_decisions[0] if _is_decision_question(member) else {"decisions": batch_decisions}
             )
     return answers_by_key
 
@@ -394,7 +394,7 @@ class OuterCallQuestions:
     def record_segment(
         self,
         questions: Sequence[Question],
-        asked: Mapping[str, Mapping[str, Any]],
+        asked_questions: Mapping[str, Mapping[str, Any]],
         names: Mapping[str, str],
     ) -> None:
         """Record a segment: the answers it got, the questions of its calls, and displayed tool names."""
@@ -402,12 +402,12 @@ class OuterCallQuestions:
         self._inner_answers, self._responses = self.collect_call_answers(questions)
         self._is_stopped = self.is_stopped(questions)
         self._handed_over_keys.update(question.key for question in questions)
-        self._asked.update(asked)
+        self._asked.update(asked_questions)
 
 
-def _get_earlier_answers(asked: Mapping[str, Any], known_batches: Sequence[AnswerBatch]) -> Sequence[AnswerBatch]:
+def _get_earlier_answers(questions: Mapping[str, Any], known_batches: Sequence[AnswerBatch]) -> Sequence[AnswerBatch]:
     """Return the answers of a call before its current questions, including those to another outer call."""
-    given_batches: Any = asked.get("given")
+    given_batches: Any = questions.get("given")
     if given_batches is None:
-        return known_batches[: asked["answers"]]
+        return known_batches[: questions["answers"]]
     return [tuple(Answer(**answer_fields) for answer_fields in batch) for batch in given_batches]

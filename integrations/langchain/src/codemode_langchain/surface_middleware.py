@@ -115,9 +115,9 @@ def may_get_unknown_tools(own: object) -> bool:
 def _wraps_model_calls(cls: type) -> bool:
     """Return whether a class wraps model calls itself, except its bases in the framework and this package."""
     names = ("wrap_model_call", "awrap_model_call")
-    own_package = __name__.partition(".")[0]
+    plugin_package = __name__.partition(".")[0]
     other_classes = takewhile(
-        lambda base: base is not AgentMiddleware and _get_package(base) != own_package, cls.__mro__
+        lambda base: base is not AgentMiddleware and _get_package(base) != plugin_package, cls.__mro__
     )
     return any(name in vars(base) for base in other_classes for name in names)
 
@@ -352,7 +352,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return (
             function()
             if self._make_surface_key(program_tools) in self._surfaces
-            else await _run_in_own_thread(function)
+            else await _run_in_dedicated_thread(function)
         )
 
     def _prepare_model_call(
@@ -532,7 +532,7 @@ def _never_execute() -> None:
     raise NotImplementedError
 
 
-async def _run_in_own_thread(function: Callable[[], ResultT]) -> ResultT:
+async def _run_in_dedicated_thread(function: Callable[[], ResultT]) -> ResultT:
     """Call a function in a new thread, independent of busy thread pools."""
     with_context = partial(copy_context().run, function)
     executor = ThreadPoolExecutor(1)

@@ -81,7 +81,7 @@ class StepTools:
 
         A registered tool takes precedence over one of the same name made for the step, as in LangChain.
         """
-        shown_tools = get_shown_tools(request)
+        shown_tools = get_visible_tools(request)
         if shown_tools is None:
             return list(registered.values())
         with self._lock:
@@ -90,7 +90,7 @@ class StepTools:
         return [tools[name] for name in shown_tools["programs"] if name in tools]
 
 
-def get_shown_tools(request: Any) -> ShownToolNames | None:
+def get_visible_tools(request: Any) -> ShownToolNames | None:
     """Return the tool names of an agent's last step before a call; None if there was no step."""
     state = get_graph_state(request.runtime.config, request.state)
     return (
@@ -170,18 +170,18 @@ def collect_review_rules(
     that only the model calls.
     """
     rules = dict[str, ReviewRule]()
-    own_index = next(index for index, item in enumerate(middleware) if item is own)
+    surface_index = next(index for index, item in enumerate(middleware) if item is own)
     direct_calls = _DirectCalls(frozenset(direct_names), settings.is_callable_name)
     for index, item in enumerate(middleware):
         if isinstance(item, HumanInTheLoopMiddleware):
-            rules |= _check_review(item, direct_calls, settings, is_before=index < own_index)
+            rules |= _check_review(item, direct_calls, settings, is_before=index < surface_index)
             continue
         for review in () if item is own else _find_held_reviews(item):
-            rules |= _check_review(review, direct_calls, settings, is_before=index < own_index)
+            rules |= _check_review(review, direct_calls, settings, is_before=index < surface_index)
         if isinstance(item, ToolCallLimitMiddleware):
             if not settings.counts_calls:
                 _reject_limit(item, direct_calls, settings)
-        elif index < own_index:
+        elif index < surface_index:
             _check_listed_order(item, direct_calls, settings)
     return rules
 
@@ -432,8 +432,10 @@ class AgentToolSelection(ToolSelection):
         super().__init__(tools, keep, keep_path=settings.keep_option)
         self._settings = settings
         for path, selector in (("tools", self.tools), (settings.keep_option, self.keep)):
-            if selector is not None and (own_names := sorted(filter(settings.is_surface_tool_name, selector.names))):
-                raise ValueError(f"{path} names {own_names[0]!r}, which replaces all other tools")
+            if selector is not None and (
+                surface_tool_names := sorted(filter(settings.is_surface_tool_name, selector.names))
+            ):
+                raise ValueError(f"{path} names {surface_tool_names[0]!r}, which replaces all other tools")
 
     @property
     def kept_names(self) -> frozenset[str]:

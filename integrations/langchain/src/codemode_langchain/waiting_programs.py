@@ -24,7 +24,7 @@ from .approvals import DirectCaller
 from .arguments import Arguments
 from .langgraph_internals import CHECKPOINTER, get_node_context, is_in_node
 from .nested import NestedCalls
-from .node_tasks import run_in_own_thread
+from .node_tasks import run_in_dedicated_thread
 
 # No call may outlive the caller's clients. The end of a run is hooked into LangGraph's loop, because nothing else is
 # notified of errors, cancellation and the step limit.
@@ -167,7 +167,7 @@ class ExecProgram:
         """Run a nested call where the outer call runs: in a thread if that blocks, else on its loop."""
         run, home_loop = self._current_calls, self._home_loop
         if home_loop is None:
-            return await asyncio.wrap_future(run_in_own_thread(run.run, tool, arguments, context))
+            return await asyncio.wrap_future(run_in_dedicated_thread(run.run, tool, arguments, context))
         coroutine = run.arun(tool, arguments, context)
         if home_loop is asyncio.get_running_loop():
             return await coroutine

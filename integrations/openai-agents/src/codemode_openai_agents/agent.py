@@ -77,9 +77,11 @@ class _AgentInCodeMode(Agent[Any]):
         tools = await super().get_all_tools(run_context)
         assert self.builder is not None  # noqa: S101 - set by with_code_mode
         agent_tool = self.builder.agent_tool
-        own_names = {tool.name for tool in self.tools if tool is not agent_tool}
+        agent_tool_names = {tool.name for tool in self.tools if tool is not agent_tool}
         return self.builder.build(
-            [tool for tool in tools if tool is not agent_tool], own_names, _server_output_schemas(self.mcp_servers)
+            [tool for tool in tools if tool is not agent_tool],
+            agent_tool_names,
+            _server_output_schemas(self.mcp_servers),
         )
 
 
@@ -93,7 +95,9 @@ class _ModelToolsBuilder:
         self.agent_tool = make_agent_tool(self._agent, "")
         self._cache: OrderedDict[str, ProgramFunctionTool] = OrderedDict()
 
-    def build(self, tools: Iterable[Tool], own_names: Collection[str], output_schemas: Mapping[str, Any]) -> list[Tool]:
+    def build(
+        self, tools: Iterable[Tool], agent_tool_names: Collection[str], output_schemas: Mapping[str, Any]
+    ) -> list[Tool]:
         """Return codeMode and the tools that stay with the model.
 
         ``own_names``: names of the agent's own tools. ``output_schemas``: output schemas of MCP tools, by tool name.
@@ -107,7 +111,7 @@ class _ModelToolsBuilder:
                 program_tools.append(tool)
             if availability.directly:
                 model_tools.append(self._with_approval(tool))
-        self._require_known({*own_names, *(tool.name for tool in [*program_tools, *model_tools])})
+        self._require_known({*agent_tool_names, *(tool.name for tool in [*program_tools, *model_tools])})
         if not program_tools:
             return model_tools
         if any(tool.name == TOOL_NAME for tool in [*program_tools, *model_tools]):

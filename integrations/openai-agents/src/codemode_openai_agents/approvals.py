@@ -95,10 +95,10 @@ class ApprovalPolicy:
         """Return a copy of a tool whose ``needs_approval`` includes these rules, for direct calls of the model."""
         if not self.has_rule(tool) or tool.needs_approval is True:
             return tool
-        own_rule = tool.needs_approval
+        tool_rule = tool.needs_approval
 
         async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-            if not isinstance(own_rule, bool) and await own_rule(context, arguments, call_id):
+            if not isinstance(tool_rule, bool) and await tool_rule(context, arguments, call_id):
                 return True
             return await self._rule_needs_approval(tool, context, arguments, call_id)
 

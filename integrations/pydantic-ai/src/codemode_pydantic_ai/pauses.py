@@ -430,7 +430,7 @@ def _find_continuations(
         for stored in (*present_ids, *answered_ids)
         if (outer := Interrupt.find_outer_id(stored)) is not None
     }
-    own_ids = {*present_ids, *outer_id_by_waiting_id.values()}
+    call_ids = {*present_ids, *outer_id_by_waiting_id.values()}
     # A client may have merged the metadata of several responses: match by ids.
     stored = [
         _mapping((stored.metadata or {}).get(METADATA_KEY)) for stored in messages if isinstance(stored, ModelResponse)
@@ -439,7 +439,7 @@ def _find_continuations(
         outer: stored
         for mapping in stored
         for outer, stored in mapping.items()
-        if outer in own_ids or find_program_id(stored, outer) in own_ids
+        if outer in call_ids or find_program_id(stored, outer) in call_ids
     }
     program_ids = {find_program_id(stored, outer) for outer, stored in continuations.items()}
     for waiting_id, program_id in outer_id_by_waiting_id.items():

@@ -64,7 +64,7 @@ class LocaleCallCheck:
         if not problems_found:
             return []
         tries: list[tuple[int, int]] = self._parts["parse"].find_try_ranges(tree, data, self._symbols)
-        outside = [one for one in problems_found if not any(start <= one[0] < end for start, end in tries)]
+        outside = [found for found in problems_found if not any(start <= found[0] < end for start, end in tries)]
         return outside[:MAX_PROBLEMS]
 
     def _check_call(self, node: Node, data: bytes) -> tuple[int, str] | None:

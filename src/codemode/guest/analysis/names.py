@@ -87,7 +87,7 @@ class NameCollector:
                 offsets.append(start)
         if unread:
             for node in unread:
-                _add_words(code, node, offsets_by_text)
+                _add_identifiers(code, node, offsets_by_text)
             for offsets in offsets_by_text.values():
                 offsets.sort()
         # To the grammar `let` may be a variable, and what it declares one that is divided.
@@ -116,7 +116,7 @@ class NameCollector:
         return True
 
 
-def _add_words(code: bytes, node: Node, offsets_by_text: dict[bytes, list[int]]) -> None:
+def _add_identifiers(code: bytes, node: Node, offsets_by_text: dict[bytes, list[int]]) -> None:
     for word in WORD.finditer(code, node.start_byte, node.end_byte):
         if word[1] is None:  # else a property
             offsets_by_text.setdefault(word[2], []).append(word.start())

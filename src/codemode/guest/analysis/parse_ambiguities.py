@@ -230,9 +230,9 @@ def _last_word(before: bytes) -> bytes:
     return b"" if match is None else match.group()
 
 
-def _ends_line_with(code: bytes, at: int, words: frozenset[bytes]) -> bool:
+def _ends_line_with(code: bytes, at: int, keywords: frozenset[bytes]) -> bool:
     """Return whether one of these words stands before a place, on the same line."""
-    return _last_word(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")) in words
+    return _last_word(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")) in keywords
 
 
 def _is_division_at(code: bytes, at: int) -> bool:

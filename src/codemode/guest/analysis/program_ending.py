@@ -83,7 +83,7 @@ def _ending_of_export(node: Node) -> ProgramEnding | None:
     if declaration is not None:
         names = [
             declaration.child_by_field_name("name"),
-            *(one.child_by_field_name("name") for one in declaration.children),
+            *(declarator.child_by_field_name("name") for declarator in declaration.children),
         ]
         is_result = any(name is not None and name.text == b"result" for name in names)
         return ProgramEnding(AWAIT, variable="result") if is_result else None

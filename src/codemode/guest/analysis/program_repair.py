@@ -167,11 +167,11 @@ def is_json(text: str) -> bool:
 def _find_language_line(text: str) -> re.Match[str] | None:
     """A first line that is the name of a language alone, as a fence leaves it, where the program has no such name."""
     match = LANGUAGE_LINE.match(text)
-    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _split_words(text[match.end() :])
+    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _split_tokens(text[match.end() :])
     return None if is_used else match
 
 
-def _split_words(text: str) -> set[str]:
+def _split_tokens(text: str) -> set[str]:
     return set(re.findall(r"[\w$]+", text))
 
 
@@ -498,8 +498,8 @@ def _find_fenced_blocks(
 
 
 def _is_program_language(info: str) -> bool:
-    info_words = info.strip().lower().replace("{", " ").replace("}", " ").split()
-    return (info_words[0] if info_words else "") in LANGUAGES
+    info_tokens = info.strip().lower().replace("{", " ").replace("}", " ").split()
+    return (info_tokens[0] if info_tokens else "") in LANGUAGES
 
 
 def _blank_around(mapped_text: MappedText, start: int, end: int) -> MappedText:

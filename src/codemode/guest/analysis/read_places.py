@@ -138,7 +138,7 @@ class _ReadSearch:
         """Return the byte to name; None where the engine's place is right, or nothing fits."""
         if self._is_place_right:
             return None
-        enclosing = [one for one in self._functions if one[0] <= self._reported_offset < one[2]]
+        enclosing = [span for span in self._functions if span[0] <= self._reported_offset < span[2]]
         innermost = max(enclosing, default=None)
         fitting = [
             (start, at)

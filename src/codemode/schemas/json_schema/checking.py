@@ -60,7 +60,7 @@ class ValidationFailure:
         """Yield its places, whole, with the wording of each: of what is missing, the place where it belongs."""
         rule: Any = self.rule
         if self.rule_name == "required" and isinstance(rule, list):
-            missing = (one for one in cast("list[Any]", rule) if one not in self.value)
+            missing = (key for key in cast("list[Any]", rule) if key not in self.value)
             for name in islice(missing, _MAX_NAMES):
                 yield (*self.path, name), "is required"
         else:
@@ -82,9 +82,11 @@ def _describe_expectation(failure: ValidationFailure) -> str:
         return "is not allowed"
     if name == "type":
         types: list[Any] = [rule] if isinstance(rule, str) else rule
-        type_names = [*islice(dict.fromkeys(one for one in types if isinstance(one, str)), _MAX_NAMES)]
+        type_names = [
+            *islice(dict.fromkeys(type_name for type_name in types if isinstance(type_name, str)), _MAX_NAMES)
+        ]
         # The choices of a union that also takes types.
-        type_names += [f"one of {_list_choices(one)}" for one in types if is_array(one)]
+        type_names += [f"one of {_list_choices(type_name)}" for type_name in types if is_array(type_name)]
         return clip(f"expected {' or '.join(type_names)}, got {json_type_name(value)}")
     if name == "required" and isinstance(rule, list):
         missing = (item for item in cast("list[Any]", rule) if item not in value)

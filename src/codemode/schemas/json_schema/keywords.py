@@ -49,19 +49,19 @@ def const(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Path)
         yield ValidationFailure(value, path)
 
 
-def are_equal(check: CheckProtocol, one: Any, two: Any) -> bool:
+def are_equal(check: CheckProtocol, first: Any, two: Any) -> bool:
     """Compare as JSON Schema does: 1 is 1.0, and True is not 1."""
-    if is_array(one) and is_array(two):
-        check.take(1 + (len(one) >> 3))
-        return len(one) == len(two) and all(
-            are_equal(check, left_item, right_item) for left_item, right_item in zip(one, two, strict=True)
+    if is_array(first) and is_array(two):
+        check.take(1 + (len(first) >> 3))
+        return len(first) == len(two) and all(
+            are_equal(check, left_item, right_item) for left_item, right_item in zip(first, two, strict=True)
         )
-    if is_object(one) and is_object(two):
-        check.take(1 + (len(one) >> 3))
-        return len(one) == len(two) and all(
-            name in two and are_equal(check, item, two[name]) for name, item in one.items()
+    if is_object(first) and is_object(two):
+        check.take(1 + (len(first) >> 3))
+        return len(first) == len(two) and all(
+            name in two and are_equal(check, item, two[name]) for name, item in first.items()
         )
-    return isinstance(one, bool) == isinstance(two, bool) and bool(one == two)
+    return isinstance(first, bool) == isinstance(two, bool) and bool(first == two)
 
 
 # --- sizes ---

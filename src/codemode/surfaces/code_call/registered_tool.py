@@ -208,11 +208,11 @@ def _are_exact_literals(values: Iterable[Any], depth: int) -> bool:
 
 def _describe_from_name(name: str) -> str:
     """Describe a tool by the words of its name."""
-    name_words = [word.lower() for word in _WORD.findall(name)]
-    verb = next((word for word in name_words if word in _DESCRIPTIONS_BY_VERB), None)
+    name_parts = [word.lower() for word in _WORD.findall(name)]
+    verb = next((word for word in name_parts if word in _DESCRIPTIONS_BY_VERB), None)
     if verb is None:
         return f"Calls {name}"
-    thing = " ".join(word for word in name_words if word != verb)[:_MAX_NAME_CHARACTERS]
+    thing = " ".join(word for word in name_parts if word != verb)[:_MAX_NAME_CHARACTERS]
     return _DESCRIPTIONS_BY_VERB[verb].format(
         one=f"one of {thing}" if thing.endswith("s") else thing or "one", many=thing or "all"
     )

@@ -10,7 +10,7 @@ from ...data.exact_integers import POINTERS_KEY, protect_integers
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...errors import CodeModeProtocolError, Resumable
-from ...execution.pauses import read_own_interrupt
+from ...execution.pauses import read_signed_interrupt
 from ...interrupts.approval import is_decision
 from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, same_json
 from ...options.checked_fields import require_sequence, require_text_or_none
@@ -42,7 +42,7 @@ def to_approval_messages(
     `CodeModeProtocolError` for JSON that is not signed with the keys of ``options``, because a program can return any
     JSON.
     """
-    paused = read_own_interrupt(interrupt, options, conversation_id)
+    paused = read_signed_interrupt(interrupt, options, conversation_id)
     parts = [part for request in paused.requests if request.is_approval for part in _build_request_parts(request)]
     return [{"role": "assistant", "content": parts}] if parts else []
 
@@ -135,7 +135,7 @@ def get_interrupt(
     for candidate in map(_decode_interrupt_text, _iter_candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
-                return read_own_interrupt(candidate, settings, conversation_id)
+                return read_signed_interrupt(candidate, settings, conversation_id)
             except CodeModeProtocolError:
                 continue
     return None

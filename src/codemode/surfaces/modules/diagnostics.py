@@ -280,8 +280,8 @@ def _diagnose(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | Non
 
 
 def _make_diagnostic(kind: str, message: str, path: str | None) -> Diagnostic:
-    wording = MODULE_WORDING[kind]
-    return diagnostic("error", wording.code, message, hint=wording.hint, path=path, error_class=wording.error_class)
+    phrases = MODULE_WORDING[kind]
+    return diagnostic("error", phrases.code, message, hint=phrases.hint, path=path, error_class=phrases.error_class)
 
 
 def _find_exhaustion(
@@ -297,11 +297,11 @@ def _find_exhaustion(
 
 
 def _diagnose_problem(value: Any) -> Diagnostic:
-    problem, wording = mapping_or_empty(value), MODULE_WORDING["syntax"]
-    message = string_or_empty(problem.get("message")) or wording.message
+    problem, phrases = mapping_or_empty(value), MODULE_WORDING["syntax"]
+    message = string_or_empty(problem.get("message")) or phrases.message
     return diagnostic(
         "error",
-        string_or_empty(problem.get("code")) or wording.code,
+        string_or_empty(problem.get("code")) or phrases.code,
         message,
         hint=string_or_empty(problem.get("hint")) or find_syntax_hint(message),
         path=format_position(problem),

@@ -323,11 +323,11 @@ def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query
 
     The score depends on texts of the servers: a server that copies a tool must not displace the original.
     """
-    query_words = set(_WORD.findall(query.lower()))
+    query_terms = set(_WORD.findall(query.lower()))
     result = list(matches)
     for position, (server_of_tool, tool) in enumerate(matches):
         for server in servers:
-            if server is server_of_tool or query_words.issuperset(_WORD.findall(server_of_tool.path)):
+            if server is server_of_tool or query_terms.issuperset(_WORD.findall(server_of_tool.path)):
                 break
             if (
                 tool.tool_name in server.names

@@ -57,7 +57,7 @@ class ToolIndex:
     def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchAnswer:
         """Search, with warnings: why nothing was found, or why the results may be wrong."""
         parsed = parse_query(query)
-        if not (parsed.words or parsed.forms):
+        if not (parsed.terms or parsed.forms):
             return SearchAnswer([], (NO_WORD,))
         found = self._search(parsed, limit, among)
         index = self._get_index()
@@ -81,7 +81,7 @@ class ToolIndex:
         return self._search(parse_query(query), limit, among)
 
     def _search(self, parsed: Query, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
-        if not (parsed.words or parsed.forms) or limit <= 0:
+        if not (parsed.terms or parsed.forms) or limit <= 0:
             return []
         index = self._get_index()
         slots, positions = index.postings.slots, index.postings.positions

@@ -14,7 +14,7 @@ from ...cached_property import cached_property
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.described_tool import DescribedTool
 from .query import forms_of_parameter
-from .tokenizer import get_stem, split_indexed_words, split_words
+from .tokenizer import get_stem, split_indexed_terms, split_terms
 
 
 class NamedTools:
@@ -69,14 +69,14 @@ class KnownWords:
         """Return a mutable copy."""
         return KnownWords(self._counts)
 
-    def add(self, words: Iterable[str]) -> None:
+    def add(self, terms: Iterable[str]) -> None:
         """Add the distinct words of a tool."""
-        for word in words:
+        for word in terms:
             self._counts[word] = self._counts.get(word, 0) + 1
 
-    def remove(self, words: Iterable[str]) -> None:
+    def remove(self, terms: Iterable[str]) -> None:
         """Remove the words of a tool."""
-        for word in words:
+        for word in terms:
             if self._counts[word] == 1:
                 del self._counts[word]
             else:
@@ -84,7 +84,7 @@ class KnownWords:
 
     def find_by_prefix(self, prefix: str) -> list[str]:
         """Return the first longer words with this prefix, in alphabetical order."""
-        ordered = self._sorted_words
+        ordered = self._sorted_terms
         start = bisect_right(ordered, prefix)
         end = bisect_left(ordered, prefix + _LAST_CHARACTER, start, min(start + _MAX_PREFIX_MATCHES, len(ordered)))
         return ordered[start:end]
@@ -103,13 +103,13 @@ class KnownWords:
     def _find_corrections(self, word: str) -> list[str]:
         candidates = {other for other in _edits(word) if other in self._counts} or set(self._split_pairs(word))
         if not candidates and len(word) >= _MIN_TWO_MISTAKES:
-            candidates = set(self._words_two_edits_away(word))
+            candidates = set(self._terms_two_edits_away(word))
         return sorted(candidates, key=lambda other: (other[0] != word[0], -self._counts.get(other, 0), other))[
             :MAX_CORRECTIONS
         ]
 
     @cached_property
-    def _sorted_words(self) -> list[str]:
+    def _sorted_terms(self) -> list[str]:
         return sorted(self._counts)
 
     def _split_pairs(self, word: str) -> Iterator[str]:
@@ -118,9 +118,9 @@ class KnownWords:
             if word[:index] in self._counts and word[index:] in self._counts:
                 yield f"{word[:index]} {word[index:]}"
 
-    def _words_two_edits_away(self, word: str) -> Iterator[str]:
+    def _terms_two_edits_away(self, word: str) -> Iterator[str]:
         """Yield words with the same first letter, which is rarely wrong, that are two edits away."""
-        ordered, remaining = self._sorted_words, _MAX_COMPARED
+        ordered, remaining = self._sorted_terms, _MAX_COMPARED
         letters = _letter_bits(word)
         for index in range(bisect_left(ordered, word[0]), len(ordered)):
             other = ordered[index]
@@ -200,7 +200,7 @@ class IndexEntry(NamedTuple):
 
     plain: str
     counts: dict[str, float]
-    words: tuple[str, ...]
+    terms: tuple[str, ...]
     length: int
 
 
@@ -240,27 +240,27 @@ def collect_texts(name: str, tool: DescribedTool) -> SearchedTexts:
 
 def create_entry(columns: SearchedTexts) -> IndexEntry:
     """Return the index entry of these texts."""
-    summary_words = split_indexed_words(columns.summary)
+    summary_terms = split_indexed_terms(columns.summary)
     sentence_length = (
-        len(summary_words) if columns.sentence == columns.summary else len(split_indexed_words(columns.sentence))
+        len(summary_terms) if columns.sentence == columns.summary else len(split_indexed_terms(columns.sentence))
     )
     weighted = (
-        (split_indexed_words(columns.name), _NAME_WEIGHT),
-        (summary_words[:sentence_length], _SENTENCE_WEIGHT),
-        (summary_words[sentence_length:] + split_indexed_words(" ".join(columns.labels)), _REST_WEIGHT),
-        (split_indexed_words(" ".join(columns.parameters)), _PARAMETERS_WEIGHT),
-        (split_indexed_words(" ".join(columns.examples)), _EXAMPLES_WEIGHT),
+        (split_indexed_terms(columns.name), _NAME_WEIGHT),
+        (summary_terms[:sentence_length], _SENTENCE_WEIGHT),
+        (summary_terms[sentence_length:] + split_indexed_terms(" ".join(columns.labels)), _REST_WEIGHT),
+        (split_indexed_terms(" ".join(columns.parameters)), _PARAMETERS_WEIGHT),
+        (split_indexed_terms(" ".join(columns.examples)), _EXAMPLES_WEIGHT),
     )
     weights = defaultdict[str, float](float)
     length = 0
-    for words, weight in weighted:
-        length += len(words)
-        for word in words:
+    for terms, weight in weighted:
+        length += len(terms)
+        for word in terms:
             weights[word] += weight
     counts = defaultdict[str, float](float, dict.fromkeys(columns.forms, _NAME_WEIGHT))
     for word, weight in weights.items():
         counts[get_stem(word)] += weight
-    return IndexEntry("".join(split_words(columns.name)), counts, tuple(weights), length)
+    return IndexEntry("".join(split_terms(columns.name)), counts, tuple(weights), length)
 
 
 def _take(values: Iterable[Any]) -> Iterator[Any]:
@@ -403,10 +403,10 @@ class Postings:
             fingerprint,
             entry.plain,
             " ".join(entry.counts),
-            " ".join(entry.words),
+            " ".join(entry.terms),
             entry.length,
         )
-        self.known_words.add(entry.words)
+        self.known_words.add(entry.terms)
         self.slots_by_plain_name[entry.plain] = (*self.slots_by_plain_name.get(entry.plain, ()), slot)
         counts_by_stem, shared = self.counts_by_stem, self._shared
         for stem, count in entry.counts.items():
@@ -416,10 +416,10 @@ class Postings:
             stem_counts[slot] = count
 
     def _remove_entry(self, slot: int) -> None:
-        _, _, plain, joined_stems, words, _ = self._entry_at(slot)
+        _, _, plain, joined_stems, terms, _ = self._entry_at(slot)
         stems = joined_stems.split()
         self.entries[slot] = self.tools[slot] = None
-        self.known_words.remove(words.split())
+        self.known_words.remove(terms.split())
         self.slots_by_plain_name[plain] = tuple(other for other in self.slots_by_plain_name[plain] if other != slot)
         if not self.slots_by_plain_name[plain]:
             del self.slots_by_plain_name[plain]

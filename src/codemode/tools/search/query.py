@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .tokenizer import MAX_QUERY_CHARACTERS, query_words, split_words
+from .tokenizer import MAX_QUERY_CHARACTERS, query_terms, split_terms
 
 _FORM_PREFIX = "="  # no word contains it, so words never match forms
 _SCHEMA_FORMATS = {
@@ -63,7 +63,7 @@ def forms_of_parameter(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
 
 @lru_cache(1 << 12)
 def _forms_of_name(name: str) -> tuple[str, ...]:
-    return tuple({_FORM_PREFIX + _FORM_OF_NAME[word] for word in split_words(name) if word in _FORM_OF_NAME})
+    return tuple({_FORM_PREFIX + _FORM_OF_NAME[word] for word in split_terms(name) if word in _FORM_OF_NAME})
 
 
 def split_values(query: str) -> tuple[str, list[str], str]:
@@ -86,9 +86,9 @@ _URL_WORDS = frozenset({"http", "https", "www", "com", "org", "net", "html", "ex
 class Query(NamedTuple):
     """Words, forms of values, words in values, and the whole query as one word."""
 
-    words: list[str]
+    terms: list[str]
     forms: list[str]
-    value_words: list[str]
+    value_terms: list[str]
     plain: str
 
 
@@ -96,5 +96,5 @@ def parse_query(query: str) -> Query:
     """Parse a query."""
     query = query[:MAX_QUERY_CHARACTERS]
     rest, forms, values = split_values(query)
-    value_words = [word for word in query_words(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []
-    return Query(query_words(rest), forms, value_words, "".join(split_words(query)))
+    value_terms = [word for word in query_terms(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []
+    return Query(query_terms(rest), forms, value_terms, "".join(split_terms(query)))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...cached_property import cached_property
 from .postings import KnownWords, Postings
 from .query import Query
-from .tokenizer import character_pairs, get_stem, is_unspaced, split_runs, split_words
+from .tokenizer import character_pairs, get_stem, is_unspaced, split_runs, split_terms
 from .vocabulary import ABBREVIATIONS, GENERIC_VERBS, STOP_WORDS, synonyms
 
 EXACT_WEIGHT = 1.0
@@ -44,9 +44,9 @@ def find_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Ite
     if alternatives:
         yield Reading([_stems(other) for other in alternatives], SPELLING_WEIGHT)
     if len(word) >= _MIN_PREFIX_CHARACTERS and not is_unspaced(word):
-        own_stem = get_stem(word)
+        word_stem = get_stem(word)
         longer_stems = dict.fromkeys(get_stem(other) for other in known.find_by_prefix(word))
-        if other_stems := [(stem,) for stem in longer_stems if stem != own_stem]:
+        if other_stems := [(stem,) for stem in longer_stems if stem != word_stem]:
             yield Reading(other_stems, PREFIX_WEIGHT)
     synonyms_found = dict.fromkeys(
         other for part in (word, *(expansion or "").split()) for other in find_synonyms(part)
@@ -77,8 +77,8 @@ def find_corrected_readings(word: str, known: KnownWords) -> list[Reading]:
 
 
 @lru_cache(1 << 12)
-def _stems(words: str) -> tuple[str, ...]:
-    parts = (pair for word in words.split() for run in split_runs(word) for pair in character_pairs(run))
+def _stems(text: str) -> tuple[str, ...]:
+    parts = (pair for word in text.split() for run in split_runs(word) for pair in character_pairs(run))
     return tuple(dict.fromkeys(map(get_stem, parts)))
 
 
@@ -113,62 +113,62 @@ class TextIndex:
 
     def __init__(self, postings: Postings) -> None:
         self.postings = postings
-        self._words: dict[tuple[str, ...], _QueryWord] = {}
+        self._terms: dict[tuple[str, ...], _QueryWord] = {}
         self._cache_room = _MAX_CACHED_COUNTS
 
     def scores(self, query: Query, limit: int, among: Collection[int] | None) -> dict[int, float]:
         """Return scores above 0 up to 1 by slot: at least the ``limit`` best of those ``among``."""
         # Words of values that no tool has are data, not search terms.
-        value_words = [word for word in query.value_words if word in self.postings.known_words]
-        query_words = [*self._look_up_words(query.words + value_words), *map(self._get_form, query.forms)]
-        scores = self._best_scores(query_words, limit, among)
+        value_terms = [word for word in query.value_terms if word in self.postings.known_words]
+        query_terms = [*self._look_up_terms(query.terms + value_terms), *map(self._get_form, query.forms)]
+        scores = self._best_scores(query_terms, limit, among)
         named_slots = (slot for slot in self.postings.find_by_plain_name(query.plain) if among is None or slot in among)
         return scores | dict.fromkeys(named_slots, 1.0)
 
-    def coverage(self, words: list[str], slot: int) -> float:
+    def coverage(self, terms: list[str], slot: int) -> float:
         """Return the share of these words that a tool has, weighted by rarity, a synonym as a half."""
-        query_words = self._look_up_words(words)
+        query_terms = self._look_up_terms(terms)
         shares = (
             query_word.rarity
             * max((_tier_share(tier) for tier in query_word.tiers if slot in tier.counts), default=0.0)
-            for query_word in query_words
+            for query_word in query_terms
         )
-        return sum(shares) / (sum(query_word.rarity for query_word in query_words) or 1.0)
+        return sum(shares) / (sum(query_word.rarity for query_word in query_terms) or 1.0)
 
-    def find_missing(self, words: list[str]) -> list[str]:
+    def find_missing(self, terms: list[str]) -> list[str]:
         """Return the words that no tool has in any form."""
-        pairs = zip(words, self._look_up_words(words), strict=True)
+        pairs = zip(terms, self._look_up_terms(terms), strict=True)
         return [word for word, query_word in pairs if all(tier.is_synonym for tier in query_word.tiers)]
 
-    def commonest_words(self) -> list[str]:
+    def most_common_terms(self) -> list[str]:
         """Return the words of most tool names, the most common first."""
         return self._commonest
 
     @cached_property
     def _commonest(self) -> list[str]:
-        counts = Counter(word for name in self.postings.names() for word in set(split_words(name)) if word.isalpha())
+        counts = Counter(word for name in self.postings.names() for word in set(split_terms(name)) if word.isalpha())
         return [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_COMMON_WORDS]]
 
-    def _look_up_words(self, words: list[str]) -> list[_QueryWord]:
+    def _look_up_terms(self, terms: list[str]) -> list[_QueryWord]:
         known_words = self.postings.known_words
         # Two adjacent words may be one for the author of a tool: "screen shot".
         compounds = [
-            compound if (compound := previous + word) in known_words else None for previous, word in pairwise(words)
+            compound if (compound := previous + word) in known_words else None for previous, word in pairwise(terms)
         ]
-        neighbors = zip(words, [None, *compounds], [*compounds, None], strict=False)  # one None without words
+        neighbors = zip(terms, [None, *compounds], [*compounds, None], strict=False)  # one None without words
         return [self._get_word(word, [compound for compound in adjacent if compound]) for word, *adjacent in neighbors]
 
     def _best_scores(
-        self, query_words: list[_QueryWord], limit: int, among: Collection[int] | None
+        self, query_terms: list[_QueryWord], limit: int, among: Collection[int] | None
     ) -> dict[int, float]:
         """Score the tools of the rarest words first, until no other tool can be among the best."""
         scores: dict[int, float] = {}
-        possible = sum(word.rarity for word in query_words)
-        remaining_weights = [[tier.weight for tier in word.tiers] for word in query_words]
+        possible = sum(word.rarity for word in query_terms)
+        remaining_weights = [[tier.weight for tier in word.tiers] for word in query_terms]
         order = sorted(
             (
                 (word.rarity * tier.weight, -index, tier)
-                for index, word in enumerate(query_words)
+                for index, word in enumerate(query_terms)
                 for tier in word.tiers
             ),
             key=lambda item: item[:2],
@@ -177,22 +177,22 @@ class TextIndex:
         for _, index, tier in order:
             if len(scores) >= limit and len(tier.counts) > _MIN_TOOLS_TO_PRUNE:
                 best_weights = [max(weights, default=0.0) for weights in remaining_weights]
-                gain = sum(word.rarity * weight for word, weight in zip(query_words, best_weights, strict=True))
-                certainty = sum(max(weight, _MIN_CERTAINTY) for weight in best_weights if weight) / len(query_words)
+                gain = sum(word.rarity * weight for word, weight in zip(query_terms, best_weights, strict=True))
+                certainty = sum(max(weight, _MIN_CERTAINTY) for weight in best_weights if weight) / len(query_terms)
                 if sorted(scores.values())[-limit] > gain / possible * certainty + _MIN_SCORE_DIFFERENCE:
                     break
             remaining_weights[-index].remove(tier.weight)
             new_slots = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
             scores.update(
-                zip(new_slots, self._iter_scores(new_slots, query_words, possible * len(query_words)), strict=True)
+                zip(new_slots, self._iter_scores(new_slots, query_terms, possible * len(query_terms)), strict=True)
             )
         return scores
 
-    def _iter_scores(self, slots: list[int], query_words: list[_QueryWord], max_score: float) -> Iterator[float]:
+    def _iter_scores(self, slots: list[int], query_terms: list[_QueryWord], max_score: float) -> Iterator[float]:
         norms = [self.postings.norms[slot] for slot in slots]
         gains = [0.0] * len(slots)
         certainties = gains.copy()
-        for tiers, rarity in query_words:
+        for tiers, rarity in query_terms:
             best = [0.0] * len(slots)
             for weight, counts, _ in tiers:
                 certainty = max(weight, _MIN_CERTAINTY)
@@ -210,7 +210,7 @@ class TextIndex:
 
     def _get_word(self, word: str, compounds: list[str]) -> _QueryWord:
         key = (word, *compounds)
-        query_word = self._words.get(key)
+        query_word = self._terms.get(key)
         if query_word is None:
             tiers = self._find_tiers(find_readings(word, compounds, self.postings.known_words))
             if not any(tier.counts for tier in tiers if not tier.is_synonym):
@@ -223,7 +223,7 @@ class TextIndex:
         return query_word
 
     def _get_form(self, mark: str) -> _QueryWord:
-        return self._words.get((mark,)) or self._cache_word(
+        return self._terms.get((mark,)) or self._cache_word(
             (mark,), self._find_tiers([Reading([(mark,)], FORM_WEIGHT)])
         )
 
@@ -234,9 +234,9 @@ class TextIndex:
         # Counts of single stems exist anyway.
         self._cache_room -= 1 + sum([len(tier.counts) for tier in tiers if tier.weight < EXACT_WEIGHT])
         if self._cache_room < 0:
-            self._words = {}
+            self._terms = {}
             self._cache_room = _MAX_CACHED_COUNTS
-        self._words[key] = word
+        self._terms[key] = word
         return word
 
     def _find_tiers(self, readings: Iterable[Reading]) -> list[_Tier]:
@@ -284,15 +284,15 @@ _MAX_CHARACTERS = 40
 
 def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str | None:
     """Return a warning if the best tool covers too little of the query, or none was found; ``best`` is its slot."""
-    content_words = [word for word in query.words if word not in GENERIC_VERBS] or query.words
+    content_terms = [word for word in query.terms if word not in GENERIC_VERBS] or query.terms
     if best is not None and (
-        not content_words
-        or index.coverage(content_words, best) >= _MIN_COVERED_SHARE
+        not content_terms
+        or index.coverage(content_terms, best) >= _MIN_COVERED_SHARE
         or index.postings.find_by_plain_name(query.plain)
     ):
         return None
-    missing = index.find_missing(content_words)
-    quoted = " or ".join(f"{word[:_MAX_CHARACTERS]!r}" for word in (missing or content_words)[:_MAX_SHOWN])
+    missing = index.find_missing(content_terms)
+    quoted = " or ".join(f"{word[:_MAX_CHARACTERS]!r}" for word in (missing or content_terms)[:_MAX_SHOWN])
     if best is None:
         problem = f"No tool has {quoted}."
     elif missing:
@@ -303,21 +303,21 @@ def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str
         problem = (
             f"No tool has most of {quoted}: these fit single words of the query and may have nothing to do with it."
         )
-    return f"{problem} Try other words{_suggest_words(missing or content_words, index)}."
+    return f"{problem} Try other words{_suggest_terms(missing or content_terms, index)}."
 
 
 def is_foreign(query: Query) -> bool:
     """Return whether a query is in a script other than the tools' probable one."""
-    return any(not word.isascii() and "LATIN" not in unicodedata.name(word[0], "") for word in query.words)
+    return any(not word.isascii() and "LATIN" not in unicodedata.name(word[0], "") for word in query.terms)
 
 
-def _suggest_words(missing_words: list[str], index: TextIndex) -> str:
+def _suggest_terms(missing_terms: list[str], index: TextIndex) -> str:
     """Return words of the tools: synonyms, or else the most common ones of their names."""
-    related = (other for word in missing_words for other in (word, *find_synonyms(word)))
+    related = (other for word in missing_terms for other in (word, *find_synonyms(word)))
     known = [
-        word for word in dict.fromkeys(related) if word in index.postings.known_words and word not in missing_words
+        word for word in dict.fromkeys(related) if word in index.postings.known_words and word not in missing_terms
     ]
     if known:
         return f", such as {', '.join(known[:_MAX_SUGGESTED])}"
-    common_words = [word for word in index.commonest_words() if word not in GENERIC_VERBS and word not in STOP_WORDS]
-    return f"; tools here are about {', '.join(common_words[:_MAX_SUGGESTED])}" if common_words else ""
+    common_terms = [word for word in index.most_common_terms() if word not in GENERIC_VERBS and word not in STOP_WORDS]
+    return f"; tools here are about {', '.join(common_terms[:_MAX_SUGGESTED])}" if common_terms else ""

@@ -48,7 +48,7 @@ _UNSPACED = re.compile(
 )
 
 
-def split_words(text: str) -> list[str]:
+def split_terms(text: str) -> list[str]:
     """Return words without case and accents; ``readFile``, ``read_file`` and ``HTTPServer`` are split."""
     if not text.isascii():
         return _WORD.findall(_fold(_CAMEL.sub(" ", text)))
@@ -58,26 +58,26 @@ def split_words(text: str) -> list[str]:
     return " ".join(parts).lower().split()
 
 
-def split_indexed_words(text: str) -> list[str]:
+def split_indexed_terms(text: str) -> list[str]:
     """Return the words of a text, unspaced scripts as pairs of characters."""
-    words = split_words(text) if text else []
+    terms = split_terms(text) if text else []
     return (
-        words
+        terms
         if text.isascii()
-        else [part for word in words for run in split_runs(word) for part in character_pairs(run)]
+        else [part for word in terms for run in split_runs(word) for part in character_pairs(run)]
     )
 
 
-def query_words(query: str) -> list[str]:
+def query_terms(query: str) -> list[str]:
     """Return the distinct words of a query without stop words; all of them if there are no others."""
     parts = (
         part
-        for word in split_words(query[:MAX_QUERY_CHARACTERS])
+        for word in split_terms(query[:MAX_QUERY_CHARACTERS])
         for run in split_runs(word)
         for part in character_pairs(run)
     )
-    distinct_words = list(dict.fromkeys(parts))
-    return ([word for word in distinct_words if word not in STOP_WORDS] or distinct_words)[:MAX_QUERY_WORDS]
+    distinct_terms = list(dict.fromkeys(parts))
+    return ([word for word in distinct_terms if word not in STOP_WORDS] or distinct_terms)[:MAX_QUERY_WORDS]
 
 
 def split_runs(word: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from .embeddings import Embed, EmbeddingError, Embeddings, Vector, call_with_tim
 from .index import ScoredTool, SearchAnswer, ToolIndex
 from .postings import to_named_tools
 from .query import parse_query
-from .tokenizer import MAX_QUERY_CHARACTERS, split_words
+from .tokenizer import MAX_QUERY_CHARACTERS, split_terms
 
 _EMBEDDING_WEIGHT = 0.7
 _RANK_WEIGHT = 0.5  # the weight of early positions in both lists
@@ -27,26 +27,26 @@ _ALMOST_ONE = 0.999  # 1 is for an exact name
 
 
 def fuse_results(
-    by_words: Sequence[ScoredTool], by_embedding: Sequence[tuple[int, float]], limit: int
+    by_terms: Sequence[ScoredTool], by_embedding: Sequence[tuple[int, float]], limit: int
 ) -> list[ScoredTool]:
     """Merge two result lists, each in order: at most ``limit`` positions with scores up to 1.
 
     Word scores and cosines have different scales: each counts relative to the best of its list.
     """
-    best_word_score = max((tool.score for tool in by_words if tool.score < 1), default=0.0) or 1.0
+    best_word_score = max((tool.score for tool in by_terms if tool.score < 1), default=0.0) or 1.0
     best_cosine = max((cosine for _, cosine in by_embedding), default=0.0)
     if best_cosine <= 0:
-        return list(by_words[:limit])
+        return list(by_terms[:limit])
     sums: dict[int, float] = {}
-    for rank, (position, score) in enumerate(by_words):
+    for rank, (position, score) in enumerate(by_terms):
         sums[position] = score / best_word_score + _rank_score(rank)
     for rank, (position, cosine) in enumerate(by_embedding):
         sums[position] = sums.get(position, 0.0) + _EMBEDDING_WEIGHT * (
             max(cosine, 0.0) / best_cosine + _rank_score(rank)
         )
-    best_score = min(max(best_cosine, best_word_score if by_words else 0.0), _ALMOST_ONE)
+    best_score = min(max(best_cosine, best_word_score if by_terms else 0.0), _ALMOST_ONE)
     scale = best_score / ((1 + _EMBEDDING_WEIGHT) * (1 + _RANK_WEIGHT))
-    exact_positions = {tool.position for tool in by_words if tool.score == 1}
+    exact_positions = {tool.position for tool in by_terms if tool.score == 1}
     found = [
         ScoredTool(
             position, 1.0 if position in exact_positions else round(min(total * scale, best_score), _SCORE_DIGITS)
@@ -123,18 +123,18 @@ class ToolSearch:
             try:
                 return SearchAnswer(await self._search_with_strategy(self._strategy, query, limit, among), ())
             except EmbeddingError as error:
-                return await self._search_words(query, limit, among, self._log_fallback(error))
-        if self._embeddings is None or not parse_query(query).words:
-            return await self._search_words(query, limit, among)
-        return await self._search_words_and_embeddings(self._embeddings, query, limit, among)
+                return await self._search_terms(query, limit, among, self._log_fallback(error))
+        if self._embeddings is None or not parse_query(query).terms:
+            return await self._search_terms(query, limit, among)
+        return await self._search_terms_and_embeddings(self._embeddings, query, limit, among)
 
-    async def _search_words(
+    async def _search_terms(
         self, query: str, limit: int, among: Collection[int] | None, *warnings: str
     ) -> SearchAnswer:
         found, index_warnings = await _run_in_thread(lambda: self.index.answer(query, limit, among))
         return SearchAnswer(found, (*warnings, *index_warnings))
 
-    async def _search_words_and_embeddings(
+    async def _search_terms_and_embeddings(
         self, embeddings: Embeddings, query: str, limit: int, among: Collection[int] | None
     ) -> SearchAnswer:
         query_task = asyncio.ensure_future(embeddings.embed_query(query[:MAX_QUERY_CHARACTERS]))
@@ -142,15 +142,15 @@ class ToolSearch:
             if self._texts is None:
                 self._digests, self._texts = await _run_in_thread(self._read_texts)
             problem = embeddings.prepare(self._texts) if self._vectors is None else None
-            by_words = await _run_in_thread(lambda: self.index.search(query, max(limit, _CANDIDATES_PER_LIST), among))
+            by_terms = await _run_in_thread(lambda: self.index.search(query, max(limit, _CANDIDATES_PER_LIST), among))
             vector = await query_task
         except EmbeddingError as error:
-            return await self._search_words(query, limit, among, self._log_fallback(error))
+            return await self._search_terms(query, limit, among, self._log_fallback(error))
         finally:
             query_task.cancel()
         vectors = self._vectors = self._vectors or embeddings.get_vectors(self._digests)
         if vectors is None:
-            return await self._search_words(
+            return await self._search_terms(
                 query, limit, among, *([self._log_fallback(EmbeddingError(problem))] if problem else [])
             )
         positions = (
@@ -159,7 +159,7 @@ class ToolSearch:
         by_embedding = await _run_in_thread(
             lambda: find_nearest(vector, vectors, positions, max(limit, _CANDIDATES_PER_LIST))
         )
-        return SearchAnswer(fuse_results(by_words, by_embedding, limit), ())
+        return SearchAnswer(fuse_results(by_terms, by_embedding, limit), ())
 
     async def _search_with_strategy(
         self, strategy: SearchStrategy, query: str, limit: int, among: Collection[int] | None
@@ -204,7 +204,7 @@ async def _run_in_thread(work: Callable[[], ResultT]) -> ResultT:
 def _embedding_text(name: str, tool: DescribedTool) -> str:
     from ...signatures.declarations import summarize_tool
 
-    return f"{' '.join(split_words(name[:_TEXT_CHARACTERS]))}: {summarize_tool(tool)[:_TEXT_CHARACTERS]}"
+    return f"{' '.join(split_terms(name[:_TEXT_CHARACTERS]))}: {summarize_tool(tool)[:_TEXT_CHARACTERS]}"
 
 
 def _describe_tool(name: str, tool: DescribedTool) -> dict[str, Any]:

@@ -206,7 +206,7 @@ folder=directory folders=directory mail=email mails=email photo=image photos=ima
 subfolders=directory webpage=page webpages=page website=site websites=site
 """
 ABBREVIATIONS = {
-    word: meant.replace("+", " ") for word, _, meant in (one.partition("=") for one in _ABBREVIATIONS.split())
+    word: meant.replace("+", " ") for word, _, meant in (entry.partition("=") for entry in _ABBREVIATIONS.split())
 }
 """Words for common abbreviations that are not prefixes."""
 

@@ -205,9 +205,9 @@ def _read_folder_servers(
         return []
     servers_by_folder: dict[Path, dict[str, Any]] = {}
     for folder, entry in parse_servers(replace(file, keys=("projects",)), text).items():
-        own_servers = mapping_or_empty(entry).get("mcpServers")
-        if is_mapping(own_servers) and own_servers:
-            servers_by_folder[Path(folder)] = dict(own_servers)
+        project_servers = mapping_or_empty(entry).get("mcpServers")
+        if is_mapping(project_servers) and project_servers:
+            servers_by_folder[Path(folder)] = dict(project_servers)
     enclosing_folders = [] if project_folder is None else [project_folder.resolve(), *project_folder.resolve().parents]
     matching_folder = next(
         (

@@ -169,12 +169,13 @@ def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], clie
         usable_names = (
             candidate
             for candidate in (name, f"{name}-{client}")
-            if candidate not in existing or _without_own_section(existing[candidate]) == _without_own_section(entry)
+            if candidate not in existing
+            or _without_gateway_section(existing[candidate]) == _without_gateway_section(entry)
         )
         new_names[name] = next(usable_names, name)
-        if new_names[name] not in existing or _without_own_section(existing[new_names[name]]) != _without_own_section(
-            entry
-        ):
+        if new_names[name] not in existing or _without_gateway_section(
+            existing[new_names[name]]
+        ) != _without_gateway_section(entry):
             config_text = add_server(config_text, new_names[name], entry)
     return config_text, new_names
 
@@ -256,7 +257,7 @@ def _drop_empty(whole: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in whole.items() if value != {}}
 
 
-def _without_own_section(entry: Any) -> Any:
+def _without_gateway_section(entry: Any) -> Any:
     return {key: value for key, value in entry.items() if key != "codemode"} if is_mapping(entry) else entry
 
 

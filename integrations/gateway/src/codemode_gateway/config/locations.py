@@ -66,9 +66,11 @@ def login_command(server: str, command: str = GATEWAY_COMMAND) -> str:
 
 def is_gateway_command(command: str | None, args: Sequence[str]) -> bool:
     """Return whether a command starts this gateway: ``codemode mcp ...``, also through a path or a module."""
-    words = [Path((command or "").replace("\\", "/")).stem, *args]
-    program_indexes = [index for index, word in enumerate(words) if Path(word.replace("\\", "/")).stem == PROGRAM_NAME]
-    return any("mcp" in words[index + 1 :] for index in program_indexes)
+    arguments = [Path((command or "").replace("\\", "/")).stem, *args]
+    program_indexes = [
+        index for index, word in enumerate(arguments) if Path(word.replace("\\", "/")).stem == PROGRAM_NAME
+    ]
+    return any("mcp" in arguments[index + 1 :] for index in program_indexes)
 
 
 def get_config_argument(args: Sequence[str]) -> str | None:

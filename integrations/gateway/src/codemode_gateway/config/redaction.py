@@ -102,7 +102,7 @@ class SecretSearch:
 
     def __init__(self, texts: Mapping[str, bool]) -> None:
         self._texts = sorted(texts)
-        self._are_whole_words = dict(texts)
+        self._matches_only_whole = dict(texts)
         self._prefix_indexes = _find_prefix_indexes(self._texts)
         self._prefix_pattern = (
             re.compile(_build_prefix_pattern({text[:_PREFIX_LENGTH] for text in self._texts})) if texts else None
@@ -116,7 +116,7 @@ class SecretSearch:
         for start in self._candidate_positions(text):
             match = self._match_at(text, start)
             if match is not None:
-                yield start, start + len(match), self._are_whole_words[match]
+                yield start, start + len(match), self._matches_only_whole[match]
 
     def _candidate_positions(self, text: str) -> Iterator[int]:
         begins = self._prefix_pattern

@@ -53,9 +53,9 @@ def is_secret_variable(name: str, value: str) -> bool:
 
 
 def is_secret_name(name: str) -> bool:
-    name_words = [word.lower() for word in _WORD_BOUNDARY.split(name) if word]
-    return not {*name_words[-1:]} & _LOCATION_WORDS and any(
-        _SECRET_WORD.fullmatch(word) or word.endswith(_SECRET_SUFFIXES) for word in name_words
+    name_parts = [word.lower() for word in _WORD_BOUNDARY.split(name) if word]
+    return not {*name_parts[-1:]} & _LOCATION_WORDS and any(
+        _SECRET_WORD.fullmatch(word) or word.endswith(_SECRET_SUFFIXES) for word in name_parts
     )
 
 

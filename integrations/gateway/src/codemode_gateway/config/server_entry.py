@@ -285,19 +285,19 @@ def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, An
     """Return the server of ``entry``, with defaults of the section ``codemode``. Raises `ConfigFieldError`."""
     if not name.strip() or len(name) > _MAX_NAME_LENGTH or not is_visible(name):
         raise ConfigFieldError(entry.path, f"a server name has 1 to {_MAX_NAME_LENGTH} visible characters")
-    own = _read_own_section(entry)
+    own = _read_codemode_section(entry)
     connection = read_connection(entry)
-    common, client_fields, own_fields = (
+    common, client_fields, gateway_fields = (
         _to_config_fields(_select_defaults(section)),
         _read_client_fields(entry),
         _to_config_fields(own),
     )
-    fields = _merge_layers(common, client_fields, own_fields)
+    fields = _merge_layers(common, client_fields, gateway_fields)
     if connection["transport"] == "openapi":  # the HTTP method says which operations only read
         fields.setdefault("approval", "writes")
     fields["common_patterns"] = frozenset(_list_patterns(common)) - {
         *_list_patterns(client_fields),
-        *_list_patterns(own_fields),
+        *_list_patterns(gateway_fields),
     }
     auth = {**_read_sign_in(entry), **own.get("auth", {})}
     secret_names = (*section.get("secrets", ()), *own.get("secrets", ()))
@@ -323,7 +323,7 @@ def _select_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in section.items() if key in codemode_section.SHARED_CHECKS}
 
 
-def _read_own_section(entry: ServerEntry) -> dict[str, Any]:
+def _read_codemode_section(entry: ServerEntry) -> dict[str, Any]:
     if "codemode" not in entry.fields:
         return {}
     path = join_path(entry.path, "codemode")

@@ -256,13 +256,13 @@ def to_access_token(claims: Mapping[str, Any], verification: TokenCheck) -> Acce
         return None
     audience = claims.get("aud")
     audiences = {audience} if isinstance(audience, str) else {*filter(_is_text, audience if is_array(audience) else ())}
-    if not {one.rstrip("/") for one in audiences} & {one.rstrip("/") for one in verification.audiences}:
+    if not {url.rstrip("/") for url in audiences} & {url.rstrip("/") for url in verification.audiences}:
         _log.warning("a token was refused: it is for another audience than %s", " or ".join(verification.audiences))
         return None
     if "cnf" in claims:
         return None  # bound to a key whose possession was not proven
     subject, expires_at = claims.get("sub"), claims.get("exp")
-    client = next((one for key in ("client_id", "azp") if _is_text(one := claims.get(key))), subject)
+    client = next((url for key in ("client_id", "azp") if _is_text(url := claims.get(key))), subject)
     has_identity = _is_text(client) and (subject is None or _is_text(subject))
     if not has_identity or not (expires_at is None or _is_time(expires_at)):
         return None
@@ -350,12 +350,12 @@ class RequestAuthenticator:
         """Check Host and Origin against DNS rebinding and cross-site requests. Raises `HttpError`."""
         host = _single_header(scope, "host")
         host_name = None if host is None else parse_host(host)
-        if host_name is None or not self._is_own_host(host_name):
+        if host_name is None or not self._is_gateway_host(host_name):
             raise HttpError(421, "The gateway is not called by this name (Host)")
         origin = _single_header(scope, "origin")
         if origin is None and not _header_values(scope, "origin"):
             return
-        own_origins = {
+        gateway_origins = {
             f"http://{host}",
             f"https://{host}",
             *self._settings.origins,
@@ -363,10 +363,10 @@ class RequestAuthenticator:
         }
         # Browsers say that much of a form on a page that tells nobody where it is, as the console's are.
         is_console_form = origin == "null" and _single_header(scope, "sec-fetch-site") == "same-origin"
-        if not is_console_form and (origin is None or origin not in own_origins):
+        if not is_console_form and (origin is None or origin not in gateway_origins):
             raise HttpError(403, "Pages of this origin may not call the gateway (Origin)")
 
-    def _is_own_host(self, name: str) -> bool:
+    def _is_gateway_host(self, name: str) -> bool:
         if not self.requires_token:
             return is_loopback(name)
         configured_names = {*self._settings.hosts, urlsplit(self._settings.url or "").hostname} - {None}
@@ -437,7 +437,7 @@ class RequestAuthenticator:
                 )
         if access is None or (access.expires_at is not None and access.expires_at <= time.time()):
             raise self._unauthorized_error(scope, "invalid_token")
-        if access.resource is not None and not self._is_own_resource(access.resource, scope):
+        if access.resource is not None and not self._is_gateway_resource(access.resource, scope):
             _log.warning("a token for %.200r was refused: it is for another server", access.resource)
             raise self._unauthorized_error(scope, "invalid_token")
         if missing := set(self._settings.scopes) - set(access.scopes):
@@ -453,9 +453,9 @@ class RequestAuthenticator:
             _log.error("a token could not be verified: %s", reason)
             raise HttpError(503, "Sign-in cannot be checked at present", {"retry-after": "5"}) from None
 
-    def _is_own_resource(self, resource: str, scope: Scope) -> bool:
-        own_url = self.resource_url(scope)
-        return resource.rstrip("/") in (own_url, own_url.removesuffix("/mcp"))
+    def _is_gateway_resource(self, resource: str, scope: Scope) -> bool:
+        resource_url = self.resource_url(scope)
+        return resource.rstrip("/") in (resource_url, resource_url.removesuffix("/mcp"))
 
     def resource_url(self, scope: Scope) -> str:
         """Return the external URL of the gateway's ``/mcp``."""
@@ -466,9 +466,9 @@ class RequestAuthenticator:
 
     def create_resource_metadata(self, scope: Scope) -> dict[str, Any] | None:
         """Return RFC 9728 metadata, or None without an issuer or for another resource."""
-        own_path = urlsplit(self.resource_url(scope)).path
+        resource_path = urlsplit(self.resource_url(scope)).path
         requested_path = str(scope["path"]).partition(METADATA_PATH)[2].rstrip("/")
-        if self._settings.issuer is None or requested_path not in ("", "/mcp", own_path):
+        if self._settings.issuer is None or requested_path not in ("", "/mcp", resource_path):
             return None
         document: dict[str, Any] = {
             "resource": self.resource_url(scope),

@@ -138,7 +138,7 @@ class RequestReservation:
         self._owner = owner
         self._count(1)
 
-    def reserve_read_ahead(self, declared: int) -> None:
+    def reserve_prefetch(self, declared: int) -> None:
         """Reserve the part of a body that the server may have read already. Raises `HttpError`."""
         self.reserve_bytes(min(declared, READ_AHEAD_BYTES))
 

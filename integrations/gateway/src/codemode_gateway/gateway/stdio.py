@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from codemode.data.narrowing import is_object
-from codemode.host.job_threads import run_in_own_thread
+from codemode.host.job_threads import run_in_dedicated_thread
 
 from .principals import track_pipe_disconnect
 
@@ -160,7 +160,7 @@ class StdioPipes:
             try:
                 remainder = self._write_nonblocking(data)
                 if remainder:
-                    await run_in_own_thread(lambda: self._write_blocking(remainder), "codemode-stdout")
+                    await run_in_dedicated_thread(lambda: self._write_blocking(remainder), "codemode-stdout")
             except OSError:
                 self.end()
 
@@ -324,8 +324,8 @@ class _OpenRequests:
             if str(message.id) in self._has_end_by_id:
                 return _error_response(message.id, "A request of this id is being answered: take another")
             if len(self._has_end_by_id) >= MAX_REQUESTS:
-                words = f"At most {MAX_REQUESTS} requests are answered at a time: send this once others are"
-                return _error_response(message.id, words)
+                refusal = f"At most {MAX_REQUESTS} requests are answered at a time: send this once others are"
+                return _error_response(message.id, refusal)
             self._has_end_by_id[str(message.id)] = message.method not in _ENDLESS_METHODS
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self._remove((message.params or {}).get("requestId"))

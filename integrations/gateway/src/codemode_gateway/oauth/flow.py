@@ -73,10 +73,10 @@ class AuthorizationClient:
     secret goes only to ``trusted_issuer`` or the server's own host.
     """
 
-    def __init__(self, name: str, server_url: str, *, has_own_secret: bool, trusted_issuer: str | None) -> None:
+    def __init__(self, name: str, server_url: str, *, has_client_secret: bool, trusted_issuer: str | None) -> None:
         self._name = name
         self._server = httpx2.URL(server_url)
-        self._has_own_secret = has_own_secret
+        self._has_client_secret = has_client_secret
         self._trusted_issuer = trusted_issuer
         self._sent_count = 0
         self.issuer: str | None = None
@@ -172,7 +172,7 @@ class AuthorizationClient:
             raise AuthorizationRefusedError(
                 f"{self._name!r} names another authorization server than auth.issuer; clientId is not for it"
             )
-        if grant is None or not self._has_own_secret or request.url.host == self._server.host:
+        if grant is None or not self._has_client_secret or request.url.host == self._server.host:
             return
         if (
             self._trusted_issuer is None
@@ -361,7 +361,7 @@ class OAuthExchange:
         self._settings = settings
         self._record = record or TokenRecord(server=server.name, principal=principal, saved_at=time.time())
         self.client = AuthorizationClient(
-            server.name, self._url, has_own_secret=settings.client_secret is not None, trusted_issuer=settings.issuer
+            server.name, self._url, has_client_secret=settings.client_secret is not None, trusted_issuer=settings.issuer
         )
 
     async def refresh(self) -> TokenRecord:

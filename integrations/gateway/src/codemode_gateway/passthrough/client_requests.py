@@ -315,11 +315,11 @@ class ClientQuestions:
         with self._reserve_characters(estimate_json_length(params, MAX_OPEN_CHARACTERS)):
             paused = PAUSED_REQUESTS.get(origin)
             if paused is not None:
-                return await paused.ask(self._with_own_id(request, server, session))
+                return await paused.ask(self._with_local_id(request, server, session))
             if not session.can_send_request:
                 raise RequestDeclinedError("the client behind this gateway cannot be asked within this request")
             async with self._client_turn(connection_of(session) or session):
-                return await self._send(session, self._with_own_id(request, server, session))
+                return await self._send(session, self._with_local_id(request, server, session))
 
     async def ask_for_roots(self, connections: list[Any]) -> types.InputResponse:
         """Ask the only connected client for its roots, outside any call. Raises `RequestDeclinedError`."""
@@ -373,16 +373,16 @@ class ClientQuestions:
         if isinstance(request, types.ElicitRequest):
             request.params.message = self._hide(request.params.message)
 
-    def _with_own_id(self, request: types.InputRequest, server: str, session: Any) -> types.InputRequest:
+    def _with_local_id(self, request: types.InputRequest, server: str, session: Any) -> types.InputRequest:
         """Give an opened URL a unique id: two servers may use the same."""
         params = request.params
         if isinstance(params, types.ElicitRequestURLParams):
-            own_id = secrets.token_urlsafe(12)
+            local_id = secrets.token_urlsafe(12)
             if params.elicitation_id is not None and len(params.elicitation_id) <= _MAX_ID_CHARACTERS:
                 while len(self._open_urls) >= _MAX_ELICITATIONS:
                     del self._open_urls[next(iter(self._open_urls))]
-                self._open_urls[server, params.elicitation_id] = own_id, session
-            params.elicitation_id = own_id
+                self._open_urls[server, params.elicitation_id] = local_id, session
+            params.elicitation_id = local_id
         return request
 
     async def _send(self, session: Any, request: types.InputRequest) -> types.InputResponse:

@@ -83,10 +83,10 @@ def create_capability_middleware(get_passthrough: GetPassthrough) -> Any:
         if ctx.method == "notifications/initialized":
             (await get_passthrough(ctx)).register_client(ctx.session)
         elif ctx.method in ("initialize", "server/discover") and is_object(result):
-            own_capabilities = {**mapping_or_empty(result.get("capabilities"))}
+            gateway_capabilities = {**mapping_or_empty(result.get("capabilities"))}
             result["capabilities"] = {
-                **own_capabilities,
-                **_passthrough_capabilities(await get_passthrough(ctx), own_capabilities),
+                **gateway_capabilities,
+                **_passthrough_capabilities(await get_passthrough(ctx), gateway_capabilities),
             }
             for name in _PASSTHROUGH_CAPABILITIES:
                 if result["capabilities"].get(name) is None:
@@ -96,14 +96,14 @@ def create_capability_middleware(get_passthrough: GetPassthrough) -> Any:
     return announce
 
 
-def _passthrough_capabilities(passthrough: PassthroughProxy, own_capabilities: dict[str, Any]) -> dict[str, Any]:
+def _passthrough_capabilities(passthrough: PassthroughProxy, gateway_capabilities: dict[str, Any]) -> dict[str, Any]:
     available = {name: passthrough.has_capability(name) for name in _PASSTHROUGH_CAPABILITIES}
     resources = {"subscribe": passthrough.can_subscribe, "listChanged": True}
     return {
-        "prompts": {"listChanged": True} if available["prompts"] and "prompts" in own_capabilities else None,
-        "resources": resources if available["resources"] and "resources" in own_capabilities else None,
-        "completions": {} if available["completions"] and "completions" in own_capabilities else None,
-        "logging": {} if available["logging"] and "logging" in own_capabilities else None,
+        "prompts": {"listChanged": True} if available["prompts"] and "prompts" in gateway_capabilities else None,
+        "resources": resources if available["resources"] and "resources" in gateway_capabilities else None,
+        "completions": {} if available["completions"] and "completions" in gateway_capabilities else None,
+        "logging": {} if available["logging"] and "logging" in gateway_capabilities else None,
     }
 
 

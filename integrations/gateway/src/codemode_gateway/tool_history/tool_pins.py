@@ -214,15 +214,15 @@ class Pins:
     def _read_server(self, file: Any, server: str) -> ServerPins:
         pinned, waiting = (self._read_rows(file, state, server) for state in (_PINNED, _WAITING))
         different = (
-            Difference(tool, pinned[tool][1] if tool in pinned else None, said, digest)
-            for tool, (digest, said) in sorted(waiting.items())
+            Difference(tool, pinned[tool][1] if tool in pinned else None, definition, digest)
+            for tool, (digest, definition) in sorted(waiting.items())
         )
         return ServerPins(server, len(pinned), tuple(different))
 
     def _read_rows(self, file: Any, state: str, server: str) -> _Rows:
         statement = "SELECT tool, digest, said FROM tools WHERE principal = ? AND server = ? AND state = ?"
         found = file.execute(statement, (*self._principal_parameter, server, state))
-        return {tool: (digest, said) for tool, digest, said in found}
+        return {tool: (digest, definition) for tool, digest, definition in found}
 
     def _insert_rows(self, file: Any, state: str, server: str, rows: _Rows) -> None:
         values = [

@@ -134,10 +134,10 @@ def client_info() -> types.Implementation:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        own_version = version("codemode-toolkit")
+        toolkit_version = version("codemode-toolkit")
     except PackageNotFoundError:
-        own_version = "0"
-    return types.Implementation(name="codemode", version=own_version)
+        toolkit_version = "0"
+    return types.Implementation(name="codemode", version=toolkit_version)
 
 
 def refused_call_error(config: ServerConfig, tool: str, error: MCPError) -> CodeModeToolError:

@@ -193,7 +193,7 @@ class Transport:
     streams: AbstractAsyncContextManager[tuple[Any, Any]]
     get_failure: Callable[[], UpstreamUnavailableError | None]
     tracks_sending: bool
-    last_words: Callable[[], str] = str
+    stderr_tail: Callable[[], str] = str
     was_not_read: Callable[[int], bool] = lambda _cut_at: False
 
 
@@ -403,8 +403,8 @@ class Connection:
 
     def _timeout_message(self, seconds: float) -> str:
         message = f"it did not answer within {seconds:g} seconds (connectTimeoutMs; a larger one gives it more time)"
-        last_words = self._transport.last_words()
-        return f"{message}: {last_words}" if last_words else message
+        stderr_text = self._transport.stderr_tail()
+        return f"{message}: {stderr_text}" if stderr_text else message
 
     def _find_failure(self, default: str) -> UpstreamUnavailableError:
         """Return why it cannot be used. How a process ended counts only where it ended by itself."""

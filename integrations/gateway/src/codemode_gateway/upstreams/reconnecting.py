@@ -31,7 +31,7 @@ def create_transport(config: ServerConfig, secrets: SecretRedactor, auth: Any) -
             reason = server.exit_reason()
             return None if reason is None else UpstreamUnavailableError(reason)
 
-        return Transport(server.streams(), get_failure, True, server.last_words, server.was_not_read)
+        return Transport(server.streams(), get_failure, True, server.stderr_tail, server.was_not_read)
     if config.transport == "openapi":
         from .openapi import openapi_transport
 

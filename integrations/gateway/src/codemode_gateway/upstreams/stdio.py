@@ -122,10 +122,10 @@ class StdioServer:
         reason = self._failure_reason
         if reason is None and not self._is_stopped and self._child is not None and self._child.exited.done():
             reason = _describe_exit(self._child.exited.result())
-        last_words = self.last_words() if reason else ""
-        return f"{reason}: {last_words}" if last_words else reason
+        stderr_text = self.stderr_tail() if reason else ""
+        return f"{reason}: {stderr_text}" if stderr_text else reason
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the end of what it wrote on stderr; of one that wrote nothing there, the first noise on stdout."""
         noise = self._output.noise
         return self._stderr.text() or (f"on stdout it wrote {noise}" if noise else "")

@@ -528,12 +528,12 @@ class Upstream:
     async def _note_patterns(self) -> None:
         """Note which patterns of its own configuration match none of its tools, and warn where there are others."""
         common_patterns, names = self.config.common_patterns, {*self._by_name}
-        own_patterns = {
+        server_patterns = {
             key: tuple(pattern for pattern in patterns if pattern not in common_patterns)
             for key, patterns in get_patterns(self.config).items()
         }
         notes = await run_check(
-            LARGE_CHARACTERS, lambda: tuple(describe_unmatched_patterns(own_patterns, names) if names else ())
+            LARGE_CHARACTERS, lambda: tuple(describe_unmatched_patterns(server_patterns, names) if names else ())
         )
         if notes and notes != self.pattern_notes:
             _log.warning("in the configuration of server %r, %s", self.config.name, "; ".join(notes))
@@ -563,5 +563,5 @@ class Upstream:
 
 
 def _announces_changes(connection: Connection) -> bool:
-    said = connection.session.server_capabilities
-    return said is not None and said.tools is not None and said.tools.list_changed is True
+    capabilities = connection.session.server_capabilities
+    return capabilities is not None and capabilities.tools is not None and capabilities.tools.list_changed is True

@@ -56,7 +56,7 @@ NO_URLS = [
 
 
 def door(url: str, *, issuer: str | None = None) -> AuthorizationClient:
-    return AuthorizationClient("notes", url, has_own_secret=True, trusted_issuer=issuer)
+    return AuthorizationClient("notes", url, has_client_secret=True, trusted_issuer=issuer)
 
 
 @each_row("url", [*PRIVATE, *NO_URLS])
