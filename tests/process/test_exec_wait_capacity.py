@@ -217,7 +217,7 @@ def test_hosts_with_one_worker_each_do_not_wait_for_one_another(within, make_poo
 
 
 @pytest.mark.full
-def test_64_runs_of_one_scope_aborted_leave_64_free_places(within, make_pool, warm):
+def test_aborted_runs_of_one_scope_leave_their_places_free(within, make_pool, warm):
     pool = make_pool(max_workers=2, on_saturation="wait")
     pair = create_exec_wait_tools([], {**warm, "maxWaitingRunsPerConversation": 64}, pool=pool)
 

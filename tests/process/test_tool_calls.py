@@ -100,7 +100,7 @@ def test_a_sync_tool_blocks_no_one(run):
     assert run(js, [Tool("block", execute=block), Tool("go", execute=go)]) is False
 
 
-def test_32_sync_tools_run_at_the_same_time(run):
+def test_sync_tools_run_32_at_the_same_time(run):
     barrier = threading.Barrier(32, timeout=60)
 
     def meet(value):

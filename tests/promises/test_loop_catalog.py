@@ -96,7 +96,7 @@ def test_loop_a_large_declaration_is_written_elsewhere(monkeypatch):
 
 
 def test_loop_the_nearest_of_many_names_is_looked_for_elsewhere(monkeypatch):
-    seen = threads_of(monkeypatch, Catalog, "unknown_tool")
+    seen = threads_of(monkeypatch, Catalog, "tool_not_found_error")
     code_mode = create_code_mode_tool(many(), {"execution_policy": {"check_program": False}})
     js = "try { await tools.readOrdr7() } catch (error) { return error.message }"
     assert "Did you mean" in within(code_mode.execute({"js": js}))
@@ -105,7 +105,7 @@ def test_loop_the_nearest_of_many_names_is_looked_for_elsewhere(monkeypatch):
 
 def test_loop_errors_for_unknown_tools_share_the_list_of_names():
     catalog = Catalog(collect_tools(many(100)))
-    first, second = catalog.unknown_tool("a"), catalog.unknown_tool("b")
+    first, second = catalog.tool_not_found_error("a"), catalog.tool_not_found_error("b")
     assert first.details["available_tools"] is second.details["available_tools"]
 
 

@@ -88,7 +88,7 @@ class View:
     def get(self, name: str) -> Any:
         return self._catalog.get(name) if self._is_shown(name) else None
 
-    def unknown_tool(self, name: str) -> CodeModeToolError:
+    def tool_not_found_error(self, name: str) -> CodeModeToolError:
         is_hidden = name.startswith("hidden") or name not in self._catalog
         error = CodeModeToolError(f"no {name}" if is_hidden else f"{name} is not allowed")
         error.reason = "unknown_tool" if is_hidden else "access_denied"

@@ -99,11 +99,9 @@ def _find_added_command(name: str) -> Callable[[Sequence[str]], int] | None:
 
 
 def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
-    options, unknown_arguments = _create_parser().parse_known_args(arguments)
-    if unknown_arguments:
-        options.parser.error(
-            f"unrecognized arguments: {' '.join(unknown_arguments)}"
-        )  # with the usage of the subcommand
+    options, extra_arguments = _create_parser().parse_known_args(arguments)
+    if extra_arguments:
+        options.parser.error(f"unrecognized arguments: {' '.join(extra_arguments)}")  # with the usage of the subcommand
     if options.command == "run" and (options.program is None) == (options.eval is None):
         options.parser.error("one program is required: a file or -e TEXT")
     return options

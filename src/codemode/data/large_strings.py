@@ -21,7 +21,7 @@ _MAX_BACKSLASHES = 64  # before a quote, which may be escaped by the last of the
 _ESCAPE_CHARACTERS = 6
 
 
-def _unknown_size(_text: str) -> None:
+def _no_size(_text: str) -> None:
     return None
 
 
@@ -41,7 +41,7 @@ class LargeStrings:
 
 
 def extract_large_strings(
-    text: str, min_bytes: int, size_of: Callable[[str], int | None] = _unknown_size
+    text: str, min_bytes: int, size_of: Callable[[str], int | None] = _no_size
 ) -> LargeStrings | None:
     """Extract strings of at least ``min_bytes`` UTF-8 bytes from compact ASCII JSON, or return None.
 

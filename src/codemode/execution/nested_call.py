@@ -159,7 +159,7 @@ class NestedCalls:
             tool = self.catalog.get(entry.name)
             if tool is None:
                 size = LARGE_CHARACTERS if len(self.catalog) > MAX_INLINE_TOOLS else 0  # compared with all names
-                raise await run_check(size, lambda: self.catalog.unknown_tool(entry.name))
+                raise await run_check(size, lambda: self.catalog.tool_not_found_error(entry.name))
             return await _ToolCall(self, entry, tool, answer, progress).perform()
         except CodeModeProtocolError:
             raise

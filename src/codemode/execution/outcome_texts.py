@@ -368,8 +368,8 @@ def _make_headline(error: BaseException) -> str:
         ending = ": no decision could be obtained; the call did not run" if _is_undecided(error) else " failed"
         displayed_name = tool if ":" in tool else f"tools.{tool}"  # a catalog id is not a member of `tools`
         return f"{type(error).__name__}: {displayed_name}{ending}"
-    thrown_name = error.details.get("name") if type(error) is CodeModeError else None
-    return f"{thrown_name if isinstance(thrown_name, str) else name}:{_format_message(error, message)}"
+    error_name = error.details.get("name") if type(error) is CodeModeError else None
+    return f"{error_name if isinstance(error_name, str) else name}:{_format_message(error, message)}"
 
 
 def _describe_host_error(error: CodeModeError) -> str:
@@ -830,7 +830,7 @@ def describe_still_waiting(error: BaseException | None) -> str:
     return "\n".join([*lines, "The run still waits: call wait again."])
 
 
-def find_unknown_tool_hint(error: CodeModeError, code: str) -> str:
+def find_missing_tool_hint(error: CodeModeError, code: str) -> str:
     """Return a hint if a program called a tool by a name that does not exist, else ""."""
     line, column = error.details.get("line"), error.details.get("column")
     if error.details.get("name") != "TypeError" or error.message != "not a function":

@@ -104,9 +104,9 @@ async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple
         message = "the program cannot be parsed: write plain JavaScript or TypeScript"
         raise syntax_error([{"message": message, "line": 1, "column": 1}])
     js, facts = analysis.result
-    known_facts: Any = facts
-    return _add_return(js, mapping_or_empty(known_facts)), {
-        name: known_facts[name] for name in _STORED_FACTS if name in known_facts
+    recorded_facts: Any = facts
+    return _add_return(js, mapping_or_empty(recorded_facts)), {
+        name: recorded_facts[name] for name in _STORED_FACTS if name in recorded_facts
     }
 
 

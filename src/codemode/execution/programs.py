@@ -23,7 +23,7 @@ from ..protocol.ledger import LedgerEntry
 from ..records import record
 from ..schemas.compiled import Conversion
 from ..source.checks import check_free_names, check_program, check_results
-from ..source.rules import find_unknown_call, find_violations, is_analysable, is_module
+from ..source.rules import find_missing_tool_call, find_violations, is_analysable, is_module
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.visible_text import one_line
@@ -203,14 +203,14 @@ class ProgramChecker:
         data, catalog_data = self._invocation_data, self._catalog.invocation_data_for(facts)
         if catalog_data is not None:
             data = catalog_data if data is None else {**data, **catalog_data}
-        known_facts = mapping_or_empty(facts)
-        if (last_statement := two_counts_or_none(known_facts.get("last"))) is not None:
+        recorded_facts = mapping_or_empty(facts)
+        if (last_statement := two_counts_or_none(recorded_facts.get("last"))) is not None:
             data = {**(data or {}), "last": last_statement}
-        if (ends := known_facts.get("ends")) in ENDS:
+        if (ends := recorded_facts.get("ends")) in ENDS:
             data = {**(data or {}), "ends": ends}
-            if isinstance(name := known_facts.get("last_name"), str) and _NAME.fullmatch(name):
+            if isinstance(name := recorded_facts.get("last_name"), str) and _NAME.fullmatch(name):
                 data["last_name"] = name
-        if (moved_rows := location_rows_or_none(known_facts.get("places"))) is not None:
+        if (moved_rows := location_rows_or_none(recorded_facts.get("places"))) is not None:
             data = {**(data or {}), "places": moved_rows}
         return None if data is None else canonical_object(data)
 
@@ -233,10 +233,10 @@ class ProgramChecker:
         """Return the error of the first call to a name that is not available."""
         if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
-        call = find_unknown_call(facts, self._catalog.__contains__)
+        call = find_missing_tool_call(facts, self._catalog.__contains__)
         if call is None:
             return None
-        error = self._catalog.unknown_tool(call.name)
+        error = self._catalog.tool_not_found_error(call.name)
         fields_json = make_rejection(
             LedgerEntry(1, "tool", call.name, None), error, self._profile.host_errors
         ).fields_json

@@ -52,7 +52,7 @@ def build_started_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms
     started = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries], sidecar=None)
     for request_id, answer in answered.answers.items():
         entry, checked = started[request_id], answered.inputs.get(request_id)
-        outcome = _find_known_outcome(entry, answer, policy, errors)
+        outcome = _find_recorded_outcome(entry, answer, policy, errors)
         if outcome is not None:
             started.settle(request_id, outcome, now_ms)
             started.deliveries.append(request_id)
@@ -63,7 +63,7 @@ def build_started_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms
     return started
 
 
-def _find_known_outcome(
+def _find_recorded_outcome(
     entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: HostErrors
 ) -> Outcome | None:
     if isinstance(answer, KnownOutcome):

@@ -189,12 +189,12 @@ class SavedCatalog:
             self._tools[name] = tool
         return self._tools.get(name)
 
-    def unknown_tool(self, name: str) -> CodeModeToolError:
+    def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """Return the error for an unknown tool or a saved program that may not run."""
         return (
             self._make_unavailable_error(name.removeprefix(_PREFIX))
             if name.startswith(_PREFIX)
-            else self._inner.unknown_tool(name)
+            else self._inner.tool_not_found_error(name)
         )
 
     def ask(self, name: str, argument: Any) -> Any:
@@ -223,7 +223,7 @@ class SavedCatalog:
     def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
         """Return the certain problems of a program and of the saved programs that it names."""
         if self._error is None:
-            self._error = self._find_unknown_import(facts) or self._find_refusal()
+            self._error = self._find_missing_import(facts) or self._find_refusal()
         return self._error or self._inner.find_program_error(self._remove_saved_imports(facts))
 
     def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:
@@ -348,7 +348,7 @@ class SavedCatalog:
             if first_uses:  # an unpinned program is not trusted
                 self._error = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
 
-    def _find_unknown_import(self, facts: Any) -> CodeModeError | None:
+    def _find_missing_import(self, facts: Any) -> CodeModeError | None:
         """Return the error and position of an import of an unknown saved program."""
         module = mapping_or_empty(mapping_or_empty(facts).get("module"))
         imports = map(mapping_or_empty, list_or_empty(module.get("imports")))

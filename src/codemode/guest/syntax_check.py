@@ -112,9 +112,9 @@ def _locate_error(evaluate: Evaluate, text: str, message: str) -> int:
     The engine reads from the front and stops there, so the shortest beginning with the same message ends there.
     Messages about the whole text fit no beginning.
     """
-    unknown_export = _UNKNOWN_EXPORT.fullmatch(message)
-    if unknown_export is not None:
-        word = re.compile(rf"(?<![\w$]){re.escape(unknown_export[1])}(?![\w$])")
+    missing_export = _UNKNOWN_EXPORT.fullmatch(message)
+    if missing_export is not None:
+        word = re.compile(rf"(?<![\w$]){re.escape(missing_export[1])}(?![\w$])")
         exports = (word.search(text, names.start(1), names.end(1)) for names in _EXPORT_LIST.finditer(text))
         return next((name.start() for name in exports if name is not None), 0)
     if len(text) > _MAX_SEARCHED_CHARACTERS:

@@ -360,20 +360,20 @@ def create_lockdown(config: dict[str, Any], parent_pid: int) -> SandboxLockdown:
 
 
 def lock_and_say_hello(
-    worker: Worker, lockdown: SandboxLockdown, known_hello: bytes | None, channel_fd: int, *, warm_up: bool = True
+    worker: Worker, lockdown: SandboxLockdown, expected_hello: bytes | None, channel_fd: int, *, warm_up: bool = True
 ) -> None:
     """Lock this process onto ``channel_fd`` and send the hello: ``known_hello`` unless a layer is refused."""
     refusals = lockdown.apply_final(channel_fd)
-    if refusals or known_hello is None:
+    if refusals or expected_hello is None:
         layers = {**lockdown.shared_layers, **refusals}
         refusal = lockdown.describe_refusal(layers)
         if refusal is not None:
             _write_all(_encode_frame(_encode_failure(EngineFailedError(refusal))))
             os._exit(0)
-        known_hello = worker.create_hello(layers)
+        expected_hello = worker.create_hello(layers)
     if warm_up:
         worker.warm_up()
-    _write_all(known_hello)
+    _write_all(expected_hello)
 
 
 def main() -> None:

@@ -163,7 +163,7 @@ def find_detached_calls(
     ``delivered_ids`` have a delivered answer; ``unsent_ids`` were issued in the turn in which the program ended.
     """
     delivered, unobserved = set(delivered_ids), set(unobserved_ids)
-    _require_known_requests(ledger, unobserved)
+    _require_issued_requests(ledger, unobserved)
     pending = [
         describe_detached_call(entry, call_status(entry.outcome, DETACHED_STATUSES))
         for entry in ledger.entries
@@ -182,7 +182,7 @@ def find_abandoned_calls(
 ) -> tuple[DetachedCall, ...]:
     """Return calls that the program abandoned: unfinished ones, and failed ones that it did not observe."""
     delivered, unobserved = set(delivered_ids), set(unobserved_ids)
-    _require_known_requests(ledger, unobserved)
+    _require_issued_requests(ledger, unobserved)
     calls: list[DetachedCall] = []
     for entry in ledger.entries:
         if entry.kind in INTERNAL_KINDS:
@@ -196,7 +196,7 @@ def find_abandoned_calls(
     return tuple(calls)
 
 
-def _require_known_requests(ledger: Ledger, request_ids: set[int]) -> None:
+def _require_issued_requests(ledger: Ledger, request_ids: set[int]) -> None:
     if not all(request_id in ledger for request_id in request_ids):
         raise CodeModeProtocolError("the worker names a request that was not made")
 

@@ -185,14 +185,14 @@ def read_error_fields(text: str) -> dict[str, Any]:
         fields = None
     if is_object(fields) and "class" in fields:
         return check_surface_fields(text, fields)
-    if not is_object(fields) or not _are_known_fields(fields):
+    if not is_object(fields) or not _are_error_fields(fields):
         raise CodeModeProtocolError("the continuation holds an error with other fields than errors have")
     if not all(isinstance(fields[name], str) for name in _TOOL_ERROR_FIELDS & fields.keys()):
         raise CodeModeProtocolError("the continuation holds an error with a field that is not text")
     return fields
 
 
-def _are_known_fields(names: Collection[str]) -> bool:
+def _are_error_fields(names: Collection[str]) -> bool:
     """Return True if an error may have these fields: those of an API error occur with or without a tool name."""
     other_names = {*names} - {"details", *HTTP_FIELDS}
     return other_names == _TOOL_ERROR_FIELDS or (

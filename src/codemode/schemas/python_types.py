@@ -126,9 +126,9 @@ def _select_union_errors(
     place = branches[0][0].steps
     distances = [_branch_distance(row, place) for row in rows]
     likely = [row for row, distance in zip(rows, distances, strict=True) if distance[0] == min(distances)[0]]
-    unknown_tags = set[tuple[Part, ...]].intersection(*(_wrong_tag_paths(row, place) for row in likely))
-    if unknown_tags and len(likely) > 1:
-        tag = min(unknown_tags, key=str)
+    unmatched_tags = set[tuple[Part, ...]].intersection(*(_wrong_tag_paths(row, place) for row in likely))
+    if unmatched_tags and len(likely) > 1:
+        tag = min(unmatched_tags, key=str)
         return [_combine_errors([item for row in likely for item in row if item.steps == tag])]
     nearest = [row for row, distance in zip(rows, distances, strict=True) if distance == min(distances)]
     first = [row[0] for row in nearest]

@@ -85,9 +85,9 @@ def print_opening(tool: DescribedTool) -> str:
 def _print_parameter(schema: Any, input_part: Part | None, printer: TypePrinter) -> str:
     if input_part is None:
         return "input?: unknown"
-    known_schema = mapping_or_empty(schema)
-    optional_mark = "?" if known_schema.get("type") == "object" and not any(map(known_schema.get, _NEEDS_INPUT)) else ""
-    if known_schema.get("properties") == {} and set(known_schema) <= _EMPTY_INPUT_KEYWORDS:
+    schema_rules = mapping_or_empty(schema)
+    optional_mark = "?" if schema_rules.get("type") == "object" and not any(map(schema_rules.get, _NEEDS_INPUT)) else ""
+    if schema_rules.get("properties") == {} and set(schema_rules) <= _EMPTY_INPUT_KEYWORDS:
         return f"input{optional_mark}: Record<string, never>"
     return f"input{optional_mark}: {printer.print_root(input_part)}"
 

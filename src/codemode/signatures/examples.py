@@ -74,15 +74,15 @@ class _SchemaSampler:
         self._values_left -= 1
         if self._values_left < 0 or not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
             return {} if depth == 0 else None
-        known_schema = mapping_or_empty(schema)
+        schema_rules = mapping_or_empty(schema)
         for keyword in ("default", "const"):
-            if known_schema.get(keyword) is not None:
-                return known_schema[keyword]
+            if schema_rules.get(keyword) is not None:
+                return schema_rules[keyword]
         for keyword in ("examples", "enum"):
-            choices = list_or_empty(known_schema.get(keyword))
+            choices = list_or_empty(schema_rules.get(keyword))
             if choices:
                 return choices[0]
-        return self._create_from_schema(known_schema, depth)
+        return self._create_from_schema(schema_rules, depth)
 
     def _create_from_schema(self, schema: Mapping[Any, Any], depth: int) -> Any:
         reference = schema.get("$ref")

@@ -88,7 +88,7 @@ def _call_problems(
     get_input_schema: Callable[[str], Any],
     get_conversion: Callable[[str], str],
 ) -> Iterator[ProgramProblem]:
-    unknown_messages: dict[str, str] = {}
+    missing_tool_messages: dict[str, str] = {}
     roots: dict[str, ToolSchema] = {}
     visits = SchemaVisits()
     for call in get_located_items(facts, "calls"):
@@ -97,10 +97,10 @@ def _call_problems(
             continue
         if name not in names:
             if not _may_be_inherited(name, names):
-                unknown_messages[name] = unknown_messages.get(name) or _describe_unknown_tool(
-                    name, names, may_suggest=len(unknown_messages) < MAX_SUGGESTIONS
+                missing_tool_messages[name] = missing_tool_messages.get(name) or _describe_missing_tool(
+                    name, names, may_suggest=len(missing_tool_messages) < MAX_SUGGESTIONS
                 )
-                yield create_problem(call, unknown_messages[name])
+                yield create_problem(call, missing_tool_messages[name])
             continue
         if name not in roots:
             roots[name] = ToolSchema(get_input_schema(name), visits, get_conversion(name))
@@ -169,7 +169,7 @@ def _may_be_inherited(name: str, names: Collection[str]) -> bool:
     return first.startswith("$") or first in INHERITED_NAMES or any(prefix in names for prefix in prefixes)
 
 
-def _describe_unknown_tool(name: str, names: Collection[str], *, may_suggest: bool) -> str:
+def _describe_missing_tool(name: str, names: Collection[str], *, may_suggest: bool) -> str:
     suggestions = find_nearest_names(name, names) if may_suggest else []
     if suggestions:
         return f"{format_tool(name)} does not exist; did you mean {' or '.join(map(format_tool, suggestions))}?"
@@ -250,7 +250,7 @@ def _find_object_mistakes(
         folded = set(map(root.fold, properties))
         for key in unknown:
             if fold_name(key) not in folded:
-                yield f"{path}.{key} does not exist{describe_known_keys(properties)}"
+                yield f"{path}.{key} does not exist{describe_valid_keys(properties)}"
     for key, value in keys.items():
         if key in properties:
             yield from _find_mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
@@ -291,7 +291,7 @@ def fold_name(key: str) -> str:
     return key.replace("_", "").replace("-", "").lower()
 
 
-def describe_known_keys(properties: Mapping[str, Any]) -> str:
+def describe_valid_keys(properties: Mapping[str, Any]) -> str:
     return f" (there is {', '.join(list(properties)[:MAX_LISTED_NAMES])})" if properties else ""
 
 
@@ -490,17 +490,17 @@ def _find_field_problems(
             continue
         if tool not in roots:
             roots[tool] = ToolSchema(get_output_schema(tool), visits)
-        known_fields: dict[str, Any] = {}
-        if _lacks_field(name, roots[tool].schema, roots[tool], known_fields, 0) and known_fields:
+        declared_fields: dict[str, Any] = {}
+        if _lacks_field(name, roots[tool].schema, roots[tool], declared_fields, 0) and declared_fields:
             is_sure = _is_certain(read, roots[tool])
             near = (
-                find_nearest_names(name, known_fields, _SIMILARITY if is_sure else _STRICT_SIMILARITY)
+                find_nearest_names(name, declared_fields, _SIMILARITY if is_sure else _STRICT_SIMILARITY)
                 if next(suggestions, None) is not None
                 else []
             )
             if not near and not is_sure:
                 continue
-            hint = f"; did you mean {' or '.join(near)}?" if near else describe_known_keys(known_fields)
+            hint = f"; did you mean {' or '.join(near)}?" if near else describe_valid_keys(declared_fields)
             yield create_problem(read, f"{format_tool(tool)}: result.{name} does not exist{hint}")
 
 
@@ -513,13 +513,13 @@ def _is_certain(read: dict[str, Any], root: ToolSchema) -> bool:
     )
 
 
-def _lacks_field(name: str, schema: Any, root: ToolSchema, known_fields: dict[str, Any], depth: int) -> bool:
+def _lacks_field(name: str, schema: Any, root: ToolSchema, declared_fields: dict[str, Any], depth: int) -> bool:
     """Return whether no result has the field; ``known_fields`` collects the others. Reads of null fail too."""
     resolved = resolve_schema(schema, root)
     if resolved is None or depth > MAX_DEPTH or any(keyword in resolved for keyword in _OTHER_KEYWORDS):
         return False
     if "anyOf" in resolved or "oneOf" in resolved:
-        return _all_lack_field(name, resolved, root, known_fields, depth)
+        return _all_lack_field(name, resolved, root, declared_fields, depth)
     kind: Any = resolved.get("type")
     kinds: list[Any] = kind if is_array(kind) else [kind]
     if not kinds or any(kind_name not in ("object", "null") for kind_name in kinds):
@@ -529,16 +529,16 @@ def _lacks_field(name: str, schema: Any, root: ToolSchema, known_fields: dict[st
     properties = mapping_or_empty(resolved.get("properties"))
     if not is_closed(resolved) or name in properties or not root.may_list(properties):
         return False
-    known_fields.update(properties)
+    declared_fields.update(properties)
     return True
 
 
 def _all_lack_field(
-    name: str, schema: Mapping[str, Any], root: ToolSchema, known_fields: dict[str, Any], depth: int
+    name: str, schema: Mapping[str, Any], root: ToolSchema, declared_fields: dict[str, Any], depth: int
 ) -> bool:
     if "properties" in schema or ("anyOf" in schema and "oneOf" in schema):
         return False
     branches: Any = schema.get("anyOf", schema.get("oneOf"))
     return bool(is_array(branches) and branches) and all(
-        _lacks_field(name, branch, root, known_fields, depth + 1) for branch in branches
+        _lacks_field(name, branch, root, declared_fields, depth + 1) for branch in branches
     )

@@ -90,7 +90,7 @@ def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violati
     return sorted(broken_rules, key=_location_order)[:MAX_VIOLATIONS]
 
 
-def find_unknown_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
+def find_missing_tool_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
     """Return the first uncaught call of an unknown tool by literal name.
 
     ``facts`` is what the worker reported, untrusted; malformed parts are ignored.

@@ -40,7 +40,9 @@ async def verify_audit(store: InterruptStore, head: str | None = None) -> BadLin
     if head is not None and saved_head is None:
         raise ValueError(f"head must be what audit_head() gave, got {head!r}")
     current_head = parse_head(await store.audit_head())
-    verifier = _ChainVerifier([known_head for known_head in (saved_head, current_head) if known_head is not None])
+    verifier = _ChainVerifier(
+        [expected_head for expected_head in (saved_head, current_head) if expected_head is not None]
+    )
     while True:
         page = [line async for line in store.audit(tenant=ALL_TENANTS, after=verifier.sequence, limit=_LINES_PER_PAGE)]
         bad = await run_in_dedicated_thread(lambda page=page: verifier.check_lines(page), "codemode-audit")

@@ -28,11 +28,11 @@ from .records import (
 from .rows import (
     LISTED_COLUMNS,
     RECORD_COLUMNS,
+    id_not_found_error,
     load_records,
     placeholders,
     tenant_clause,
     tenant_names,
-    unknown_id_error,
 )
 from .tables import label_key
 from .transaction import Row, Session, is_storable_text
@@ -57,7 +57,7 @@ def find_last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str
     condition, values = tenant_clause(tenant)
     row = session.fetch_one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
     if row is None:
-        raise unknown_id_error(record_id)
+        raise id_not_found_error(record_id)
     return row[0]
 
 
@@ -67,7 +67,7 @@ def find_record(session: Session, record_id: str, tenant: Tenant) -> Record:
     statement = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?{condition}"
     records = load_records(session, session.fetch_all(statement, record_id, *values))
     if not records:
-        raise unknown_id_error(record_id)
+        raise id_not_found_error(record_id)
     return records[0]
 
 
@@ -90,7 +90,7 @@ def find_outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[Reco
     statement = f"SELECT state, outcome, not_resumable FROM codemode_records WHERE id = ?{condition}"
     row = session.fetch_one(statement, record_id, *values)
     if row is None:
-        raise unknown_id_error(record_id)
+        raise id_not_found_error(record_id)
     state, text, not_resumable = row
     return cast("RecordState", state), text, None if not_resumable is None else json.loads(not_resumable)
 

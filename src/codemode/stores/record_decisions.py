@@ -13,7 +13,7 @@ from .answers import prepare_answers as read_answers
 from .audit import Attribution, truncate
 from .errors import AlreadyDecidedError, RequestSupersededError, StoreError
 from .records import LEASE_MS, Lease, RecordState, StoredRequest, Tenant, next_record_state, next_request_state
-from .rows import RequestRow, load_requests_by_id, placeholders, tenant_clause, unknown_id_error
+from .rows import RequestRow, id_not_found_error, load_requests_by_id, placeholders, tenant_clause
 from .transaction import Database, Session, run_read
 
 MAX_DECISIONS = 1000
@@ -35,7 +35,7 @@ def find_requests(
     tenants: dict[str, str] = dict(session.fetch_all(statement, *record_ids, *values)) if record_ids else {}  # pyright: ignore[reportArgumentType, reportCallIssue]
     for interrupt_id in interrupt_ids:
         if interrupt_id not in requests or requests[interrupt_id].record_id not in tenants:
-            raise unknown_id_error(interrupt_id)
+            raise id_not_found_error(interrupt_id)
     return requests, tenants
 
 

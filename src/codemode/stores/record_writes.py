@@ -187,8 +187,8 @@ def pause_record(session: Session, record_id: str, state: RecordState, new: Enco
     is_ready = not interrupt_ids or any(
         existing[row].request.state == "decided" for row in interrupt_ids & existing.keys() if row not in open_ids
     )
-    known_forms = {name: _encode_form(row, row.input_schema) for name, row in existing_forms.items()}
-    _insert_requests(session, record_id, new, known_forms, interrupt_ids - existing.keys(), len(existing))
+    stored_forms = {name: _encode_form(row, row.input_schema) for name, row in existing_forms.items()}
+    _insert_requests(session, record_id, new, stored_forms, interrupt_ids - existing.keys(), len(existing))
     session.run(
         "UPDATE codemode_records SET version = ?, state = ?, interrupt = ?, expires_at_ms = ?, owner = NULL,"
         " payload = COALESCE(?, payload), source = COALESCE(?, source), ready_at_ms = ?, rests_until_ms = NULL,"
@@ -235,7 +235,7 @@ def _insert_requests(
     session: Session,
     record_id: str,
     new: EncodedPause,
-    known_forms: Mapping[str, tuple[str | None, str, str | None]],
+    stored_forms: Mapping[str, tuple[str | None, str, str | None]],
     interrupt_ids: set[str],
     first_ordinal: int,
 ) -> None:
@@ -250,7 +250,7 @@ def _insert_requests(
                 request.interrupt_id,
                 first_ordinal + index,
                 *_request_columns(request),
-                *_form_columns(request, new, known_forms),
+                *_form_columns(request, new, stored_forms),
                 new.display_digests[request.interrupt_id],
                 *(request.line, request.column),
                 record_id,
@@ -292,9 +292,9 @@ def _request_columns(request: PendingRequest) -> Row:
 
 
 def _form_columns(
-    request: PendingRequest, new: EncodedPause, known_forms: Mapping[str, tuple[str | None, str, str | None]]
+    request: PendingRequest, new: EncodedPause, stored_forms: Mapping[str, tuple[str | None, str, str | None]]
 ) -> Row:
-    return new.tool_forms.get(request.tool_name) or known_forms.get(request.tool_name) or (None, '""', None)
+    return new.tool_forms.get(request.tool_name) or stored_forms.get(request.tool_name) or (None, '""', None)
 
 
 def _encode_form(tool: Any, schema: Any) -> tuple[str | None, str, str | None]:

@@ -118,7 +118,7 @@ def tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
     return tuple(sorted(str(require_tenant(name)) for name in tenant))
 
 
-def unknown_id_error(record_or_request_id: str) -> UnknownRequestError:
+def id_not_found_error(record_or_request_id: str) -> UnknownRequestError:
     """Return the error for an id that does not exist, or belongs to another tenant."""
     return UnknownRequestError(f"{record_or_request_id!r} is not pending: unknown id")
 

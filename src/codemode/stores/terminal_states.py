@@ -13,7 +13,7 @@ from .journal import release_content_of_records
 from .leases import claim, end_record, end_records, lease_end_columns, mark_lost, state_if_owned
 from .record_writes import EncodedPause, insert_record, require_capacity
 from .records import LastResumed, Lease, RecordEvent, RecordState, Tenant, next_record_state, next_request_state
-from .rows import RECORD_COLUMNS, encode_end, load_records, placeholders, tenant_clause, unknown_id_error
+from .rows import RECORD_COLUMNS, encode_end, id_not_found_error, load_records, placeholders, tenant_clause
 from .transaction import Session, repair_after_clock_change
 
 MAX_SWEPT_RECORDS = 500
@@ -30,7 +30,7 @@ def end_by_decision(session: Session, record_id: str, event: RecordEvent, by: At
         *(record_id, *values),
     )
     if row is None:
-        raise unknown_id_error(record_id)
+        raise id_not_found_error(record_id)
     _supersede_requests(session, [record_id])
     outcome = encode_end("withdrawn" if event == "withdraw" else "lost", actor=by.actor, reason=by.reason)
     end_record(session, record_id, row[0], cast("RecordState", row[1]), event, outcome, by, {})
@@ -43,7 +43,7 @@ def find_lost_interrupt(session: Session, record_id: str, tenant: Tenant) -> str
         f"SELECT state, interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values
     )
     if row is None:
-        raise unknown_id_error(record_id)
+        raise id_not_found_error(record_id)
     return row[1] if row[0] == "lost" else None
 
 
@@ -53,7 +53,7 @@ def run_again(session: Session, record_id: str, by: Attribution, tenant: Tenant)
     statement = f"SELECT tenant, state, expires_at_ms, not_resumable FROM codemode_records WHERE id = ?{condition}"
     row = session.fetch_one(statement, record_id, *values)
     if row is None:
-        raise unknown_id_error(record_id)
+        raise id_not_found_error(record_id)
     owner_tenant, state, expires_at_ms, not_resumable = row
     next_state = next_record_state(cast("RecordState", state), "run again", record_id)
     if state == "pending" and not_resumable is None:
@@ -243,7 +243,7 @@ def is_claimable(session: Session, record_id: str, tenant: Tenant) -> bool:
     )
     row = session.fetch_one(statement, record_id, *values)
     if row is None:
-        raise unknown_id_error(record_id)
+        raise id_not_found_error(record_id)
     state, ready_at_ms, rests_until_ms, expires_at_ms = cast("RecordState", row[0]), *row[1:]
     is_expired = expires_at_ms <= session.now_ms
     next_record_state("expired" if is_expired and state in ("pending", "resting") else state, "claim", record_id)

@@ -55,7 +55,7 @@ class ToolCatalog(Protocol[ToolT_co]):
         """Return the tool with exactly this name."""
         ...
 
-    def unknown_tool(self, name: str) -> CodeModeToolError:
+    def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """Return the error for a name without a tool, with its ``reason``."""
         ...
 
@@ -142,7 +142,7 @@ class Catalog(Generic[ToolT]):
         plain = _normalize_name(name[:MAX_NAME_CHARACTERS])
         return [self._by_plain_name[match] for match in find_nearest_names(plain, self._by_plain_name)]
 
-    def unknown_tool(self, name: str) -> CodeModeToolError:
+    def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """The error for a name that is not registered; its message suggests the nearest ones."""
         from ..data.similar_names import format_suggestion
 
@@ -189,7 +189,7 @@ class Catalog(Generic[ToolT]):
 
         tool = self.get(name)
         if tool is None:
-            raise self.unknown_tool(name)
+            raise self.tool_not_found_error(name)
         return declare_tools([tool])
 
     def _get_index(self) -> ToolIndex:

@@ -418,10 +418,10 @@ def _redact_problem(problem: Problem, names: set[str]) -> Problem:
     if sentence is not None:
         is_prefix_only = sentence[0].startswith("Input should be a")
         message = sentence[0] if is_prefix_only else problem["message"]
-    return {"path": _keep_known_path(problem["path"], names), "message": message}
+    return {"path": _keep_declared_path(problem["path"], names), "message": message}
 
 
-def _keep_known_path(path: str, names: set[str]) -> str:
+def _keep_declared_path(path: str, names: set[str]) -> str:
     end = 0
     while (step := _PATH_STEP.match(path, end)) is not None:
         name = step["name"] or (json.loads(step["text"]) if step["text"] else None)

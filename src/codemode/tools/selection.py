@@ -58,10 +58,10 @@ class Selection:
     def require_known(self, tool_names: Collection[str]) -> None:
         """Raise `ValueError` for a name without a tool."""
         for name in sorted(self.names.difference(tool_names)):
-            raise ValueError(describe_unknown_name(self._path, name, tool_names))
+            raise ValueError(describe_missing_name(self._path, name, tool_names))
 
 
-def describe_unknown_name(path: str, name: str, tool_names: Collection[str]) -> str:
+def describe_missing_name(path: str, name: str, tool_names: Collection[str]) -> str:
     """Return the message for a name in the option ``path`` without a tool."""
     hint = format_suggestion(find_nearest_names(name, tool_names))
     return f"{path} names {name!r}, which is not among the tools.{hint or _list_names(tool_names)}"
@@ -116,9 +116,9 @@ class ToolSelection:
         refuse_framework_tool(value)
 
     @staticmethod
-    def describe_unknown_name(path: str, name: str, tool_names: Collection[str]) -> str:
+    def describe_missing_name(path: str, name: str, tool_names: Collection[str]) -> str:
         """Return the message for a name in another option, ``path``, without a tool."""
-        return describe_unknown_name(path, name, tool_names)
+        return describe_missing_name(path, name, tool_names)
 
 
 def _is_selected(

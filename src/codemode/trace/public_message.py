@@ -68,10 +68,10 @@ def _compile_host_paths(working_directory: str) -> re.Pattern[str]:
     absolute = [Path(name) for name in folder_names if Path(name).is_absolute()]
     folders = {*map(str, absolute), *(str(path.resolve()) for path in absolute)}
     parts = [re.split(r"[\\/]+", folder.rstrip("\\/")) for folder in folders]
-    known_parts = sorted(
+    host_parts = sorted(
         (path_parts for path_parts in parts if len(path_parts) > 1), key=len, reverse=True
     )  # a root alone would match every path
-    roots = "|".join(r"[\\/]{1,4}".join(map(re.escape, part)) for part in known_parts) or r"(?!)"
+    roots = "|".join(r"[\\/]{1,4}".join(map(re.escape, part)) for part in host_parts) or r"(?!)"
     pattern = rf"""
           (?P<quote>["'`])(?:{roots})(?:[\\/][^"'`\n]*)?(?P=quote)
         | {_PATH_START}[\\/]{{0,4}}(?:{roots})(?![\w-])(?:[\\/]{_PATH_REST}{_PATH_CONTINUATION})?

@@ -59,7 +59,7 @@ def _describe_interpreter_problem() -> str:
     path = Path(sys.executable)
     # A link to an interpreter may have any name, and so may what it points to.
     names = (path.name.lower(), Path(os.path.realpath(path)).name.lower())
-    if not any(known_name in name for known_name in _INTERPRETER_NAMES for name in names):
+    if not any(interpreter_name in name for interpreter_name in _INTERPRETER_NAMES for name in names):
         return f"sys.executable is {path.name!r}, which is not a Python interpreter by name"
     return ""
 

@@ -98,7 +98,7 @@ def test_another_architecture_or_abi_kills(number: int, args: list[int], arch: i
         assert verdict == RETURN_KILL_PROCESS
 
 
-def test_x32_numbers_of_allowed_calls_kill() -> None:
+def test_numbers_of_x32_allowed_calls_kill() -> None:
     program = assemble_filter("x86_64", musl=False)
     for number in SYSTEM_CALL_NUMBERS["x86_64"].values():
         assert run_filter(program, AUDIT_X86_64, number | 0x40000000, (3, 0, 3, 0x22)) == RETURN_KILL_PROCESS

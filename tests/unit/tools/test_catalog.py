@@ -88,13 +88,13 @@ def test_nothing_is_near_nonsense() -> None:
 
 
 def test_unknown_tool_error_names_the_nearest() -> None:
-    error = ISSUES.unknown_tool("readFile")
+    error = ISSUES.tool_not_found_error("readFile")
     assert isinstance(error, CodeModeToolError)
     assert "no tool named 'readFile'" in error.message
     assert "'read_file'" in error.message
     assert error.details["tool_name"] == "readFile"
     assert error.details["available_tools"] == list(ISSUES.names())
-    assert len(ISSUES.unknown_tool("x" * 10_000).message) < 500
+    assert len(ISSUES.tool_not_found_error("x" * 10_000).message) < 500
 
 
 @each_row(

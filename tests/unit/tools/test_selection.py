@@ -97,4 +97,4 @@ def test_unknown_names_of_both_options_are_refused() -> None:
     for tools, keep, path in ((["zzz"], [], "tools"), (None, ["zzz"], "native")):
         with pytest.raises(ValueError, match=f"{path} names 'zzz', which is not among the tools"):
             ToolSelection(tools, keep, keep_path="native").require_known(TOOLS)
-    assert "approve names 'zzz'" in ToolSelection.describe_unknown_name("approve", "zzz", TOOLS)
+    assert "approve names 'zzz'" in ToolSelection.describe_missing_name("approve", "zzz", TOOLS)

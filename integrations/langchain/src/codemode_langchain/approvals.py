@@ -298,23 +298,23 @@ class ApprovalPolicy:
         """The names that have rules."""
         return frozenset(self._rules)
 
-    def describe_unknown_rules(
-        self, known_names: Collection[str], may_exist: Callable[[str], bool] | None = None
+    def describe_unmatched_rules(
+        self, valid_names: Collection[str], may_exist: Callable[[str], bool] | None = None
     ) -> list[str]:
         """Return a message for each rule that names an unknown tool.
 
         ``may_exist``: returns whether a name may be that of a tool not listed yet.
         """
-        missing = sorted(self.rule_names.difference(known_names))
+        missing = sorted(self.rule_names.difference(valid_names))
         return [
-            ToolSelection.describe_unknown_name("approve", name, known_names)
+            ToolSelection.describe_missing_name("approve", name, valid_names)
             for name in missing
             if may_exist is None or not may_exist(name)
         ]
 
-    def require_known(self, known_names: Collection[str], may_exist: Callable[[str], bool] | None = None) -> None:
+    def require_known(self, valid_names: Collection[str], may_exist: Callable[[str], bool] | None = None) -> None:
         """Raise `ValueError` for a rule that names an unknown tool."""
-        for message in self.describe_unknown_rules(known_names, may_exist):
+        for message in self.describe_unmatched_rules(valid_names, may_exist):
             raise ValueError(message)
 
     def reject_kept(

@@ -90,10 +90,10 @@ def _postgres_dsn(connection: Any) -> str | None:
     if info is not None:
         # info.dsn has no password.
         return make_conninfo(info.dsn, **({"password": info.password} if info.password else {}))
-    known_keywords = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    dsn_keywords = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     pool_kwargs: Any = connection.kwargs
     connection_kwargs = cast("dict[str, Any]", pool_kwargs) if isinstance(pool_kwargs, dict) else {}
-    conninfo_kwargs = {name: value for name, value in connection_kwargs.items() if name in known_keywords}
+    conninfo_kwargs = {name: value for name, value in connection_kwargs.items() if name in dsn_keywords}
     return (
         make_conninfo(pool_conninfo, **conninfo_kwargs)
         if isinstance(pool_conninfo, str) and (pool_conninfo or conninfo_kwargs)

@@ -103,15 +103,18 @@ class CodeModeMiddleware(SurfaceMiddleware):
 
     def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         name, tool = request.tool_call["name"], request.tool
-        shown_tools, may_need_approval = get_visible_tools(request), any(map(self._approvals.may_need_approval, names))
+        visible_tools, may_need_approval = (
+            get_visible_tools(request),
+            any(map(self._approvals.may_need_approval, names)),
+        )
         if (
             not may_need_approval
-            and shown_tools is not None
-            and names <= {name for name in shown_tools["native"] if not self._is_called_directly(name, request)}
+            and visible_tools is not None
+            and names <= {name for name in visible_tools["native"] if not self._is_called_directly(name, request)}
         ):
             # A provider's tool, which other middleware or the tool node runs.
             return None
-        is_program_tool = tool is not None if shown_tools is None else name in shown_tools["programs"]
+        is_program_tool = tool is not None if visible_tools is None else name in visible_tools["programs"]
         if tool is None and not may_need_approval and not is_program_tool:
             # Unknown here: later middleware or the tool node answers.
             return None
@@ -181,8 +184,8 @@ class CodeCallMiddleware(SurfaceMiddleware):
         return visible_only
 
     def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
-        shown_tools = get_visible_tools(request)
-        visible_names = self._get_visible_names(request) if shown_tools is None else shown_tools["native"]
+        visible_tools = get_visible_tools(request)
+        visible_names = self._get_visible_names(request) if visible_tools is None else visible_tools["native"]
         return all(self._is_called_directly(name, request) or name in visible_names for name in names)
 
     def _get_visible_names(self, request: ToolCallRequest) -> Collection[str]:
@@ -328,11 +331,13 @@ class ExecWaitMiddleware(SurfaceMiddleware):
             name for tool in tools if not self._is_surface_tool(tool) and (name := get_tool_name(tool)) in TOOL_NAMES
         }
 
-    def _describe_unknown_rules(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:
-        if self._approvals.rule_names.issubset(known_names):
+    def _describe_unmatched_rules(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:
+        if self._approvals.rule_names.issubset(valid_names):
             return []  # avoids creating a surface for the ids
         surface = cast("ExecWaitSurface", self._get_surface(program_tools))
-        return self._approvals.describe_unknown_rules({*known_names, *surface.list_rule_names()}, surface.may_have_tool)
+        return self._approvals.describe_unmatched_rules(
+            {*valid_names, *surface.list_rule_names()}, surface.may_have_tool
+        )
 
     def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
         # The tool node would list all tools, hidden ones too.

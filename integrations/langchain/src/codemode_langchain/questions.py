@@ -405,9 +405,9 @@ class OuterCallQuestions:
         self._asked.update(asked_questions)
 
 
-def _get_earlier_answers(questions: Mapping[str, Any], known_batches: Sequence[AnswerBatch]) -> Sequence[AnswerBatch]:
+def _get_earlier_answers(questions: Mapping[str, Any], earlier_batches: Sequence[AnswerBatch]) -> Sequence[AnswerBatch]:
     """Return the answers of a call before its current questions, including those to another outer call."""
     given_batches: Any = questions.get("given")
     if given_batches is None:
-        return known_batches[: questions["answers"]]
+        return earlier_batches[: questions["answers"]]
     return [tuple(Answer(**answer_fields) for answer_fields in batch) for batch in given_batches]

@@ -63,17 +63,17 @@ class RuleNameChecker:
         self._describe_unknown = unknown
         self._has_warned = False
 
-    def require(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
+    def require(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Raise `ValueError` for a rule that names none of these tools."""
-        for message in self._describe_unknown(known_names, program_tools):
+        for message in self._describe_unknown(valid_names, program_tools):
             raise ValueError(message)
 
-    def warn(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
+    def warn(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Log, in the first step only, the rules that name none of its tools; later steps may have others."""
         if self._has_warned:
             return
         self._has_warned = True
-        for message in self._describe_unknown(known_names, program_tools):
+        for message in self._describe_unknown(valid_names, program_tools):
             _log.warning("%s A program that starts without such a tool ends the run with this error.", message)
 
 
@@ -106,7 +106,7 @@ def find_agent_tools(own: object) -> list[Any] | None:
     return [*(cast("Collection[Any]", agent_tools) if isinstance(agent_tools, Collection) else ()), *other_tools]
 
 
-def may_get_unknown_tools(own: object) -> bool:
+def may_get_more_tools(own: object) -> bool:
     """Return whether middleware of the agent may add tools that are unknown while the agent is built."""
     classes: list[type] = [type(item) for item in find_agent_middleware(own)]
     return any(_wraps_model_calls(cls) and not _is_framework_class(cls) for cls in classes)
@@ -215,7 +215,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             self._selection.kept_names, settings.is_surface_tool_name, settings.is_callable_name, settings.keep_option
         )
         self._step_tools = StepTools()
-        self._rule_names = RuleNameChecker(self._describe_unknown_rules)
+        self._rule_names = RuleNameChecker(self._describe_unmatched_rules)
         self._surfaces = SurfaceCache(self._make_surface)
         self._prepared_tools: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
         self._lock = forkable_lock()
@@ -258,7 +258,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         agent_tools = find_agent_tools(self)
         if agent_tools is not None:
             self._reject_name_conflicts(agent_tools)
-            if not may_get_unknown_tools(self):
+            if not may_get_more_tools(self):
                 self._selection.require_known(list_tool_names(agent_tools))
                 self._rule_names.require(
                     list_tool_names(agent_tools), self._select_program_tools(to_tools(agent_tools))
@@ -410,9 +410,9 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             for item in other_middleware
         )
 
-    def _describe_unknown_rules(self, known_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:  # noqa: ARG002
+    def _describe_unmatched_rules(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:  # noqa: ARG002
         """See `DescribeUnknownRules`."""
-        return self._approvals.describe_unknown_rules(known_names)
+        return self._approvals.describe_unmatched_rules(valid_names)
 
     def _build_tools(self, surface: Surface) -> Sequence[BaseTool]:
         """Return the surface tools for the model."""

@@ -68,9 +68,9 @@ class Surface:
             if self._is_callable_name(langchain_tool.name)
         }
         self.approvals = approvals
-        known_conversions = {} if previous is None else previous.conversions
+        cached_conversions = {} if previous is None else previous.conversions
         self.conversions = {
-            id(langchain_tool): _reuse_conversion(langchain_tool, known_conversions) or self._convert(langchain_tool)
+            id(langchain_tool): _reuse_conversion(langchain_tool, cached_conversions) or self._convert(langchain_tool)
             for langchain_tool in self.tools.values()
         }
         self._sync_tools = [langchain_tool for langchain_tool, _ in self.conversions.values()]
@@ -216,10 +216,10 @@ def _calls_tool(program: str, name: str) -> bool:
 
 
 def _reuse_conversion(
-    langchain_tool: BaseTool, known_conversions: Mapping[int, tuple[FrameworkTool, FrameworkTool]]
+    langchain_tool: BaseTool, cached_conversions: Mapping[int, tuple[FrameworkTool, FrameworkTool]]
 ) -> tuple[FrameworkTool, FrameworkTool] | None:
     """Return the conversion of a tool; None if it is new or its hints changed."""
-    conversion = known_conversions.get(id(langchain_tool))
+    conversion = cached_conversions.get(id(langchain_tool))
     return (
         conversion
         if conversion is not None and (conversion[0].annotations or {}) == get_annotations(langchain_tool)

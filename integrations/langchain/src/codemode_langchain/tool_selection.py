@@ -81,13 +81,13 @@ class StepTools:
 
         A registered tool takes precedence over one of the same name made for the step, as in LangChain.
         """
-        shown_tools = get_visible_tools(request)
-        if shown_tools is None:
+        visible_tools = get_visible_tools(request)
+        if visible_tools is None:
             return list(registered.values())
         with self._lock:
-            step_tools = self._steps.get(shown_tools["step"], {})
+            step_tools = self._steps.get(visible_tools["step"], {})
         tools = {**step_tools, **registered}
-        return [tools[name] for name in shown_tools["programs"] if name in tools]
+        return [tools[name] for name in visible_tools["programs"] if name in tools]
 
 
 def get_visible_tools(request: Any) -> ShownToolNames | None:

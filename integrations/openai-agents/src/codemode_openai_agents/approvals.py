@@ -54,7 +54,7 @@ class ApprovalPolicy:
     def require_known(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule that names an unknown tool."""
         for name in sorted(self._rules.keys() - set(names)):
-            raise ValueError(ToolSelection.describe_unknown_name("approve", name, names))
+            raise ValueError(ToolSelection.describe_missing_name("approve", name, names))
 
     def has_named_rule(self, name: str) -> bool:
         """Return whether a rule names this tool."""

@@ -41,11 +41,11 @@ _OMITTING_SERIALIZERS = ("include-exclude-sequence", "include-exclude-dict")
 class _ClosedSchemaGenerator(GenerateToolJsonSchema):
     """Closes the schemas of classes without subclasses; an instance of a subclass may have more fields.
 
-    ``closed_classes``: classes whose schemas were closed. ``unknown_serializers``: serializers without a schema.
+    ``closed_classes``: classes whose schemas were closed. ``opaque_serializers``: serializers without a schema.
     """
 
     closed_classes: list[type]
-    unknown_serializers: list[str]
+    opaque_serializers: list[str]
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
         json_schema = super().model_schema(schema)
@@ -60,7 +60,7 @@ class _ClosedSchemaGenerator(GenerateToolJsonSchema):
     def ser_schema(self, schema: Any) -> dict[str, Any] | None:
         json_schema = super().ser_schema(schema)
         if json_schema is None and schema["type"] not in _OMITTING_SERIALIZERS:
-            self.unknown_serializers.append(schema["type"])
+            self.opaque_serializers.append(schema["type"])
         return json_schema
 
     def _close(self, json_schema: dict[str, Any], cls: type) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _live_classes(cached: _ClosedSchema) -> list[type | None]:
 def _make_closed_schema(declared_schema: dict[str, Any], function: Callable[..., Any]) -> _ClosedSchema:
     class Exact(_ClosedSchemaGenerator):
         closed_classes: list[type] = []  # noqa: RUF012 - of this reading
-        unknown_serializers: list[str] = []  # noqa: RUF012 - likewise
+        opaque_serializers: list[str] = []  # noqa: RUF012 - likewise
 
     try:
         adapter = TypeAdapter[Any](_return_type(function))
@@ -170,7 +170,7 @@ def _make_closed_schema(declared_schema: dict[str, Any], function: Callable[...,
         closed_schema = adapter.json_schema(schema_generator=Exact, mode=_SCHEMA_MODE)
     except Exception:  # noqa: BLE001 - annotations may be anything
         return _ClosedSchema(declared_schema, declared_schema, [])
-    if open_schema != declared_schema or Exact.unknown_serializers:
+    if open_schema != declared_schema or Exact.opaque_serializers:
         return _ClosedSchema(declared_schema, declared_schema, [])
     return _ClosedSchema(declared_schema, closed_schema, [weakref.ref(cls) for cls in Exact.closed_classes])
 

@@ -380,11 +380,11 @@ async def restore_pauses(
     return pauses
 
 
-def _require_continuations(title: str, response: ModelResponse, known_ids: Collection[str]) -> None:
+def _require_continuations(title: str, response: ModelResponse, current_ids: Collection[str]) -> None:
     calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
     paused_ids = {Interrupt.find_outer_id(call.tool_call_id) for call in calls}
     for call in calls:
-        if call.tool_call_id in paused_ids and call.tool_call_id not in known_ids:
+        if call.tool_call_id in paused_ids and call.tool_call_id not in current_ids:
             # Starting it again would run its finished calls twice.
             raise UserError(
                 f"The {title} call {call.tool_call_id!r} is paused, and its continuation, which the metadata of its "

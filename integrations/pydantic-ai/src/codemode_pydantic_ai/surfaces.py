@@ -38,7 +38,7 @@ ProgramToolSelector: TypeAlias = ToolSelector | Literal["all"]
 class AgentToolSelection(ToolSelection):
     """Which tools programs and the model call. Raises `ValueError` for an invalid selector."""
 
-    def require_known_in(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
+    def require_in(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
         """Raise `UserError` for a name that matches no tool of a toolset; ``there`` are those of this step."""
         try:
             self.require_known({*there, *_list_tool_names(toolset)})

@@ -51,7 +51,7 @@ def parse_module(data: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
         if tree is None or not tree.root_node.has_error:
             break
         rewritten = _insert_missing_semicolons(
-            _rewrite_unknown_syntax(parsed_text) if number == 0 else parsed_text, tree
+            _rewrite_unsupported_syntax(parsed_text) if number == 0 else parsed_text, tree
         )
         if rewritten == parsed_text:
             break
@@ -84,7 +84,7 @@ def find_html_comment(data: bytes, tree: Tree) -> int | None:
     return None
 
 
-def _rewrite_unknown_syntax(text: bytes) -> bytes:
+def _rewrite_unsupported_syntax(text: bytes) -> bytes:
     if not text.isascii():
         text = WIDE_BREAK.sub(b"  \n", text)
         text = WIDE_BLANK.sub(lambda found: b" " * len(found[0]), text)

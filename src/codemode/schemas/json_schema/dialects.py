@@ -53,8 +53,8 @@ def _select_discriminated_branch(check: CheckProtocol, node: Rules, branches: li
         return branches[branch_by_tag[tag]]
     if len(set(branch_by_tag.values())) < len(branches):
         return None
-    known_tags = [key for key in mapping if key in branch_by_tag] or list(branch_by_tag)
-    return ValidationFailure.for_rule("enum", known_tags, tag, (path, name))
+    mapped_tags = [key for key in mapping if key in branch_by_tag] or list(branch_by_tag)
+    return ValidationFailure.for_rule("enum", mapped_tags, tag, (path, name))
 
 
 def _last_segment(reference: str) -> str:
@@ -89,9 +89,9 @@ def _iterate_nearest_failures(
         for branch in branches
         if (branch.distance == _OTHER_TYPE_DISTANCE) == (min_distance == _OTHER_TYPE_DISTANCE)
     ]
-    if (unknown_tag := _find_unknown_tag(likely)) is not None:
-        choices = [choice for branch in likely for choice in branch.wrong_tags[unknown_tag]]
-        yield ValidationFailure.for_rule("enum", _unique_values(choices), value[unknown_tag], (path, unknown_tag))
+    if (unmatched_tag := _find_unmatched_tag(likely)) is not None:
+        choices = [choice for branch in likely for choice in branch.wrong_tags[unmatched_tag]]
+        yield ValidationFailure.for_rule("enum", _unique_values(choices), value[unmatched_tag], (path, unmatched_tag))
         return
     nearest = [branch.failures for branch in likely if branch.distance == min_distance]
     if any(failures[0].rule_name in _CHOICE_KEYWORDS and failures[0].value is value for failures in nearest):
@@ -102,7 +102,7 @@ def _iterate_nearest_failures(
         yield _combine_failures(nearest, value, path)
 
 
-def _find_unknown_tag(branches: list[_BranchFailures]) -> str | None:
+def _find_unmatched_tag(branches: list[_BranchFailures]) -> str | None:
     """Return a property that is a tag in all branches and whose value fits none of them."""
     if len(branches) < 2:
         return None
@@ -115,7 +115,7 @@ def _measure_branch(
     top_level = [failure for failure in failures if failure.value is value]
     if any(_is_type_failure(failure) for failure in top_level):
         return _BranchFailures(failures, _OTHER_TYPE_DISTANCE, {})
-    tags, known_properties = _find_tags(check, check.rules_of(schema, node), value)
+    tags, matched_properties = _find_tags(check, check.rules_of(schema, node), value)
     present = {key: choices for key, choices in tags.items() if key in value}
     wrong_tags = {key: choices for key, choices in present.items() if not _contains_equal(value[key], choices)}
     # A constant identifies a branch better than a list of values, and tags better than the number of failures.
@@ -123,7 +123,9 @@ def _measure_branch(
     fitting = [len(choices) == 1 for key, choices in present.items() if key not in wrong_tags]
     by_tags = (sum(constants), len(constants), -sum(fitting), -len(fitting))
     is_no_choice = any(failure.rule_name in _CHOICE_KEYWORDS for failure in top_level)
-    common_properties = -sum(key in known_properties for key in islice(value, MAX_CHOICES)) if known_properties else 0
+    common_properties = (
+        -sum(key in matched_properties for key in islice(value, MAX_CHOICES)) if matched_properties else 0
+    )
     depth = -max(len(failure.path) for failure in failures)
     return _BranchFailures(
         failures, (0, *by_tags, is_no_choice, common_properties, len(top_level), len(failures), depth), wrong_tags

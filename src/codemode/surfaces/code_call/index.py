@@ -84,7 +84,7 @@ class CodeCallCatalog:
         """Return the tool of exactly this name."""
         return self._index.get(name) if self._allowed is None or name in self._allowed else None
 
-    def unknown_tool(self, name: str) -> CodeModeToolError:
+    def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """Return the error for a name without a tool; names that resemble meta-tools have their own error."""
         shown = name[:MAX_NAME_CHARACTERS]
         if looks_like_meta_tool(name):
@@ -107,7 +107,7 @@ class CodeCallCatalog:
     def describe(self, name: str) -> str:
         """Return the declaration of one tool as TypeScript. Raises `CodeModeToolError`."""
         if name not in self:
-            raise self.unknown_tool(name)
+            raise self.tool_not_found_error(name)
         return self._index.describe(name)
 
     def ask(self, name: str, argument: Any) -> Any:

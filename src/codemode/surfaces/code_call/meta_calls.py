@@ -212,10 +212,13 @@ def _explain_no_match(
         return [f"No tool has the score {request.min_score:g}; the best has {best:.2f}."]
     if candidates is None:
         return []
-    return [f"Filters leave {len(candidates)} of {len(registered)} tools.", *_warn_unknown_filters(registered, request)]
+    return [
+        f"Filters leave {len(candidates)} of {len(registered)} tools.",
+        *_warn_unmatched_filters(registered, request),
+    ]
 
 
-def _warn_unknown_filters(registered: list[RegisteredTool], request: SearchRequest) -> list[str]:
+def _warn_unmatched_filters(registered: list[RegisteredTool], request: SearchRequest) -> list[str]:
     """Return a warning for each filter whose values no tool has."""
     apps = {
         registered_tool.info.app_id: None for registered_tool in registered if registered_tool.info.app_id is not None

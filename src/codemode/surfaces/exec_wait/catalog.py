@@ -62,7 +62,7 @@ class ViewableCatalog(Protocol):
     def names(self) -> tuple[str, ...]: ...
     def get(self, name: str) -> PreparedTool | None: ...
     def ask(self, name: str, argument: Any) -> Any: ...
-    def unknown_tool(self, name: str) -> CodeModeToolError: ...
+    def tool_not_found_error(self, name: str) -> CodeModeToolError: ...
     def require_same(self, invocation_data: Mapping[str, Any] | None) -> None: ...
     async def list_servers(self, invocation_data: Mapping[str, Any] | None = None) -> None: ...
 
@@ -76,7 +76,7 @@ class CatalogView:
         self._scopes = scopes
         self.ask = catalog.ask
         self.names = catalog.names
-        self.unknown_tool = catalog.unknown_tool
+        self.tool_not_found_error = catalog.tool_not_found_error
 
     def __len__(self) -> int:
         return len(self._catalog)
@@ -260,7 +260,7 @@ class ExecCatalog:
             return None
         return next((tool for server in self.servers if (tool := server.get(name)) is not None), None)
 
-    def unknown_tool(self, name: str) -> CodeModeToolError:
+    def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """Return the error for an unknown id, with similar ids and how to find the right one."""
         name = name.removeprefix("unknown ")  # prefix of the guest runtime for ids that programs cannot call
         quoted, similar = name[:_MAX_QUOTED_CHARACTERS], self.nearest(name)
@@ -333,7 +333,7 @@ class ExecCatalog:
             raise CodeModeToolError("tools.describe(id): the id must be a string")
         found = self._entries.get(tool_id)
         if found is None:
-            raise self.unknown_tool(tool_id)
+            raise self.tool_not_found_error(tool_id)
         schema = found.tool.input_json_schema
         description = {**found.summary, "parameters": {} if schema is None else schema}
         self._counts.add("describe")

@@ -40,7 +40,7 @@ from .results import (
     RecordedResults,
     parse_exec_input,
     parse_wait_input,
-    unknown_run_error,
+    run_not_found_error,
 )
 from .run_registry import NoCapacityError, RunRegistry, drop_worker
 from .run_settler import RunSettler
@@ -238,7 +238,7 @@ class ProgramRunner:
         """Return a run, reserved for this caller. Raises `InvalidInputError`."""
         run = self.runs.find(run_id)
         if run is None or run.scope != scope:
-            raise unknown_run_error(run_id)
+            raise run_not_found_error(run_id)
         if run.execution is not None and run.execution.is_lost and self.runs.end_orphaned(run):
             raise InvalidInputError("wait: the event loop of this run was closed, which ended its calls", ABORTED)
         if self.runs.try_take(run):

@@ -24,7 +24,7 @@ from ...execution.outcome_texts import (
     describe_still_waiting,
     failure_text,
     find_exec_code,
-    find_unknown_tool_hint,
+    find_missing_tool_hint,
 )
 from ...execution.program_state import describe_large_result, save_call_results
 from ...source.program_input import looks_like_shell
@@ -99,7 +99,7 @@ class ResultFactory:
         return self.build_failure(self._error_text(run, error, code), code, output, telemetry)
 
     def _error_text(self, run: ProgramRun, error: CodeModeError, code: str) -> str:
-        text, cause = failure_text(error, run.code, find_unknown_tool_hint(error, run.code)), error.__cause__
+        text, cause = failure_text(error, run.code, find_missing_tool_hint(error, run.code)), error.__cause__
         if code == MEMORY_LIMIT:
             text = f"{text}\nmemoryLimitBytes is {self._options.memory_limit_bytes}"
         if self._options.host_error_detail != "message" or error.code not in HIDDEN_CODES or cause is None:

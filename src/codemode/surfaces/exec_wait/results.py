@@ -105,7 +105,7 @@ def parse_wait_input(value: Any) -> str:
     return str(run_id or other)
 
 
-def unknown_run_error(run_id: str) -> InvalidInputError:
+def run_not_found_error(run_id: str) -> InvalidInputError:
     """Return the error for an id without a run."""
     shown = run_id[:_MAX_QUOTED_CHARACTERS]
     if RUN_ID.fullmatch(run_id) is None and _FOREIGN_ID.fullmatch(run_id.strip()):

@@ -25,7 +25,7 @@ from ...stores.records import LEASE_MS
 from ...stores.resume_outcome import finish_writing
 from .options import PROFILE_NAME
 from .program_run import RUN_PREFIX, ProgramRun
-from .results import RUN_ID, InvalidInputError, build_failed_result, unknown_run_error
+from .results import RUN_ID, InvalidInputError, build_failed_result, run_not_found_error
 
 if TYPE_CHECKING:
     from ...execution.outcome import SuspendedRun
@@ -179,13 +179,13 @@ class StoredRuns:
 
     async def _find_record(self, run_id: str, scope: str) -> Record:
         if RUN_ID.fullmatch(run_id) is None:
-            raise unknown_run_error(run_id)
+            raise run_not_found_error(run_id)
         try:
             record = await self._store.record(_record_id(run_id), tenant=self._tenant)
         except UnknownRequestError:
-            raise unknown_run_error(run_id) from None
+            raise run_not_found_error(run_id) from None
         if record.app != self._app or get_scope(record) != scope:
-            raise unknown_run_error(run_id)
+            raise run_not_found_error(run_id)
         return record
 
     async def _require_unexpired(self, lease: Lease) -> Lease:

@@ -25,7 +25,7 @@ from ...schemas.compiled import json_type_name
 from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, get_located_items
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clip_text
-from .discovery import USAGE, build_search_index, call_discovery, unknown_server_error
+from .discovery import USAGE, build_search_index, call_discovery, server_not_found_error
 from .module_tools import (
     DISCOVERY_MODULE,
     ERRORS_MODULE,
@@ -386,7 +386,7 @@ class ModuleCatalog:
         """Return the server of this path."""
         return self._by_path.get(path)
 
-    def unknown_tool(self, name: str) -> CodeModeToolError:
+    def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """Return the error for a call of an unknown tool."""
         path, _, tool_name = name.partition(".")
         if path in self.unavailable:  # after a pause
@@ -457,7 +457,7 @@ class ModuleCatalog:
         error = (
             self._unavailable_error(path, "cannot be imported")
             if is_known
-            else unknown_server_error(self.servers, quoted)
+            else server_not_found_error(self.servers, quoted)
         )
         error.reason = "import_failure"
         raise error

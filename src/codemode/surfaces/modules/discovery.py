@@ -157,11 +157,11 @@ def find_server(servers: _Servers, server_id: str) -> ListedServer:
     found = next((server for server in servers if server.path == path), None)
     found = found or next((server for server in servers if server.server_id == server_id), None)
     if found is None:
-        raise unknown_server_error(servers, server_id)
+        raise server_not_found_error(servers, server_id)
     return found
 
 
-def unknown_server_error(servers: _Servers, server_id: str) -> CodeModeToolError:
+def server_not_found_error(servers: _Servers, server_id: str) -> CodeModeToolError:
     """Return the error for an unknown server id, with similar ones."""
     quoted_id = server_id.removeprefix(SERVERS_PREFIX)[:_MAX_NAME_CHARACTERS]
     similar = find_nearest_names(quoted_id.lower(), [server.path for server in servers])
@@ -188,11 +188,11 @@ def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
     """Return the tool with this name or export name. Raises `CodeModeToolError`, "unknown_tool"."""
     found = _find_by_name(server, name)
     if found is None:
-        raise unknown_tool_error(servers, server, name)
+        raise missing_tool_error(servers, server, name)
     return found
 
 
-def unknown_tool_error(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
+def missing_tool_error(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
     """Return the error for an unknown tool name, with similar names or another server that has it."""
     quoted_name = name[:_MAX_NAME_CHARACTERS]
     similar = find_nearest_names(

@@ -207,9 +207,9 @@ class RunCatalog:
         """Return the tool of exactly this name."""
         return self._current.get(name)
 
-    def unknown_tool(self, name: str) -> CodeModeToolError:
+    def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """Return the error for an unknown tool."""
-        return self._current.unknown_tool(name)
+        return self._current.tool_not_found_error(name)
 
     def ask(self, name: str, argument: Any) -> Any:
         """Return the answer to a program's question about its tools."""
@@ -453,13 +453,13 @@ class ModuleExecutor:
         await self._servers.list(server_source for server_source in sources if not server_source.is_current)
         await self._servers.build_catalog()
         if unknown := [name for name, source in found.items() if source is None]:
-            notes += await run_check(LARGE_CHARACTERS, partial(self._warn_unknown_servers, unknown))
+            notes += await run_check(LARGE_CHARACTERS, partial(self._warn_missing_servers, unknown))
         notes += [
             unavailable_diagnostic(server_source) for server_source in sources if server_source.failure is not None
         ]
         return notes, [server_source.path for server_source in sources if server_source.failure is None]
 
-    def _warn_unknown_servers(self, names: Sequence[str]) -> list[Diagnostic]:
+    def _warn_missing_servers(self, names: Sequence[str]) -> list[Diagnostic]:
         """Return warnings about unknown servers, the first of them with suggestions."""
         diagnostics: list[Diagnostic] = []
         for index, name in enumerate(names):

@@ -92,7 +92,7 @@ def test_describe_adds_parameters_and_tells_label_and_owner():
 )
 def test_an_unknown_id_tells_of_near_ones_and_the_way(given: str, near: str):
     made = catalog(tool("send_mail"), tool("read"))
-    for error in (made.unknown_tool(given), *_raised(made, given)):
+    for error in (made.tool_not_found_error(given), *_raised(made, given)):
         assert near in str(error)
         assert "tools.search" in str(error)
 

@@ -51,9 +51,9 @@ from .questions import (
     Question,
     bad_request_response,
     not_resumed_response,
+    run_not_found_response,
     store_unavailable_response,
     too_many_waiting_response,
-    unknown_run_response,
     waiting_field,
     waiting_response,
 )
@@ -163,7 +163,7 @@ class ApprovalFlow:
             return await self._continue_retry(client_call, params.request_state, params.input_responses or {})
         if isinstance(resume, str):
             record = await self._pending_store.find_record(resume)
-            return unknown_run_response() if record is None else await self._follow_record(client_call, record)
+            return run_not_found_response() if record is None else await self._follow_record(client_call, record)
         if client_call.code and self._run_tool.may_ask:
             await self._start_resuming()  # also resumes runs decided before this gateway started
             if (open_record := await self._pending_store.find_open_run(client_call.code)) is not None:
@@ -196,7 +196,7 @@ class ApprovalFlow:
             )
         record = await self._pending_store.find_record(state["record"])
         if record is None:
-            return unknown_run_response()
+            return run_not_found_response()
         return await self._follow_record(client_call, record, responses)
 
     async def _ask_until_finished(self, client_call: ClientCall, outcome: Any) -> ToolReply:
@@ -333,7 +333,7 @@ class ApprovalFlow:
                     record.id, self._ask_timeout_seconds * 1000, record.version
                 )
                 if not isinstance(outcome, Record):
-                    return outcome or unknown_run_response()
+                    return outcome or run_not_found_response()
                 record = outcome
 
     async def _save_answers(
@@ -407,7 +407,7 @@ class ApprovalFlow:
             with count_waiting_approvals("store", 1):
                 outcome = await self._pending_store.wait_for_end(record_id, wait_ms)
         if not isinstance(outcome, Record):
-            return outcome or unknown_run_response()
+            return outcome or run_not_found_response()
         questions, not_resumable = self._questions.build(outcome), outcome.not_resumable
         return waiting_response(
             record_id, questions, outcome.expires_at_ms, page_url, not_resumable, command=self._command

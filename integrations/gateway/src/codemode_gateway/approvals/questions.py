@@ -226,7 +226,7 @@ def _not_resumable_hint(record_id: str, url: str | None) -> str:
     )
 
 
-def unknown_run_response() -> RunResponse:
+def run_not_found_response() -> RunResponse:
     """Return the response for an id of no run of this principal."""
     hint = f"Send the whole `id` of `waiting`. If you did, the run is over. {_SIDE_EFFECTS_HINT}"
     return refusal_response([diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)])

@@ -204,9 +204,9 @@ def remove_server(file: FileText, name: str) -> str:
     text = file.text
     expected = config_file.parse_config_text(text, file.path)
     containers = list(find_server_containers(expected))
-    known_names = dict.fromkeys(known for _, container in containers for known in _list_names(container))
-    if name not in known_names:
-        raise ConfigError(f"{file.path}: there is no server {quote_name(name)}{_suggest_names(name, known_names)}")
+    valid_names = dict.fromkeys(known for _, container in containers for known in _list_names(container))
+    if name not in valid_names:
+        raise ConfigError(f"{file.path}: there is no server {quote_name(name)}{_suggest_names(name, valid_names)}")
     for key, container in containers:
         if name not in _list_names(container):
             continue
@@ -230,9 +230,9 @@ def _list_names(container: Any) -> list[str]:
     return [name for item in list_or_empty(container) if isinstance(name := mapping_or_empty(item).get("name"), str)]
 
 
-def _suggest_names(name: str, known_names: Collection[str]) -> str:
-    similar_names = [known for known in known_names if known.lower() == name.lower()]
-    similar_names = similar_names or find_nearest_names(name[:100], known_names)
+def _suggest_names(name: str, valid_names: Collection[str]) -> str:
+    similar_names = [known for known in valid_names if known.lower() == name.lower()]
+    similar_names = similar_names or find_nearest_names(name[:100], valid_names)
     if similar_names:
         return f"; did you mean {' or '.join(map(quote_name, similar_names))}?"
     return "; `codemode mcp list` lists the servers"

@@ -52,11 +52,11 @@ def quote_name(name: str) -> str:
     )
 
 
-def suggest_name(name: str, known_names: Iterable[str]) -> str:
+def suggest_name(name: str, valid_names: Iterable[str]) -> str:
     """Return "; did you mean ...?" for an unknown ``name``, or nothing if no known name resembles it."""
-    known_names = list(known_names)
-    matches = [candidate for candidate in known_names if candidate.lower() == name.lower()] or find_nearest_names(
-        name[:100], known_names
+    valid_names = list(valid_names)
+    matches = [candidate for candidate in valid_names if candidate.lower() == name.lower()] or find_nearest_names(
+        name[:100], valid_names
     )
     return f"; did you mean {matches[0]}?" if matches else ""
 

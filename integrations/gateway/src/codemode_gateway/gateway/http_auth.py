@@ -409,8 +409,8 @@ class RequestAuthenticator:
 
     def _find_configured_user(self, token: str) -> str | None:
         digest, user_name = token_digest(token), None
-        for known_digest, name in self._settings.tokens.items():  # compare all, in constant time
-            if hmac.compare_digest(known_digest, digest):
+        for configured_digest, name in self._settings.tokens.items():  # compare all, in constant time
+            if hmac.compare_digest(configured_digest, digest):
                 user_name = name
         return user_name
 

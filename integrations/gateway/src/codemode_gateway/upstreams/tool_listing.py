@@ -182,7 +182,7 @@ class _PageReader:
     """
 
     room: ListBudget
-    known_texts: Mapping[str, str]
+    cached_texts: Mapping[str, str]
     hide: Callable[[Any], Any] | None = None
     first: int = 1
     mirrors_arguments: bool = False
@@ -201,10 +201,10 @@ class _PageReader:
             if not page.room.take(text):
                 page.left_out.note(f"the list is longer than allowed: what comes after entry {place - 1:,} is left out")
                 break
-            known_text = texts.get(tool.name) or self.known_texts.get(tool.name)
-            if known_text is not None:
-                if known_text != text or not self.repeats:
-                    reason = DUPLICATE_REASON if known_text == text else CONFLICTING_DUPLICATE_REASON
+            cached_text = texts.get(tool.name) or self.cached_texts.get(tool.name)
+            if cached_text is not None:
+                if cached_text != text or not self.repeats:
+                    reason = DUPLICATE_REASON if cached_text == text else CONFLICTING_DUPLICATE_REASON
                     page.left_out.add(reason, entry_label(visible, place))
             elif self.mirrors_arguments and _has_invalid_header(tool):
                 page.left_out.add(_UNSUPPORTED_HEADERS, entry_label(visible, place))
