@@ -10,7 +10,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, ServerConfig
-from codemode_gateway.gateway import principal_sessions
+from codemode_gateway.gateway import workspaces
 from gateway_clients import ERAS, USUAL_ERAS, Era, client_of, config_in
 from mcp_servers.configured import quick
 
@@ -43,7 +43,7 @@ def test_a_client_has_its_tool_from_the_cache_before_any_server_runs(
     tmp_path: Path, era: Era, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        principal_sessions, "LISTING_TIMEOUT_SECONDS", BOUND
+        workspaces, "LISTING_TIMEOUT_SECONDS", BOUND
     )  # a busy machine may start a server for longer than a moment
 
     async def main() -> None:
@@ -111,7 +111,7 @@ async def ended(upstream: Any) -> bool:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_server_that_says_nothing_costs_the_others_nothing(tmp_path: Path, era: Era, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(principal_sessions, "LISTING_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(workspaces, "LISTING_TIMEOUT_SECONDS", 0.01)
 
     async def main() -> None:
         servers = quick(), quick("silent", name="silent", connect_timeout_ms=50_000)

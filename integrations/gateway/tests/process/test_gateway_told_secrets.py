@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, load_config
-from codemode_gateway.gateway import principal_sessions
+from codemode_gateway.gateway import workspaces
 from codemode_gateway.passthrough import proxy
 from gateway_clients import ERAS, Era, client_of
 from in_loop import in_loop
@@ -34,7 +34,7 @@ async def test_a_secret_that_a_server_tells_reaches_nobody(
     tmp_path: Path, era: Era, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A list waits for a server for a moment, in which a busy machine may not start it.
-    monkeypatch.setattr(principal_sessions, "LISTING_TIMEOUT_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(workspaces, "LISTING_TIMEOUT_SECONDS", WAIT_SECONDS)
     monkeypatch.setattr(proxy, "LIST_TIMEOUT_SECONDS", WAIT_SECONDS)
     seen: list[str] = []
 

@@ -15,15 +15,15 @@ from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
 from ..upstreams.hooks import UpstreamHooks
 from .options import APP_NAME, GatewayOptions, LazyStore, load_keys
-from .principal_sessions import ConnectedServers
 from .principals import CallOrigin, Principal, SharingScope, pool_share_of
+from .workspaces import ConnectedServers
 
 if TYPE_CHECKING:
     from codemode.execution.program_library import ProgramLibrary
     from codemode.surfaces.modules.run_tool import RunTool
 
     from ..approvals.pending_store import PrincipalRuns, StoredRunResumer
-    from .principal_sessions import Workspace, Workspaces
+    from .workspaces import Workspace, Workspaces
 
 
 _MAX_CONTINUATION_AGE_MS = 7 * 24 * 3_600_000

@@ -20,8 +20,8 @@ from ..passthrough.client_requests import connection_of
 from ..passthrough.proxy import PassthroughProxy
 from .mcp_server import ActiveCalls
 from .options import GatewayOptions, LazyStore, find_client_profile, load_keys
-from .principal_sessions import ConnectionPool, Workspace, Workspaces
 from .principals import LOCAL, Principal, principal_of
+from .workspaces import ConnectionPool, Workspace, Workspaces
 
 if TYPE_CHECKING:
     import mcp_types as types

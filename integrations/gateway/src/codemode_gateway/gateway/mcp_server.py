@@ -31,12 +31,12 @@ from codemode.trace.failures import log_failure
 from ..config.model import OutputFormat
 from ..passthrough.handlers import GetPassthrough, add_log_level_handler, create_capability_middleware, create_handlers
 from .options import TOOL_NAMES, ClientProfile
-from .principal_sessions import INSTRUCTIONS
 from .principals import CURRENT_ORIGIN, CallOrigin, hold_reservation
+from .workspaces import INSTRUCTIONS
 
 if TYPE_CHECKING:
-    from .principal_sessions import Workspace
     from .principals import Principal
+    from .workspaces import Workspace
 
 
 _MAX_MEDIA_BLOCKS = 64

@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 from codemode_gateway.gateway.mcp_server import ProgressReporter
-from codemode_gateway.gateway.principal_sessions import merge_annotations
+from codemode_gateway.gateway.workspaces import merge_annotations
 from hypothesis import given
 from hypothesis import strategies as st
 

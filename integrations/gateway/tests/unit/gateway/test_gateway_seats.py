@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig
 from codemode_gateway.config.redaction import SecretRedactor
-from codemode_gateway.gateway import principal_sessions
-from codemode_gateway.gateway import principal_sessions as seat_module
-from codemode_gateway.gateway.principal_sessions import ConnectionPool, Workspaces
+from codemode_gateway.gateway import workspaces
 from codemode_gateway.gateway.principals import LOCAL, Principal, SharingScope, sharing_scope_of
+from codemode_gateway.gateway.workspaces import ConnectionPool, Workspaces
 
 ANA, BOB = Principal("ana"), Principal("bob")
 
@@ -285,8 +284,8 @@ def test_who_was_answered_before_all_was_listed_is_told_though_the_listing_began
         told.append("answered")
 
     async def main() -> None:
-        monkeypatch.setattr(seat_module, "LISTING_TIMEOUT_SECONDS", 0.05)
-        monkeypatch.setattr(principal_sessions, "create_client_tool", shown)
+        monkeypatch.setattr(workspaces, "LISTING_TIMEOUT_SECONDS", 0.05)
+        monkeypatch.setattr(workspaces, "create_client_tool", shown)
         world = World(server())
         seat = await world.seats.get(ANA)
         monkeypatch.setattr(seat, "notify_tools_changed", lambda: told.append("changed"))
