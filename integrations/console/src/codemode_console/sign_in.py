@@ -79,7 +79,7 @@ class SignIn:
         if request.method in ("GET", "HEAD"):
             return self._sign_in_page(request, request.query_params.get("next", ""))
         if request.method != "POST":
-            raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD, POST"})
+            raise Problem(405, "Method not allowed", headers={"Allow": "GET, HEAD, POST"})
         fields = await read_small_form(request)
         network, address = address_network(client), address_text(client)
         authenticated = await self._auth.authenticate(_extract_token(fields.get("token", "")), request)

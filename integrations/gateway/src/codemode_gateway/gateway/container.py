@@ -183,7 +183,7 @@ class GatewayContainer:
         if self._uses_journal(config):
             continuation["journal"] = self._store.journal(principal.id)
         return {
-            # A slow server is bounded by its own time, and a full pool by the caller's patience.
+            # Each server has its own timeout, and callers decide how long to wait for a full pool.
             "execution_policy": {"timeout_includes_tools": False, "on_saturation": "wait"},
             "approval": {"mode": "interrupt", "show_denial_reason": True},
             "continuation": continuation,
@@ -206,7 +206,7 @@ class GatewayContainer:
         if isinstance(origin, CallOrigin):
             workspaces = [await self.workspaces.get(origin.principal)]
         if len(workspaces) != 1:
-            return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} is declined: it came in no call")
+            return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} is declined: it belongs to no call")
         return await workspaces[0].passthrough.on_request(server, method, params, context)
 
     def _log_recipients(self, scope: SharingScope) -> list[Workspace]:

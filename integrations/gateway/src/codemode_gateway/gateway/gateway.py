@@ -53,7 +53,7 @@ class Gateway:
         self._active_calls = ActiveCalls()
         self._sessions: set[Principal] = set()
         self.record_url: Callable[[str], str | None] = _no_record_url
-        """Returns the page on which people decide about a record, where whoever serves the gateway has one."""
+        """Returns the console page of a record, or None without a console."""
         self._is_open = False
         self._exit_stack = ExitStack()
         self._warm_up_task: asyncio.Task[None] | None = None

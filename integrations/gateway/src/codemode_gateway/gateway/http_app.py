@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("codemode.mcp")
 _HEALTH_CACHE_SECONDS = 5.0
 _CHECK_TIMEOUT_SECONDS = 3.0
-"""Both at a time: whoever probes a gateway waits for about five."""
+"""Limit for both checks together: probes usually time out after five seconds."""
 _WORKER_MEMORY_BYTES = 64 << 20
 
 
@@ -84,7 +84,7 @@ class Health:
         try:
             lease = await pool.acquire(_WORKER_MEMORY_BYTES, "fail")
         except CodeModeConcurrencyError:
-            return  # workers run: who has no room is busy and not broken
+            return  # workers run: a full pool is busy, not broken
         lease.kill_and_release()
         lease.refill()
 
@@ -93,7 +93,7 @@ async def _run_check(check: Any) -> str:
     try:
         async with asyncio.timeout(_CHECK_TIMEOUT_SECONDS):
             await check()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the gateway cannot work
+    except Exception as error:  # noqa: BLE001 - any error means that the gateway is not ready
         _log.warning("the gateway is not ready: %s: %s", check.__name__.strip("_"), type(error).__name__)
         return "failed"
     return "ok"
@@ -147,7 +147,7 @@ class HttpApp:
 
     @property
     def requires_sign_in(self) -> bool:
-        """Whether callers must sign in. Without sign-in they must be local."""
+        """True if callers must sign in. Without sign-in they must be local."""
         return self._authenticator.requires_token
 
     @contextlib.asynccontextmanager
@@ -226,7 +226,7 @@ class HttpApp:
             await receive.drain()
             await send_error(error, send)
         except Exception:
-            _log.exception("a request failed")  # the server around it may say nothing of what it raised
+            _log.exception("a request failed")  # the ASGI server may not log it
             raise
 
     def _reload_settings(self) -> None:
@@ -239,7 +239,7 @@ class HttpApp:
             if self._console is not None:
                 self._console.replace_users(settings)
         except ConfigError as error:
-            _log.error("%s; the users from before stay", error)
+            _log.error("%s; the previous users stay", error)
             return
         is_verifier_replaced = settings.check != self._settings.check and self._custom_verifier is None
         if is_verifier_replaced:
@@ -268,7 +268,7 @@ class HttpApp:
         elif self._console is not None and (path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")):
             await _call_with_limits(self._console, scope, receive, send)
         else:
-            raise HttpError(404, f"There is nothing here; the gateway is at {MCP_PATH}")
+            raise HttpError(404, f"Not found; the gateway is at {MCP_PATH}")
 
     @property
     def _sign_ins(self) -> SignInManager | None:
@@ -277,8 +277,8 @@ class HttpApp:
     async def _handle_mcp(self, scope: Scope, receive: BoundedReceive, send: Send) -> None:
         principal_id, user = await self._authenticate(scope, receive)
         if scope["method"] not in _HTTP_METHODS:
-            raise HttpError(405, "Messages are sent by POST", {"allow": ", ".join(_HTTP_METHODS)})
-        # Counted before its body is here: many that come slowly would hold all memory there is.
+            raise HttpError(405, "Send messages by POST", {"allow": ", ".join(_HTTP_METHODS)})
+        # Count the request before its body arrives: many slow bodies could fill the memory.
         scope[RESERVATION_KEY].assign_to_user(principal_id)
         # Do not trust a user set by an outer server.
         scope["user"] = user
@@ -290,7 +290,7 @@ class HttpApp:
             authenticator = self._authenticator
             caller = await authenticator.authenticate(scope, receive.wait_for_disconnect)
             self._reload_settings()
-            if authenticator is self._authenticator:  # else those who may call have changed while one was verified
+            if authenticator is self._authenticator:  # otherwise the users changed during verification
                 return caller
 
     async def _handle_in_session(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -301,7 +301,7 @@ class HttpApp:
         async with contextlib.AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(self.running())
-            except Exception as error:  # noqa: BLE001 - told as the server expects to hear it
+            except Exception as error:  # noqa: BLE001 - reported as a lifespan message
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
             await send({"type": "lifespan.startup.complete"})
@@ -346,9 +346,9 @@ def with_client_address(scope: Scope, proxies: TrustedProxies) -> Scope:
 
 
 _SIGN_IN_REQUIRED = (
-    'codemode.auth.tokens needs a user, {{"sha256:<SHA-256 of a token>": {{"name": ...}}}}, or codemode.auth one of jwt'
-    " and introspection, before it may listen on {host}: without sign-in it is for this machine alone"
-    " (--http 127.0.0.1:PORT)"
+    "The gateway cannot listen on {host} without sign-in. Add a user to codemode.auth.tokens,"
+    ' {{"sha256:<SHA-256 of a token>": {{"name": ...}}}}, or set codemode.auth.jwt or codemode.auth.introspection,'
+    " or listen on this machine only (--http 127.0.0.1:PORT)"
 )
 
 
@@ -417,8 +417,8 @@ class _Server(WebServer):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._app.stop()
         if self._is_signalled:
-            # In its place stands sse_starlette's, by which all streams of this process end: those of pages do so now,
-            # and those of calls have had their moment.
+            # sse_starlette replaces handle_exit: this ends all event streams of the process. Calls have had their
+            # grace period.
             self.handle_exit(signal.SIGTERM, None)
         await super().shutdown(sockets)
 
@@ -438,7 +438,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _describe_listen_error(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"something else listens there already: end it, or choose another port, such as {port % 65535 + 1}"
+        return f"the port is in use: stop the program that uses it, or choose another port, such as {port % 65535 + 1}"
     if error.errno == errno.EACCES:
-        return "this user may not have the port: choose one from 1024 on"
-    return f"this address cannot be had ({error.strerror or error}): take one that this machine has, as 127.0.0.1"
+        return "this user may not use the port: choose 1024 or higher"
+    return f"the address cannot be used ({error.strerror or error}): choose one of this machine, such as 127.0.0.1"

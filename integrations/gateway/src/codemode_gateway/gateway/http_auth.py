@@ -32,7 +32,7 @@ from .principals import LOCAL, RESERVATION_KEY
 # Failures deny access. Only tokens of the configured issuer for this gateway are accepted.
 
 PEER_KEY = "codemode.peer"
-"""Where the other end of the connection is, of a request that came through a proxy: ``(host, port)``."""
+"""The scope key of the connection's peer, ``(host, port)``, for a request through a proxy."""
 _log = logging.getLogger("codemode.mcp")
 _REQUEST_SECONDS = 5.0
 _MAX_RESPONSE_BYTES = 1 << 19
@@ -91,7 +91,7 @@ class IntrospectionVerifier:
         if pending is None:
             if len(self._pending) >= _MAX_PENDING_TOKENS:
                 raise VerifierUnavailableError(
-                    f"{_MAX_PENDING_TOKENS} tokens wait for the authorization server's answer already"
+                    f"{_MAX_PENDING_TOKENS} tokens already wait for the authorization server's answer"
                 )
             task = asyncio.get_running_loop().create_task(self._introspect(token, digest))
             pending = self._pending[digest] = _PendingIntrospection(task)
@@ -101,13 +101,13 @@ class IntrospectionVerifier:
             return await asyncio.shield(pending.task)
         finally:
             pending.callers -= 1
-            if not pending.callers and not pending.task.done():  # all who wanted to know have hung up
+            if not pending.callers and not pending.task.done():  # all callers have disconnected
                 del self._pending[digest]
                 pending.task.cancel()
 
     async def _introspect(self, token: str, digest: str) -> AccessToken | None:
         settings = self._settings
-        # RFC 6749, 2.3.1: both are encoded as in a form before they are put together.
+        # RFC 6749, 2.3.1: form-encode both before joining them.
         credentials = (quote(settings.client_id, safe=""), quote(settings.client_secret, safe=""))
         async with self._semaphore:
             claims = await _fetch_json_object(
@@ -119,7 +119,7 @@ class IntrospectionVerifier:
         is_bearer = token_type is None or (
             isinstance(token_type, str) and token_type.lower() in ("bearer", "access_token")
         )
-        # Who has answered is known: servers need not say again which issuer they are.
+        # The issuer is known from the URL, so servers may omit it.
         access = to_access_token({"iss": self._check.issuer, **claims}, self._check) if is_bearer else None
         if access is not None:
             remaining = _INTROSPECTION_CACHE_SECONDS if access.expires_at is None else access.expires_at - time.time()
@@ -163,7 +163,7 @@ class JwtVerifier:
         if algorithm not in self._settings.algorithms or not (key_id is None or isinstance(key_id, str)):
             return None
         if str(header.get("typ", "jwt")).lower() not in _JWT_TYPES or "crit" in header:
-            return None  # signed for another purpose, or with conditions that are not known here
+            return None  # signed for another purpose, or with unknown critical headers
         for key in await self._keys.find_keys(key_id, algorithm):
             try:
                 claims = jwt.decode(
@@ -182,7 +182,7 @@ class JwtVerifier:
 class _KeyCache:
     """The public keys of an authorization server, refreshed every ten minutes and for unknown key ids.
 
-    Fetches are at least 30 seconds apart. Keys stay valid for an hour while the server is unreachable.
+    It waits at least 30 seconds between fetches. Keys stay valid for an hour while the server is unreachable.
     """
 
     def __init__(self, url: str) -> None:
@@ -199,10 +199,10 @@ class _KeyCache:
                 self._fetch_task = asyncio.get_running_loop().create_task(self._fetch_keys())
                 self._fetch_task.add_done_callback(self._on_fetch_done)
             if self._fetch_task is not None:
-                await asyncio.shield(self._fetch_task)  # others wait for it too, and this caller may hang up
+                await asyncio.shield(self._fetch_task)  # shared with other callers; this one may disconnect
             keys = self._matching_keys(key_id, algorithm)
         if time.monotonic() - self._fetched_at > _MAX_KEYS_AGE_SECONDS:
-            raise VerifierUnavailableError("the keys of the authorization server cannot be had")
+            raise VerifierUnavailableError("the authorization server's keys cannot be fetched")
         return keys
 
     def _matching_keys(self, key_id: str | None, algorithm: str) -> list[Any]:
@@ -235,7 +235,7 @@ def _parse_public_keys(entries: Any) -> list[tuple[str | None, str | None, str, 
 
     keys: list[tuple[str | None, str | None, str, Any]] = []
     for entry in entries:
-        # A symmetric key, or a private one, has no place here: whoever reads the page could sign with it.
+        # Ignore symmetric and private keys: any reader of the page could sign with them.
         if not is_object(entry) or entry.get("kty") not in _KEY_TYPES.values() or "d" in entry:
             continue
         if entry.get("use") not in (None, "sig"):
@@ -252,7 +252,7 @@ def _parse_public_keys(entries: Any) -> list[tuple[str | None, str | None, str, 
 def to_access_token(claims: Mapping[str, Any], verification: TokenCheck) -> AccessToken | None:
     """Convert token claims; return None for another issuer or audience, or claims without an identity."""
     if str(claims.get("iss", "")).rstrip("/") != verification.issuer:
-        _log.warning("a token was refused: it is of another issuer than codemode.auth.issuer")
+        _log.warning("a token was refused: its issuer is not codemode.auth.issuer")
         return None
     audience = claims.get("aud")
     audiences = {audience} if isinstance(audience, str) else {*filter(_is_text, audience if is_array(audience) else ())}
@@ -310,18 +310,18 @@ async def _fetch_json_object(method: str, url: str, **options: Any) -> dict[str,
                 body += part
                 if len(body) > _MAX_RESPONSE_BYTES:
                     raise VerifierUnavailableError(
-                        f"{location} has answered with more than {_MAX_RESPONSE_BYTES >> 10} KiB"
+                        f"{location} answered with more than {_MAX_RESPONSE_BYTES >> 10} KiB"
                     )
     except (TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         raise VerifierUnavailableError(f"{location} cannot be reached ({type(error).__name__})") from None
     if response.status_code != 200:
-        raise VerifierUnavailableError(f"{location} has answered with status {response.status_code}")
+        raise VerifierUnavailableError(f"{location} answered with status {response.status_code}")
     try:
         document = decode_json(body.decode())
     except ValueError:
         document = None
     if not is_mapping(document):
-        raise VerifierUnavailableError(f"{location} has answered with something else than a JSON object")
+        raise VerifierUnavailableError(f"{location} did not answer with a JSON object")
     return dict(document)
 
 
@@ -361,7 +361,7 @@ class RequestAuthenticator:
             *self._settings.origins,
             parse_origin(self._settings.url or ""),
         }
-        # Browsers say that much of a form on a page that tells nobody where it is, as the console's are.
+        # Browsers send this for forms on pages without a referrer, such as the console's.
         is_console_form = origin == "null" and _single_header(scope, "sec-fetch-site") == "same-origin"
         if not is_console_form and (origin is None or origin not in gateway_origins):
             raise HttpError(403, "Pages of this origin may not call the gateway (Origin)")
@@ -386,9 +386,9 @@ class RequestAuthenticator:
         """
         if not self.requires_token:
             client = scope.get("client")
-            # Who is at the other end has to be of this machine too: a proxy elsewhere may tell what it was told.
+            # The peer must be local too: a remote proxy may pass on a forged address.
             if client is None or not all(is_loopback(address[0]) for address in (client, scope.get(PEER_KEY, client))):
-                raise HttpError(403, "Without sign-in the gateway answers to its own machine alone")
+                raise HttpError(403, "Without sign-in the gateway accepts only callers on its own machine")
             return LOCAL.id, None
         token = self._read_bearer_token(scope)
         user_name = self._find_configured_user(token)
@@ -448,10 +448,10 @@ class RequestAuthenticator:
         try:
             async with asyncio.timeout(_VERIFIER_TIMEOUT_SECONDS):
                 return await verifier.verify_token(token)
-        except Exception as error:  # noqa: BLE001 - whatever fails lets nobody in; its text may hold the token
+        except Exception as error:  # noqa: BLE001 - any failure denies access; its text may contain the token
             reason = str(error) if isinstance(error, VerifierUnavailableError) else type(error).__name__
             _log.error("a token could not be verified: %s", reason)
-            raise HttpError(503, "Sign-in cannot be checked at present", {"retry-after": "5"}) from None
+            raise HttpError(503, "The token cannot be verified now; try again later", {"retry-after": "5"}) from None
 
     def _is_gateway_resource(self, resource: str, scope: Scope) -> bool:
         resource_url = self.resource_url(scope)
@@ -479,7 +479,7 @@ class RequestAuthenticator:
 
     def _unauthorized_error(self, scope: Scope, error: str | None, missing: list[str] | None = None) -> HttpError:
         parts: list[str] = [] if error is None else [f'error="{error}"']
-        if self._settings.scopes:  # which to ask the authorization server for
+        if self._settings.scopes:  # the scopes to request from the authorization server
             parts.append(f'scope="{" ".join(self._settings.scopes)}"')
         if self._settings.issuer is not None:
             resource_url = urlsplit(self.resource_url(scope))
@@ -498,7 +498,7 @@ async def _cancel_on_disconnect(work: Coroutine[Any, Any, T], wait_for_disconnec
         await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise HttpError(400, "The caller has hung up")
+        raise HttpError(400, "The caller disconnected")
     finally:
         task.cancel()
         watcher.cancel()

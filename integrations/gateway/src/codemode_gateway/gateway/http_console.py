@@ -106,7 +106,7 @@ class StandingApprovals:
         self._remembered, self._store = RememberedAnswers(folder), store
 
     def choices(self, record: Record, request: StoredRequest) -> dict[str, str]:
-        """Return for how long an approval of a call may hold beside that call, in words; nothing where it may not."""
+        """Return the durations, in words, for which the call's approval may also hold for later calls."""
         descriptions: dict[str, str] = {}
         for scope in SCOPE_DESCRIPTIONS:
             with suppress(ValueError):
@@ -150,7 +150,7 @@ class _ServerPages:
 
     async def _respond(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
-            raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD"})
+            raise Problem(405, "Method not allowed", headers={"Allow": "GET, HEAD"})
         path = str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")))
         name = path.removeprefix(SERVERS_PATH)
         matching_server = next(
@@ -158,15 +158,15 @@ class _ServerPages:
         )
         sign_ins = getattr(self._gateway, "sign_ins", None)
         if matching_server is None or matching_server.url is None or sign_ins is None:
-            raise Problem(404, "There is no such server", "The configuration has none to sign in to by this name.")
+            raise Problem(404, "Server not found", "The configuration has no server of this name to sign in to.")
         principal = self._principal_of(request.scope["user"])
         if sharing_scope_of(matching_server, Principal(principal)).owner != principal:
-            advice = f"Whoever runs the gateway signs in to it: {login_command(name)}"
+            advice = f"The operator of the gateway signs in to it: {login_command(name)}"
             raise Problem(403, "All users share this server", advice)
         try:
             sign_in = await sign_ins.get_sign_in(matching_server, principal)
         except SignInError as error:
-            raise Problem(502, "Signing in cannot begin", error.message) from None
+            raise Problem(502, "Sign-in cannot start", error.message) from None
         if sign_in is None:
             return HTMLResponse(render_page(SIGNED_IN), headers=PAGE_HEADERS)
         cookie = sign_in.cookie_header()
@@ -175,10 +175,8 @@ class _ServerPages:
     def _principal_of(self, user: Any) -> str:
         if user.tenants is not ALL_TENANTS and len(user.tenants) == 1:
             return next(iter(user.tenants))
-        advice = (
-            "You see the programs of several users, or of none. Sign in with the token of the one who uses the server."
-        )
-        raise Problem(403, "Whose sign-in this is cannot be known", advice)
+        advice = "You are not signed in as one user. Sign in with the token of the user who uses the server."
+        raise Problem(403, "The user of this sign-in is unknown", advice)
 
 
 CONSOLE_PATH = "/console"
@@ -204,11 +202,11 @@ class MountedConsole:
         self.token = secrets.token_urlsafe(32) if settings.console is None and not settings.tokens else None
         self._auth = create_token_auth_class(get_authenticator)(self._create_users(settings))
         signing_keys = load_keys(gateway.config.settings.keys, gateway.folder)
-        # Of the same keys on all hosts, the last of which signs, and of no use for what else they do.
+        # Derived for this purpose from the keys that all hosts share; the last one signs.
         secret = [hmac.new(key, b"codemode mcp console", hashlib.sha256).digest() for key in signing_keys]
         base_url = None if settings.url is None else settings.url + CONSOLE_PATH
         standing_approvals = StandingApprovals(gateway.folder, gateway.store)
-        # The one token of this machine alone is used in browsers that other local servers can lead to their own ports.
+        # A token for local use is typed into browsers that other local servers can redirect to their own ports.
         self._private_path = (
             f"~{secrets.token_urlsafe(24)}" if self.token is not None and settings.url is None else None
         )
@@ -240,7 +238,7 @@ class MountedConsole:
             users[f"sha256:{token_digest(configured)}"] = User("operator", self._operator_tenants)
         elif configured is not None:
             try:
-                # Read as a file of tokens is, with its refusals.
+                # Parsed and checked like a token file.
                 users |= {key.lower(): _parse_user(key, user) for key, user in configured.items()}
             except ValueError as error:
                 raise ConfigError(f"codemode.auth.console: {error}") from error
@@ -256,7 +254,7 @@ class MountedConsole:
         """Answer a request for a path of the console."""
         root = f"{scope.get('root_path', '')}{CONSOLE_PATH}"
         if scope["path"] == root:
-            raise HttpError(307, "The console is one slash further", {"location": f"{root}/"})
+            raise HttpError(307, "The console is at this address with a slash at its end", {"location": f"{root}/"})
         subpath = str(scope["path"])[len(root) :].removeprefix(f"/{self._private_path}")
         is_server_page = subpath.startswith(SERVERS_PATH)
         await (self._server_pages if is_server_page else self._console)({**scope, "root_path": root}, receive, send)

@@ -67,11 +67,11 @@ async def send_json(send: Send, status: int, value: object, headers: Mapping[str
 
 _RETRY_HEADERS = {"retry-after": "1"}
 READ_AHEAD_BYTES = 1 << 18
-"""What a server has read of a body by the time that somebody looks at its request."""
+"""The bytes of a body that the ASGI server may read before the application sees the request."""
 _MAX_TOKEN_CHECKS = 64
-"""Of tokens that the authorization server is asked about: so few that the next one is checked within a few seconds."""
+"""Pending token checks of one address: few enough that a further one is checked within seconds."""
 _BYTES_PER_VALUE = 64
-"""What a value is in memory, about: an empty object is two bytes on its way, and more than this here."""
+"""The approximate size of a value in memory: an empty object is two bytes of JSON but takes more than this."""
 _Owner = tuple[str, str]
 
 
@@ -118,7 +118,9 @@ class RequestReservation:
         checks, owner = self._limiter.token_checks, self._owner
         if checks[owner] >= _MAX_TOKEN_CHECKS:
             raise HttpError(
-                429, f"At most {_MAX_TOKEN_CHECKS} tokens from one address are checked at a time", _RETRY_HEADERS
+                429,
+                f"At most {_MAX_TOKEN_CHECKS} tokens of one address are checked at a time: try later",
+                _RETRY_HEADERS,
             )
         checks[owner] += 1
         try:
@@ -132,7 +134,11 @@ class RequestReservation:
         """Count the request for a user from now on. Raises `HttpError` over the user's limit."""
         owner, max_requests = ("user", user), self._limiter.limits.requests
         if self._limiter.requests[owner] >= max_requests:
-            raise HttpError(429, f"At most {max_requests} requests of one user are answered at a time", _RETRY_HEADERS)
+            raise HttpError(
+                429,
+                f"At most {max_requests} requests of one user are answered at a time: try later",
+                _RETRY_HEADERS,
+            )
         self._check_held_bytes(owner, self._size)
         self._count(-1)
         self._owner = owner
@@ -147,7 +153,7 @@ class RequestReservation:
         total, max_bytes = size + values * _BYTES_PER_VALUE, self._limiter.limits.held_bytes
         if total > max_bytes:
             raise HttpError(
-                413, f"A message counts at most {max_bytes} bytes, with {_BYTES_PER_VALUE} for each value in it"
+                413, f"A message may take {max_bytes} bytes, counting {_BYTES_PER_VALUE} for each value in it"
             )
         additional = total - self._size
         if additional > 0:
@@ -161,7 +167,9 @@ class RequestReservation:
             kind, possessive = ("user", "yours") if owner[0] == "user" else ("address", "its")
             message = f"At most {max_bytes} bytes of messages of one {kind} are held at a time"
             raise HttpError(
-                429, f"{message}: send this once others of {possessive} are answered, or less at a time", _RETRY_HEADERS
+                429,
+                f"{message}: send this after others of {possessive} are answered, or send smaller messages",
+                _RETRY_HEADERS,
             )
 
     def _count(self, sign: int) -> None:
@@ -204,7 +212,7 @@ class BoundedReceive:
         self.error: HttpError | None = None
 
     async def __call__(self) -> Message:
-        """Return what comes next. Raises `HttpError` where there is no room for it, and where it comes too slowly."""
+        """Return the next ASGI message. Raises `HttpError` over the limits of size and time."""
         try:
             if not self._buffered:
                 return await self._receive_counted()
@@ -260,13 +268,13 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
     reservation: RequestReservation = scope[RESERVATION_KEY]
     declared = parse_content_length(Headers(scope=scope))
     if declared is None or declared > limits.body_bytes:
-        raise HttpError(413, f"A message is at most {limits.body_bytes} bytes")
-    reservation.reserve_bytes(declared)  # who is let in has room for all of it
+        raise HttpError(413, f"A message may have at most {limits.body_bytes} bytes")
+    reservation.reserve_bytes(declared)  # admitted callers have room for the whole body
     body = await _read_all(receive, limits.body_bytes)
-    # Counted before it is read: what many small values cost grows far beyond their bytes.
+    # Count before parsing: many small values take far more memory than their bytes.
     values = body.count(b"[") + body.count(b"{") + body.count(b",")
     if values > limits.body_items:
-        raise HttpError(413, f"A message has at most {limits.body_items} values")
+        raise HttpError(413, f"A message may have at most {limits.body_items} values")
     reservation.reserve_bytes(len(body), values)
     if len(body) <= _MAX_INLINE_PARSE_BYTES:
         return _replay_body(body, receive), _parse_head(body)
@@ -274,7 +282,7 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
 
 
 def _timeout_error(limits: HttpLimits) -> HttpError:
-    return HttpError(408, f"The message has not come within {limits.body_seconds:g} s")
+    return HttpError(408, f"The message did not arrive within {limits.body_seconds:g} s")
 
 
 def _parse_head(body: bytes) -> RequestHead:
@@ -282,13 +290,13 @@ def _parse_head(body: bytes) -> RequestHead:
     try:
         message: Any = from_json(body)
     except (ValueError, RecursionError):
-        return RequestHead()  # refused where it is read
+        return RequestHead()  # the parser refuses it
     if not is_object(message) or "method" not in message or "id" not in message:
         return RequestHead()
     request_id: Any = message["id"]
     is_number = isinstance(request_id, int) and not isinstance(request_id, bool) and abs(request_id) < _MAX_ID
     if not is_number and not isinstance(request_id, str):
-        raise HttpError(400, "The id of a request is a text or a whole number of at most 64 bits")
+        raise HttpError(400, "The id of a request must be a string or an integer of at most 64 bits")
     method: Any = message["method"]
     return RequestHead(request_id, method if isinstance(method, str) else None)
 
@@ -298,10 +306,10 @@ async def _read_all(receive: Receive, max_bytes: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise HttpError(400, "The message has ended before its end")
+            raise HttpError(400, "The message is incomplete")
         body += message.get("body", b"")
         if len(body) > max_bytes:
-            raise HttpError(413, f"A message is at most {max_bytes} bytes")
+            raise HttpError(413, f"A message may have at most {max_bytes} bytes")
         if not message.get("more_body", False):
             return bytes(body)
 

@@ -41,7 +41,7 @@ class SessionLimiter:
         self._app, self._max_sessions = app, max_sessions
         self._sessions: OrderedDict[object, _OpenSession] = (
             OrderedDict()
-        )  # by name; one that is being opened has none yet
+        )  # by session id; sessions that are being opened have no id yet
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -51,7 +51,7 @@ class SessionLimiter:
         key: object = session_id_of(scope)
         is_initialize = key is None and scope.get(METHOD_KEY) == "initialize"
         if is_initialize:
-            key = object()  # it takes room before its name is known
+            key = object()  # it counts before its id is known
             self._sessions[key] = _OpenSession(scope.get("user"))
 
         async def track_response(message: Message) -> None:
@@ -200,7 +200,7 @@ class SessionRegistry:
         if len(self._by_principal) < self._limits.principals:
             return
         idle_since = time.monotonic() - self._limits.idle_seconds
-        # None of these has a session, or none any more: each ends when it was idle for as long.
+        # These have no open session; each ends after the idle time.
         for name in [name for name, sessions in self._by_principal.items() if sessions.is_idle(idle_since)]:
             await self._by_principal.pop(name).end()
         if len(self._by_principal) >= self._limits.principals:
@@ -220,7 +220,7 @@ class _TrackedSend:
 
     async def end(self) -> None:
         if not self._has_started:
-            raise HttpError(503, "The gateway has stopped; what became of the call is unknown")
+            raise HttpError(503, "The gateway has stopped; the outcome of the call is unknown")
         if not self._has_ended:
             await self._send({"type": "http.response.body", "body": b""})
 
@@ -259,15 +259,15 @@ class _PrincipalSessions:
 
     @contextlib.contextmanager
     def reject_duplicate_id(self, scope: Scope) -> Generator[None]:
-        """Allow one request per id and session at a time: the SDK would never answer the first of two."""
+        """Allow one request per id and session at a time: the SDK would not answer the first of two."""
         request_id = scope.get(REQUEST_ID_KEY)
         session = session_id_of(scope)
         if request_id is None or session is None:
             yield
             return
-        key = (session, str(request_id))  # as the SDK tells them apart
+        key = (session, str(request_id))  # the SDK compares ids in this way
         if key in self._active_ids:
-            raise HttpError(400, "A request of this id is being answered: take another", request_id=request_id)
+            raise HttpError(400, "A request with this id is still open: use another id", request_id=request_id)
         self._active_ids.add(key)
         try:
             yield

@@ -14,7 +14,7 @@ from .principals import LOCAL
 
 PATH = "codemode.auth"
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Of signatures that only the authorization server can make: with a shared key the gateway could too."""
+"""Asymmetric algorithms only: with a shared key the gateway could sign tokens too."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ def parse_token_check(
     if len(methods) > 1:
         raise ConfigError(f"{PATH}.introspection and {PATH}.jwt exclude each other: remove one")
     if issuer is None:
-        raise ConfigError(f"{path} needs {PATH}.issuer, the authorization server whose tokens are taken")
+        raise ConfigError(f"{path} needs {PATH}.issuer, the authorization server whose tokens are accepted")
     if not audiences and url is None:
         raise ConfigError(
-            f"{path} needs {PATH}.url, where the gateway is for others, or {PATH}.audience, what tokens for it name:"
-            " without, tokens for other servers would be taken"
+            f"{path} needs {PATH}.url, the gateway's external URL, or {PATH}.audience, the audience of its tokens:"
+            " otherwise it would accept tokens for other servers"
         )
     accepted_audiences = audiences or (f"{url}/mcp", cast("str", url))
     return TokenCheck(
@@ -74,7 +74,7 @@ def _parse_introspection(value: Any, path: str) -> Introspection:
     settings = _require_object(value, path, ("url", "clientId", "clientSecret"))
     client_id, secret = settings.get("clientId"), settings.get("clientSecret")
     if not (isinstance(client_id, str) and client_id and isinstance(secret, str) and secret):
-        raise ConfigError(f"{path} needs clientId and clientSecret, as which the gateway asks there")
+        raise ConfigError(f"{path} needs clientId and clientSecret, the gateway's own credentials there")
     return Introspection(_require_secure_url(settings.get("url"), f"{path}.url"), client_id, secret)
 
 
@@ -105,7 +105,7 @@ def _require_secure_url(value: Any, path: str) -> str:
     if parts is None or not is_url or parts.fragment or "@" in parts.netloc:
         raise ConfigError(f"{path} must be a URL such as https://login.example.com/...")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise ConfigError(f"{path} must be https: whoever reads along would know the tokens, or could make some")
+        raise ConfigError(f"{path} must be https: without TLS, attackers could read or forge tokens")
     return cast("str", value)
 
 
@@ -130,7 +130,7 @@ _HASH_PREFIX = "sha256:"
 _HEX_DIGITS = frozenset("0123456789abcdef")
 _MAX_NAME_CHARACTERS = 200
 VERIFIED_PREFIX = "oauth:"
-"""What the ids of principals begin with whom a token verifier has named, and no name of the file may."""
+"""The prefix of principal ids from a token verifier; configured user names may not start with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ class HttpLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSettings:
-    """Who may call. ``tokens`` maps SHA-256 hashes of tokens (64 hexadecimal digits) to user names.
+    """The users of the gateway. ``tokens`` maps SHA-256 hashes of tokens (64 hexadecimal digits) to user names.
 
     ``url`` is the external URL without trailing slash, ``origins`` other allowed page origins, ``hosts`` allowed host
     names, ``proxies`` addresses and networks of trusted proxies, ``console`` the raw ``auth.console`` setting, and
@@ -201,14 +201,14 @@ def token_digest(token: str) -> str:
 
 def _parse_tokens(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{_PATH}.tokens must be an object of users by the hashes of their tokens")
+        raise ConfigError(f"{_PATH}.tokens must be an object that maps token hashes to users")
     names: dict[str, str] = {}
     for key, user in cast("Mapping[Any, Any]", value).items():
         digest = str(key).lower().removeprefix(_HASH_PREFIX)
         if len(digest) != 64 or not set(digest) <= _HEX_DIGITS:
-            # The key may be a token that was meant to be hashed: it is not told.
+            # The key may be a token that was not hashed: do not quote it.
             raise ConfigError(
-                f'the keys of {_PATH}.tokens must be "sha256:" and the SHA-256 of a token, in hexadecimal'
+                f'the keys of {_PATH}.tokens must be "sha256:" followed by the SHA-256 of a token in hexadecimal'
             )
         names[digest] = _parse_user_name(user, f"{_PATH}.tokens[{_HASH_PREFIX}{digest[:8]}...]")
     return names
@@ -224,7 +224,7 @@ def _parse_user_name(user: Any, path: str) -> str:
             f"{path}.name must be a visible text that does not begin with {VERIFIED_PREFIX!r}, got {name!r}"
         )
     if name == LOCAL.id:
-        raise ConfigError(f"{path}.name: {name!r} is who uses the gateway without sign-in; take another")
+        raise ConfigError(f"{path}.name: {name!r} is reserved for callers without sign-in; choose another name")
     return name
 
 
@@ -234,8 +234,8 @@ def _parse_console(value: Any) -> str | Mapping[str, Any] | None:
     if isinstance(value, Mapping) and value:
         return cast("Mapping[str, Any]", value)
     raise ConfigError(
-        f"{_PATH}.console must be a token of at least 16 characters, or an object of users by the hashes of their"
-        ' tokens: {"sha256:...": {"name": ..., "tenants": [...]}}'
+        f"{_PATH}.console must be a token of at least 16 characters, or an object that maps token hashes to"
+        ' users: {"sha256:...": {"name": ..., "tenants": [...]}}'
     )
 
 
@@ -248,9 +248,9 @@ def _parse_texts(value: Any, key: str) -> tuple[str, ...]:
 
 def _parse_scopes(value: Any) -> tuple[str, ...]:
     scopes = tuple(scope for text in _parse_texts(value, "scopes") for scope in text.split())
-    # They stand in a header, between quotes.
+    # Scopes are sent in a quoted header value.
     if not all(text.isascii() and text.isprintable() and not set(text) & set('"\\') for text in scopes):
-        raise ConfigError(f"{_PATH}.scopes must be scopes as authorization servers write them")
+        raise ConfigError(f"{_PATH}.scopes must be OAuth scopes: ASCII without spaces, quotes and backslashes")
     return scopes
 
 

@@ -92,7 +92,7 @@ def parse_media(value: Mapping[str, Any]) -> Media | None:
     return Media(kind, data, mime_type)
 
 
-# Clients show their model either of the two, so each says the whole of it. A program that failed is an answer as any.
+# Clients show their model either text or structured content, so each is complete. A failed program is no tool error.
 
 
 def to_call_tool_result(response: Mapping[str, Any], output: OutputFormat = "both") -> types.CallToolResult:
@@ -105,7 +105,7 @@ def to_call_tool_result(response: Mapping[str, Any], output: OutputFormat = "bot
     structured = None if media or output == "text" else body
     if output == "structured" and structured is not None:
         return types.CallToolResult(content=[], structured_content=structured)
-    # What says nothing is left out; a result says something even where it is null or empty.
+    # Leave out empty fields, but never the result.
     visible = {name: value for name, value in body.items() if name == "result" or value not in ([], {}, "", None)}
     text = json.dumps(visible, ensure_ascii=False, separators=(",", ":"))
     blocks: list[types.ContentBlock] = [types.TextContent(type="text", text=text), *map(_to_content_block, media)]
@@ -163,7 +163,7 @@ class ProgressReporter:
 
     def on_event(self, event: Event) -> None:
         """Report a tool call of the program, except replayed calls."""
-        if type(event) is NestedToolCallEvent and not event.replayed:  # that of its result is one too
+        if type(event) is NestedToolCallEvent and not event.replayed:  # the result event is a subclass
             self.report_step(event.tool_name)
 
     async def __call__(self, message: str | None) -> None:
@@ -178,8 +178,8 @@ class ProgressReporter:
                 self._sent_count += 1
                 message = self._queue.popleft() if self._queue else self._status() or "running"
                 await self._session.report_progress(float(self._sent_count), None, message)
-        except Exception as error:  # noqa: BLE001 - a client that has gone misses nothing
-            _log.debug("no more progress is told: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the client may have disconnected
+            _log.debug("progress messages to a client stopped: %s", type(error).__name__)
 
     async def _wait_for_update(self) -> None:
         """Wait for a step, a new status or the end of the interval."""
@@ -194,11 +194,11 @@ class ProgressReporter:
                 return
 
 
-# In place of the SDK's own middleware, whose spans take names, ids and words of errors as they come.
+# Replaces the SDK's middleware, whose spans contain unfiltered names, ids and error texts.
 
 _TRACE_PATTERNS = {
     "traceparent": re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-[\x21-\x7e]{0,100})?"),
-    # A header neither begins nor ends with a space.
+    # Header values have no leading or trailing space.
     "tracestate": re.compile(r"(?! )[\x20-\x7e]{1,512}(?<! )"),
     "baggage": re.compile(r"(?! )[\x20-\x7e]{1,8192}(?<! )"),
 }
@@ -273,7 +273,7 @@ class ActiveCalls:
         progress = None if outer_id is None else self._reporters.get(outer_id)
         if progress is None:
             return nullcontext()
-        # Late: a list of tools needs nothing that runs programs.
+        # Imported late: listing tools needs no code that runs programs.
         from codemode.observe.reporter import add_event_listener
 
         return add_event_listener(progress.on_event)
@@ -290,14 +290,14 @@ class ActiveCalls:
         if params.name not in TOOL_NAMES and params.name != profile.tool_name:
             quoted_name = json.dumps(params.name[:_MAX_NAME_CHARACTERS])
             explanation = f"this server has one tool, {profile.tool_name}"
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool {quoted_name}: {explanation}")
+            raise MCPError(types.INVALID_PARAMS, f"unknown tool {quoted_name}: {explanation}")
         task = asyncio.create_task(self._run_call(workspace, caller, profile, ctx, params))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # The SDK cancels whatever is awaited, again and again: the run ends in a task of its own.
+            # The SDK cancels repeatedly, so the run ends in its own task.
             task.cancel()
             task.add_done_callback(_consume_exception)
             raise
@@ -336,9 +336,8 @@ class ActiveCalls:
             approval_flow = environment.approval_flow_for(caller)
 
             async def run() -> Any:
-                async with workspace.use_environment(
-                    environment
-                ):  # it may go on behind this request, while the client is asked
+                # The run may outlast this request while the client is asked.
+                async with workspace.use_environment(environment):
                     return await approval_flow.handle_call(
                         ctx,
                         params,
@@ -427,8 +426,8 @@ async def report_errors(ctx: Any, call_next: Any) -> Any:
     except MCPError:
         raise
     except Exception as error:  # noqa: BLE001 - the SDK would hand its text to the client
-        log_failure(_log, "a request could not be answered: %s", (ctx.method,), error)
-        raise MCPError(types.INTERNAL_ERROR, "the gateway could not answer this request; its log says why") from None
+        log_failure(_log, "the request %s failed", (ctx.method,), error)
+        raise MCPError(types.INTERNAL_ERROR, "the gateway failed to answer; its log has the cause") from None
 
 
 def _describe_validation_error(error: ValidationError) -> str:
@@ -436,4 +435,4 @@ def _describe_validation_error(error: ValidationError) -> str:
         f"{'.'.join(str(part)[:60] for part in error['loc'][:6]) or 'params'}: {error['msg'][:120]}"
         for error in error.errors(include_input=False, include_url=False, include_context=False)[:3]
     )
-    return f"the params of this request are not valid: {'; '.join(problems)}"[:_MAX_ERROR_CHARACTERS]
+    return f"invalid params: {'; '.join(problems)}"[:_MAX_ERROR_CHARACTERS]

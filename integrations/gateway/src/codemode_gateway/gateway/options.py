@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from codemode.workers.pool import WorkerPool
 
 
-# A client is known by the name it gives itself; what is here was seen at its documents, its source or its issues.
+# Clients are identified by their own name; the values come from their documentation, source or issues.
 
 AskMode = Literal["declared", "console"]
 
 DOTTED_TOOL_NAME, PLAIN_TOOL_NAME = "codemode.run", "codemode_run"
 TOOL_NAMES = (DOTTED_TOOL_NAME, PLAIN_TOOL_NAME)
-"""Both are always accepted, whichever is announced."""
+"""Calls may use either name, regardless of the announced one."""
 
 _PROXY_MARKERS = (" (via ", " via ")
 
@@ -51,9 +51,9 @@ class ClientProfile:
     ask_mode: AskMode = "declared"
 
 
-# Without a row: an underscore, 4,000 characters, and the ways to ask that the client itself declares.
+# Other clients get an underscore, 4,000 characters and the questions that they declare.
 CLIENT_PROFILES: Mapping[str, ClientProfile] = {
-    "claude-code": ClientProfile(description_characters=2_000),  # cuts at 2,048, and says so in no log
+    "claude-code": ClientProfile(description_characters=2_000),  # silently cuts at 2,048
     "codex-mcp-client": ClientProfile(description_characters=4_000),
     "mcp-inspector": ClientProfile(allows_dots=True),
     "inspector-client": ClientProfile(allows_dots=True),
@@ -109,8 +109,8 @@ def load_keys(configured_keys: tuple[str, ...], folder: Path) -> tuple[bytes, ..
         return (_read_key(path) or _create_key(path),)
     except OSError as error:
         raise ConfigError(
-            f"the key of this gateway cannot be kept in {folder}: {error.strerror}; name a folder that can be written"
-            " (the environment variable XDG_STATE_HOME), or keys of your own (codemode.keys)"
+            f"the gateway's key cannot be stored in {folder}: {error.strerror}; choose a writable folder"
+            " (environment variable XDG_STATE_HOME) or set codemode.keys"
         ) from error
 
 
@@ -126,10 +126,10 @@ def _read_key(path: Path) -> bytes | None:
     finally:
         os.close(descriptor)
     if problem is not None:
-        raise ConfigError(f"{path}, this gateway's key, is not used: {problem}; or name others (codemode.keys)")
+        raise ConfigError(f"the gateway's key {path} is not used: {problem}; or set codemode.keys")
     if len(key) != _KEY_BYTES:
         raise ConfigError(
-            f"{path} is no key of a gateway: it has not {_KEY_BYTES} bytes; remove it, and a new one is made"
+            f"{path} is not a gateway key: it must have {_KEY_BYTES} bytes; remove the file to create a new key"
         )
     return key
 
@@ -141,14 +141,14 @@ def _create_key(path: Path) -> bytes:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(os.urandom(_KEY_BYTES))
-        # Whole or not at all, and the first one stays.
+        # Atomic; the first key stays.
         with suppress(FileExistsError):
             os.link(temporary_path, path)
     finally:
         temporary_path.unlink()
     key = _read_key(path)
     if key is None:
-        raise FileNotFoundError(2, "it was removed as it was made")
+        raise FileNotFoundError(2, "it was removed during creation")
     return key
 
 
@@ -238,7 +238,7 @@ def _create_folder(path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"the store {path} cannot be made: {error.strerror}; name another one (codemode.store)"
+            f"the store {path} cannot be created: {error.strerror}; set codemode.store to another one"
         ) from error
 
 
@@ -246,13 +246,10 @@ def _create_folder(path: Path) -> None:
 class GatewayOptions:
     """Options of a `Gateway`.
 
-    ``store`` takes the place of the one that the configuration names; whoever gives one closes it. ``pool`` runs the
-    programs, None is the process-wide one. ``over_http`` says how it will be served, which decides about the journal
-    and about what is learnt where the configuration does not. ``verifier``, the SDK's ``TokenVerifier``, says over HTTP
-    whose a token is. ``open_browser`` gets the URL of a
-    sign-in where a person is at this machine, ``callback_url`` is where their browser comes back to. ``command`` is
-    what a user's terminal reaches this gateway with, for a shell: what a model is to tell them begins with it.
-    ``servers`` are for tests: they take the place of all that the configuration names.
+    ``store`` replaces the configured store; its creator closes it. ``pool`` runs the programs, None is the process-wide
+    pool. ``over_http`` selects the defaults of serving over HTTP. ``verifier`` is the SDK's ``TokenVerifier`` for
+    HTTP. ``open_browser`` receives the sign-in URL of a local user, ``callback_url`` is the redirect URL. ``command``
+    is the shell command that starts commands for users. ``servers`` replaces the configured servers in tests.
     """
 
     store: InterruptStore | None = None

@@ -114,11 +114,11 @@ def origin_of(context: Any) -> CallOrigin | None:
 
 
 PRINCIPAL_KEY = "codemode.principal"
-"""Where in the ASGI scope of a request the door has put the id of whoever sent it."""
+"""The ASGI scope key of the sender's principal id."""
 REQUEST_ID_KEY = "codemode.request-id"
-"""Where the id of the request in its body is, None where it holds none."""
+"""The ASGI scope key of the JSON-RPC request id, None without a request."""
 METHOD_KEY = "codemode.method"
-"""Where the method of the request in its body is, None where it holds none."""
+"""The ASGI scope key of the JSON-RPC method, None without a request."""
 RESERVATION_KEY = "codemode.place"
 """The `RequestReservation` that counts a request for its user."""
 SESSION_HEADER = "mcp-session-id"
@@ -138,7 +138,7 @@ def principal_of(ctx: Any) -> Principal:
         return LOCAL
     principal_id: str | None = request.scope.get(PRINCIPAL_KEY)
     if principal_id is None:
-        raise LookupError("a request has come to the gateway past its sign-in")
+        raise LookupError("the request was not authenticated")
     has_session = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
     return Principal(principal_id, request.headers.get(SESSION_HEADER) if has_session else None)
 

@@ -41,7 +41,7 @@ class LineSplitter:
 
     def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._partial = bytearray()  # of a line; a list of its parts could cost many times their bytes
+        self._partial = bytearray()  # of a line; a list of many small parts would take far more memory
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | OversizedLine]:
@@ -66,12 +66,12 @@ class LineSplitter:
 def parse_line(line: bytes | OversizedLine) -> SessionMessage | types.JSONRPCError | None:
     """Return the message of a line, an error answer, or None if there is nothing to answer."""
     if isinstance(line, OversizedLine):
-        return _error(types.INVALID_REQUEST, f"a message may have {MAX_LINE_BYTES} bytes; this one has more")
+        return _error(types.INVALID_REQUEST, f"the message is longer than {MAX_LINE_BYTES} bytes")
     if not line.strip():
         return None
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        # One with an id that is none is read as a notification, and owed an error all the same.
+        # The SDK reads a request with an invalid id as a notification, but the client needs an error.
         id_error = isinstance(message, types.JSONRPCNotification) and b'"id"' in line and _invalid_line_error(line)
         return id_error or SessionMessage(message)
     except (ValidationError, ValueError, RecursionError):
@@ -82,16 +82,16 @@ def _invalid_line_error(line: bytes) -> types.JSONRPCError | None:
     try:
         value: Any = from_json(line)
     except (ValueError, RecursionError):
-        return _error(types.PARSE_ERROR, "this line is no JSON; each message is one line of JSON")
+        return _error(types.PARSE_ERROR, "this line is not JSON; send each message as one line of JSON")
     if isinstance(value, list):
-        return _error(types.INVALID_REQUEST, "batches are not supported; send each message in a line of its own")
+        return _error(types.INVALID_REQUEST, "batches are not supported; send each message on its own line")
     if not is_object(value):
-        return _error(types.INVALID_REQUEST, "this line is no message of JSON-RPC 2.0")
+        return _error(types.INVALID_REQUEST, "this line is not a JSON-RPC 2.0 message")
     if "method" not in value or "id" not in value:
-        return None  # a notification or a response, to which there is no answer
+        return None  # notifications and responses get no answer
     request_id: Any = value["id"]
     is_id = isinstance(request_id, str | int) and not isinstance(request_id, bool)
-    return _error(types.INVALID_REQUEST, "this is no request of JSON-RPC 2.0", request_id if is_id else None)
+    return _error(types.INVALID_REQUEST, "this is not a JSON-RPC 2.0 request", request_id if is_id else None)
 
 
 def _error(code: int, message: str, request_id: str | int | None = None) -> types.JSONRPCError:
@@ -134,13 +134,13 @@ class StdioPipes:
 
     @property
     def has_reader(self) -> bool:
-        """Whether the client can still read answers and serving has not ended."""
+        """True while the client can read answers and serving has not ended."""
         poll = select.poll()
         poll.register(self._target, 0)
         return not self._ended.is_set() and not poll.poll(0)
 
     def close(self) -> None:
-        """End, and wait for the threads."""
+        """Stop and wait for the threads."""
         self.end()
         self._thread.join()
         with self._thread_write_lock:
@@ -250,10 +250,10 @@ def _is_open(descriptor: int) -> bool:
 # Lines are parsed in a thread, so that a long one does not block the event loop.
 
 ANSWER_SECONDS = 30.0
-"""For so long at most what is under way is answered once the input has ended."""
+"""How long open requests are still answered after the input ends."""
 
 MAX_REQUESTS = 1_000
-"""So many are answered at a time: a client that asks and does not read would hold all memory there is."""
+"""Open requests at a time: a client that sends without reading could fill the memory."""
 
 _POLL_SECONDS = 0.2
 _ENDLESS_METHODS = ("subscriptions/listen",)
@@ -322,7 +322,7 @@ class _OpenRequests:
         """Register a request or a cancellation. Return the error for a request to refuse."""
         if isinstance(message, types.JSONRPCRequest):
             if str(message.id) in self._has_end_by_id:
-                return _error_response(message.id, "A request of this id is being answered: take another")
+                return _error_response(message.id, "A request with this id is still open: use another id")
             if len(self._has_end_by_id) >= MAX_REQUESTS:
                 refusal = f"At most {MAX_REQUESTS} requests are answered at a time: send this once others are"
                 return _error_response(message.id, refusal)

@@ -171,9 +171,9 @@ class RunEnvironment:
         self.active_runs = 0
         self.is_replaced = False
         self.listing_task: asyncio.Task[None] | None = None
-        """Lists the servers that no cache knows, once: programs that import one later list it again."""
+        """Lists the servers without a cached list once; programs that import one later list it again."""
         self.listing_deadline = 0.0
-        """Until when, on the loop's clock, somebody waits for that."""
+        """When waiting for the listing ends, on the loop's clock."""
         self._create_approval_flow = create_approval_flow
         self._approval_flows: dict[Principal, Any] = {}
 
@@ -228,18 +228,18 @@ def merge_annotations(tools: Iterable[Any], *, is_complete: bool) -> types.ToolA
 
 INSTRUCTIONS = (
     "codemode runs one program over all MCP servers of this user: send codemode_run a JavaScript or TypeScript module"
-    " that imports servers, calls their tools, and gives back the little that you need. Look tools up in the program,"
-    " with searchTools of @codemode/discovery, before you call them. Where an answer says that calls wait for a person,"
-    " tell the user, and send its id as resume later."
+    " that imports servers, calls their tools and returns only what you need. Look tools up in the program with"
+    " searchTools of @codemode/discovery before you call them. If an answer says that calls wait for a person, tell the"
+    " user and send its id as resume later."
 )
 
-_RESUME_DESCRIPTION = "The id of a waiting answer, in place of code: gives what has come of that program."
+_RESUME_DESCRIPTION = "The id of a waiting answer, instead of code: returns that program's outcome."
 
 
 async def create_client_tool(environment: RunEnvironment, profile: ClientProfile) -> types.Tool:
     """Return the tool definition for one client from the last tool lists."""
     run_tool = environment.run_tool
-    # Putting thousands of declarations together takes some time.
+    # Joining thousands of declarations takes time.
     description = await run_off_loop(partial(run_tool.describe, profile.description_characters))
     upstreams = environment.connected.upstreams
     annotations = merge_annotations(
@@ -311,7 +311,7 @@ class Workspace:
     @property
     def _require_environment(self) -> RunEnvironment:
         if self._environment is None:
-            raise RuntimeError("the seat is not taken, or was closed")
+            raise RuntimeError("the workspace is not open")
         return self._environment
 
     async def apply_config(self, config: GatewayConfig) -> None:
@@ -347,7 +347,7 @@ class Workspace:
         """Return the tool for a client, waiting briefly for servers that were never listed."""
         async with self.use_environment() as environment:
             upstreams = environment.connected.upstreams
-            # What a cache knows is there at once; whoever must be asked first is waited for, but not for long.
+            # Cached lists are available at once; wait briefly for the other servers.
             await environment.run_tool.prepare([upstream.server_id for upstream in upstreams if upstream.listed_tools])
             if not all(upstream.listed_tools for upstream in upstreams):
                 await self._wait_for_listing(environment)
@@ -392,8 +392,8 @@ class Workspace:
 
     async def _list_servers(self, environment: RunEnvironment) -> None:
         await environment.run_tool.prepare()
-        if asyncio.get_running_loop().time() >= environment.listing_deadline:  # it may itself have begun late
-            self.notify_tools_changed()  # the client was answered without them
+        if asyncio.get_running_loop().time() >= environment.listing_deadline:  # also if the task started late
+            self.notify_tools_changed()  # the tool was listed without these servers
 
     async def _release(self, environment: RunEnvironment) -> None:
         await environment.aclose()
@@ -442,7 +442,7 @@ class Workspaces:
         if creating is None:
             creating = self._creating[principal] = asyncio.create_task(self._create(principal))
             creating.add_done_callback(lambda _: self._creating.pop(principal, None))
-        # Concurrent callers share the creation, and cancelling one does not end it.
+        # Concurrent callers share the creation; cancelling one does not stop it.
         return await asyncio.shield(creating)
 
     async def apply_config(self, config: GatewayConfig) -> None:

@@ -19,9 +19,9 @@ from .flow import OAuthExchange
 from .settings import AuthorizationRefusedError, AuthorizationUnavailableError, AuthSettings, SignInError, TokenRecord
 from .token_store import TokenStore, hold_lock
 
-# Opens no browser: where a person has to sign in, requests fail, and their error says so.
+# Opens no browser: when a sign-in is needed, requests fail with an error that says so.
 
-# Longer than a renewal may take: whoever holds the lock then hangs in a way that nobody waits for.
+# Longer than any renewal: a process that still holds the lock then hangs.
 _LOCK_TIMEOUT_SECONDS = 100.0
 _RETRY_SECONDS = 5.0
 
@@ -125,14 +125,14 @@ class ServerAuth(httpx2.Auth):
         except SignInError:
             if record.expires_at is None or time.time() >= record.expires_at:
                 raise
-            return record.access_token  # for what is left of its time
+            return record.access_token  # until it expires
 
     async def _get_other_token(self, rejected: str | None, *, is_step_up: bool) -> str:
-        """Return a token that is not the rejected one: of another process, renewed, or newly given."""
+        """Return another token than the rejected one: from another process, a renewal or a new sign-in."""
         if self._is_usable(self._record, rejected):
             return self._record.access_token or ""
         if self._renewal is None:
-            # A task of its own: a call that is given up must not lose what its refresh token was exchanged for.
+            # A separate task: a cancelled call must not lose the tokens for which its refresh token was exchanged.
             self._renewal = asyncio.create_task(self._renew(rejected, is_step_up), context=contextvars.Context())
             self._renewal.add_done_callback(self._on_renewed)
         return await asyncio.shield(self._renewal)
@@ -150,7 +150,7 @@ class ServerAuth(httpx2.Auth):
             raise self._record_failure(error) from None
         except (OSError, TimeoutError) as error:
             reason = (
-                "another gateway is renewing it" if isinstance(error, TimeoutError) else "its tokens cannot be kept"
+                "another gateway is renewing it" if isinstance(error, TimeoutError) else "its tokens cannot be stored"
             )
             raise self._record_failure(
                 SignInError(f"the sign-in of {self.server.name!r} cannot be used: {reason}")
@@ -171,7 +171,7 @@ class ServerAuth(httpx2.Auth):
         try:
             return await self._save(await exchange.refresh())
         except AuthorizationRefusedError:
-            # Nobody presents it again; the client that was registered stays.
+            # Do not use the refresh token again; keep the registered client.
             await self._save(record.without_tokens())
             raise self._sign_in_needed_error() from None
 
@@ -183,10 +183,10 @@ class ServerAuth(httpx2.Auth):
     def _sign_in_needed_error(self) -> SignInError:
         name = self.server.name
         if self.settings.flow == "client_credentials":
-            return SignInError(f"{name!r} does not take the credentials of its auth settings")
+            return SignInError(f"{name!r} rejects the credentials of its auth settings")
         page_url = self._get_page_url()
         instructions = login_command(name, self._command) if page_url is None else f"open {page_url} in a browser"
-        return SignInError(f"somebody has to sign in to {name!r} first: {instructions}")
+        return SignInError(f"the user must sign in to {name!r} first: {instructions}")
 
     def _record_failure(self, error: SignInError) -> SignInError:
         if isinstance(error, AuthorizationUnavailableError | AuthorizationRefusedError) and error is not self.failure:
@@ -203,7 +203,7 @@ class ServerAuth(httpx2.Auth):
 
     async def _save(self, record: TokenRecord) -> str:
         self._secrets.add(*record.secrets, owner=self.key)
-        self._record, self._is_loaded = record, True  # the old refresh token is used up, even where this cannot be kept
+        self._record, self._is_loaded = record, True  # the old refresh token is used up even if saving fails
         await self._store.write(self.key, record)
         if record.access_token is not None:
             self.failure, self._failed_at = None, -_RETRY_SECONDS

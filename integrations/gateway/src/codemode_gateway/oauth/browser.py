@@ -21,15 +21,15 @@ PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-SIGNED_IN = "You are signed in. This page can be closed."
-DECLINED = "The sign-in was declined. This page can be closed."
+SIGNED_IN = "You are signed in. You can close this page."
+DECLINED = "The sign-in was declined. You can close this page."
 UNKNOWN = (
-    "Nobody waits for this sign-in here. It may be over: start it again. Where the gateway runs on several hosts, they"
-    " must share its state folder, or browsers must come back to the host that began."
+    "This sign-in is not in progress; it may have expired. Start it again. If the gateway runs on several hosts, they"
+    " must share the state folder, or the redirect must reach the host that started the sign-in."
 )
 OTHER_BROWSER = (
-    "This sign-in was begun in another browser, or its cookie is gone, and nobody was signed in. Open the page that you"
-    " were given in this browser, and start again."
+    "You are not signed in: the sign-in started in another browser, or its cookie is missing. Open its start page in"
+    " this browser and try again."
 )
 
 
@@ -66,7 +66,7 @@ class BoundSignIn:
         return hashlib.sha256(f"start {self.secret}".encode()).hexdigest()
 
     def matches_ticket(self, ticket: str) -> bool:
-        """Tell whether this is the sign-in of a start page."""
+        """Return whether this is the sign-in of a start page."""
         return self.secret is not None and secrets.compare_digest(ticket.encode(), self.ticket.encode())
 
     @property
@@ -91,18 +91,18 @@ class BoundSignIn:
         return f"{_HOST_PREFIX if self._is_secure else ''}{_COOKIE}{digest}"
 
     def cookie_header(self) -> str | None:
-        """Return the ``Set-Cookie`` header for the browser that begins this sign-in; None where none is needed."""
+        """Return the ``Set-Cookie`` header for the browser that starts this sign-in, or None if it needs no cookie."""
         if self.secret is None:
             return None
         callback = urlsplit(self._callback)
-        # Browsers let no other host set a cookie with this prefix, and want it for all paths.
+        # Browsers let no other host set a cookie with this prefix, and require the path "/" for it.
         path = "/" if self._is_secure else quote(callback.path or "/", safe="/!$&'()*+,:=@~%")
-        # Lax: the browser comes back by a link of the authorization server.
+        # Lax: the browser returns through a redirect of the authorization server.
         attributes = f"Path={path}; Max-Age={_COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
         return f"{self._cookie_name}={self.secret}; {attributes}{'; Secure' if self._is_secure else ''}"
 
     def matches_browser(self, cookies: Mapping[str, str]) -> bool:
-        """Return whether the cookies belong to the browser that began this sign-in."""
+        """Return whether the cookies belong to the browser that started this sign-in."""
         cookie = cookies.get(self._cookie_name, "")
         return self.secret is None or secrets.compare_digest(cookie.encode(), self.secret.encode())
 
@@ -111,9 +111,9 @@ class BoundSignIn:
         server, user = (html.escape(one_line(name, _MAX_NAME_CHARACTERS)) for name in (self.server, self.principal))
         host = html.escape(get_page_host(self.url))
         return (
-            f"<!doctype html><title>codemode</title><p>Your account at {host} is about to be connected to the server"
-            f" {server} for <strong>{user}</strong>. Whatever {user} runs here can use it from then on."
-            " Continue only if you have asked for this yourself."
+            f"<!doctype html><title>codemode</title><p>This connects your account at {host} to the server"
+            f" {server} for <strong>{user}</strong>. All programs of {user} can then use it."
+            " Continue only if you started this yourself."
             f'<p><a href="{html.escape(self.url)}" rel="noreferrer">Continue to {host}</a>'
         )
 

@@ -49,8 +49,8 @@ from .settings import (
     is_token,
 )
 
-# A server names its own authorization server, so each URL is hostile. Tokens and secrets are in these answers: no error
-# here quotes more of one than the words that OAuth has for it.
+# A server names its own authorization server, so each URL is hostile. The answers contain tokens and secrets, so errors
+# quote only OAuth's error fields.
 
 _MAX_RESPONSE_BYTES = 1 << 16
 _MAX_URL_CHARACTERS = 1 << 13
@@ -86,7 +86,7 @@ class AuthorizationClient:
         """Send a request and return its sanitized answer. Raises `SignInError`."""
         self._sent_count += 1
         if self._sent_count > _MAX_REQUESTS:
-            raise AuthorizationUnavailableError(f"signing in to {self._name!r} takes too many requests")
+            raise AuthorizationUnavailableError(f"the sign-in to {self._name!r} needs too many requests")
         await self.check_url(request.url)
         await request.aread()
         grant = _read_grant_type(request)
@@ -120,7 +120,7 @@ class AuthorizationClient:
                 response = await send_following_redirects(partial(client.send, stream=True), request)
                 await response.aclose()
         except RefusedRedirectError as error:
-            raise AuthorizationUnavailableError(f"{_display_url(self._server)} cannot be asked: {error}") from None
+            raise AuthorizationUnavailableError(f"{_display_url(self._server)} cannot be requested: {error}") from None
         except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError) as error:
             raise AuthorizationUnavailableError(
                 f"{_display_url(self._server)} cannot be reached ({type(error).__name__})"
@@ -130,32 +130,30 @@ class AuthorizationClient:
     async def check_url(self, url: httpx2.URL | str) -> None:
         """Raise `AuthorizationRefusedError` for a URL that this server may not direct requests to."""
         if len(str(url)) > _MAX_URL_CHARACTERS:
-            raise AuthorizationRefusedError(f"{self._name!r} names a URL that is too long")
+            raise AuthorizationRefusedError(f"{self._name!r} gave a URL that is too long")
         try:
             target = httpx2.URL(url)
         except (httpx2.InvalidURL, ValueError, TypeError):
-            raise AuthorizationRefusedError(f"{self._name!r} names something as a URL that is none") from None
+            raise AuthorizationRefusedError(f"{self._name!r} gave an invalid URL") from None
         has_valid_port = target.port is None or 0 < target.port < 1 << 16
         if target.scheme not in ("http", "https") or not target.host or target.userinfo or not has_valid_port:
             raise AuthorizationRefusedError(
-                f"{self._name!r} names {_display_url(target)}, which is no https URL of a host"
+                f"{self._name!r} gave {_display_url(target)}, which is not an https URL with a host"
             )
         if target.host == self._server.host:
             if target.scheme == "http" and self._server.scheme == "https":
-                raise AuthorizationRefusedError(
-                    f"{self._name!r} names {_display_url(target)}, which is not secured by TLS"
-                )
+                raise AuthorizationRefusedError(f"{self._name!r} gave {_display_url(target)}, which does not use TLS")
             return
         server_reach, target_reach = await self._resolve_reach(self._server), await self._resolve_reach(target)
         if target.scheme == "http" and (server_reach, target_reach) != (_LOOPBACK, _LOOPBACK):
-            raise AuthorizationRefusedError(f"{self._name!r} names {_display_url(target)}, which is not secured by TLS")
+            raise AuthorizationRefusedError(f"{self._name!r} gave {_display_url(target)}, which does not use TLS")
         if target_reach < server_reach:
             raise AuthorizationRefusedError(
-                f"{self._name!r} names {_display_url(target)}, an address of a private network"
+                f"{self._name!r} gave {_display_url(target)}, an address of a private network"
             )
 
     async def _resolve_reach(self, url: httpx2.URL) -> int:
-        """Return how far the host can be reached from: the nearest of its addresses counts."""
+        """Return from where the host is reachable; its most private address counts."""
         host = url.host.strip("[]")
         try:
             addresses = [str(ipaddress.ip_address(host))]
@@ -164,13 +162,13 @@ class AuthorizationClient:
                 async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                     addresses = list(await resolve(host, url.port or 443))
             except (OSError, TimeoutError, UnicodeError):
-                return _PUBLIC  # a proxy may know it; else the request fails
+                return _PUBLIC  # a proxy may resolve it; otherwise the request fails
         return min((_classify_reach(address) for address in addresses), default=_PUBLIC)
 
     def _check_secret_recipient(self, request: httpx2.Request, grant: str | None) -> None:
         if grant is None and request.method == "POST" and not self.may_register:
             raise AuthorizationRefusedError(
-                f"{self._name!r} names another authorization server than auth.issuer; clientId is not for it"
+                f"{self._name!r} names another authorization server than auth.issuer, which must not get clientId"
             )
         if grant is None or not self._has_client_secret or request.url.host == self._server.host:
             return
@@ -188,7 +186,7 @@ class AuthorizationClient:
     async def _read_body(self, response: httpx2.Response, url: str) -> bytes:
         try:
             if response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise AuthorizationUnavailableError(f"{url} compressed its answer, which nobody asked it to")
+                raise AuthorizationUnavailableError(f"{url} compressed its answer, which the request forbids")
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk
@@ -274,11 +272,11 @@ def _decode(body: bytes) -> Any:
 def _parse_tokens(value: Mapping[str, Any], url: str) -> dict[str, Any]:
     tokens: dict[str, Any] = {"token_type": "Bearer"}
     if str(value.get("token_type", "Bearer")).lower() != "bearer":
-        raise AuthorizationUnavailableError(f"{url} gave a token that is no bearer token")
+        raise AuthorizationUnavailableError(f"{url} gave a token that is not a bearer token")
     for key in ("access_token", "refresh_token"):
         if value.get(key) is not None:
             if not is_token(value[key]):
-                raise AuthorizationUnavailableError(f"{url} gave a token with characters that no token may have")
+                raise AuthorizationUnavailableError(f"{url} gave a token with invalid characters")
             tokens[key] = value[key]
     if "access_token" not in tokens:
         raise AuthorizationUnavailableError(f"{url} did not answer with tokens")
@@ -296,7 +294,7 @@ def _parse_client(value: Mapping[str, Any], url: str) -> dict[str, Any]:
     for key in ("client_id", "client_secret"):
         value_of_key = value.get(key)
         if (value_of_key is not None or key == "client_id") and not is_token(value_of_key):
-            raise AuthorizationUnavailableError(f"{url} gave no {key} that can be used")
+            raise AuthorizationUnavailableError(f"{url} gave no usable {key}")
     return {
         key: field_value
         for key, field_value in value.items()
@@ -334,18 +332,18 @@ def _parse_oauth_error(body: bytes) -> dict[str, str]:
 
 
 def _display_url(url: httpx2.URL) -> str:
-    """Return the URL without what may be a credential in it."""
+    """Return the URL without its parts that may contain credentials."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_SHOWN_URL_CHARACTERS]
 
 
-# The SDK's provider would serialize the requests of a server and send its own: it is driven by hand here, when tokens
-# are missing, and each of its requests passes a `AuthorizationClient`.
+# The SDK's provider would serialize the requests of a server and send its own requests. Here it runs only when tokens
+# are missing, and `AuthorizationClient` checks and sends each of its requests.
 
 OnAuthorizationUrl = Callable[[str], Awaitable[None]]
 WaitForRedirect = Callable[[], Awaitable[AuthorizationCodeResult]]
 
 _MAX_CHALLENGE_CHARACTERS = 1 << 12
-# What the provider logs of a failed sign-in, with a stack trace, is raised as well.
+# Drop the provider's log of a failed sign-in: the same error is raised.
 _SUPPRESSED_LOG_PREFIXES = ("OAuth flow error", "Token refresh failed", "Invalid refresh response")
 logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda one: not str(one.msg).startswith(_SUPPRESSED_LOG_PREFIXES))
 
@@ -365,7 +363,7 @@ class OAuthExchange:
         )
 
     async def refresh(self) -> TokenRecord:
-        """Present the refresh token, and return the record with the new tokens.
+        """Exchange the refresh token and return the record with the new tokens.
 
         Raises `AuthorizationRefusedError` for a rejected refresh token, `AuthorizationUnavailableError` for a temporary
         failure.
@@ -374,7 +372,7 @@ class OAuthExchange:
         provider.context.token_expiry_time = 1.0
         await self._run_provider(provider, None)
         if provider.context.current_tokens is None:
-            raise AuthorizationRefusedError(f"{self._server.name!r} does not renew its sign-in")
+            raise AuthorizationRefusedError(f"{self._server.name!r} does not support renewal")
         return self._to_record(provider.context)
 
     async def authorize(
@@ -406,7 +404,7 @@ class OAuthExchange:
             if on_authorization_url is not None:
                 await on_authorization_url(url)
 
-        if challenge is None:  # nobody has been refused yet, and some say only then where to sign in
+        if challenge is None:  # some servers name the authorization server only when they refuse a request
             challenge = await self.client.request_challenge(
                 self._server.headers, reads_only=self._server.transport == "sse"
             )
@@ -455,7 +453,7 @@ class OAuthExchange:
             from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 
             with warnings.catch_warnings():
-                # Without an issuer the door sends the secret to the server's own host alone.
+                # Without an issuer, `AuthorizationClient` sends the secret only to the server's own host.
                 warnings.simplefilter("ignore")
                 provider: OAuthClientProvider = ClientCredentialsOAuthProvider(
                     self._url,
@@ -523,7 +521,7 @@ class OAuthExchange:
                 f"signing in to {self._server.name!r} failed: {one_line(str(error), 300)}"
             ) from None
         except (ValueError, TypeError, ArithmeticError, httpx2.HTTPError, httpx2.InvalidURL) as error:
-            message = f"signing in to {self._server.name!r} failed: its authorization server's answers cannot be used"
+            message = f"signing in to {self._server.name!r} failed: its authorization server's answers are invalid"
             raise AuthorizationUnavailableError(f"{message} ({type(error).__name__})") from None
         finally:
             await flow.aclose()
@@ -532,7 +530,7 @@ class OAuthExchange:
         return "" if context.oauth_metadata is None else str(context.oauth_metadata.issuer)
 
     def _create_challenge(self, response: httpx2.Response | None) -> httpx2.Response:
-        """Return the server's challenge in words of our own, with the scopes of the configuration."""
+        """Return a sanitized challenge of the server with the configured scopes."""
         status, fields = 401, dict[str, str]()
         if response is not None and len(response.headers.get("www-authenticate", "")) <= _MAX_CHALLENGE_CHARACTERS:
             status = response.status_code if response.status_code == 403 else 401
@@ -598,7 +596,7 @@ class _RecordStorage:
 
 
 def _choose_auth_method(context: OAuthContext, response: httpx2.Response) -> None:
-    """Have a configured client show its secret in the way that the authorization server takes."""
+    """Choose the client authentication method that the authorization server supports."""
     client = context.client_info
     if client is None or client.client_secret is None or "/.well-known/" not in str(response.request.url):
         return

@@ -37,7 +37,7 @@ from .flow import OAuthExchange
 from .settings import AuthorizationRefusedError, SignInError, TokenRecord
 from .token_store import read_private, try_lock, write_private
 
-# Whoever leads a sign-in keeps its URL in a file of the folder that the gateways share, and looks for the answer there.
+# The process that runs a sign-in writes its URL to a file in the shared state folder and reads the answer there.
 
 MAX_QUERY_CHARACTERS = 1 << 13
 _MAX_BYTES = 1 << 14
@@ -96,7 +96,7 @@ def _open_sign_ins(folder: Path) -> Iterator[tuple[Path, BoundSignIn]]:
 
 
 def redirect_file(url_file: Path) -> Path:
-    """Return the file in which the answer to a sign-in is left."""
+    """Return the file for the answer to a sign-in."""
     return url_file.with_suffix(".brought")
 
 
@@ -133,15 +133,15 @@ class RedirectResult:
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
     def set_url(self, url: str) -> None:
-        """Take only what belongs to this URL."""
+        """Accept only redirects of this URL."""
         self._state = read_state(url)
 
     def matches_state(self, state: str) -> bool:
-        """Tell whether a state is that of this sign-in."""
+        """Return whether a state belongs to this sign-in."""
         return states_equal(state, self._state)
 
     def accept(self, query: str) -> str | None:
-        """Take the query of a redirect and return what to tell the person; None for one of another sign-in."""
+        """Accept a redirect's query; return the message for the user, or None for another sign-in."""
         parameters = parse_redirect(query)
         if parameters is None or not states_equal(parameters["state"], self._state):
             return None
@@ -162,10 +162,10 @@ class RedirectResult:
             async with asyncio.timeout(seconds):
                 return await self._result
         except TimeoutError:
-            raise SignInError(f"nobody signed in to {self._name!r} within {seconds:.0f} s") from None
+            raise SignInError(f"no sign-in to {self._name!r} within {seconds:.0f} s") from None
 
     def close(self) -> None:
-        """Forget what came too late."""
+        """Discard an answer that arrived too late."""
         if self._result.done() and not self._result.cancelled():
             self._result.exception()
         self._result.cancel()
@@ -175,9 +175,9 @@ class RedirectResult:
 async def listen_for_redirect(
     on_query: Callable[[str], str | None], port: int, path: str = CALLBACK_PATH
 ) -> AsyncGenerator[int]:
-    """Listen for the browser on this machine's loopback address alone, and give the port: 0 takes any.
+    """Listen for the browser on the loopback address only and yield the port; port 0 selects a free one.
 
-    Raises `OSError` where the port is taken.
+    Raises `OSError` if the port is in use.
     """
     open_connections = 0
 
@@ -222,7 +222,7 @@ async def _handle_connection(
     await writer.drain()
 
 
-# Whoever holds the lock leads, and writes the URL where the others find it; they wait for what it keeps.
+# The process with the lock runs the sign-in and stores its URL for the others, which wait for the stored tokens.
 
 SIGN_IN_TIMEOUT_SECONDS = 300.0
 _START_TIMEOUT_SECONDS = 120.0
@@ -232,7 +232,7 @@ _POLL_SECONDS = 0.2
 class SignInAttempt:
     """A sign-in in progress. ``open_browser`` receives the URL once for all processes, and may block.
 
-    With ``binds_browser`` only the browser that began the sign-in can finish it, except on a loopback redirect.
+    With ``binds_browser`` only the browser that started the sign-in can finish it, except on a loopback redirect.
     """
 
     def __init__(
@@ -263,16 +263,16 @@ class SignInAttempt:
 
     @property
     def is_over(self) -> bool:
-        """Whether the sign-in has succeeded or failed."""
+        """True once the sign-in has succeeded or failed."""
         return self._task.done()
 
     async def get_url(self) -> str:
-        """Return the URL to open; empty where it has turned out that no sign-in is needed. Raises `SignInError`."""
+        """Return the URL to open, or an empty text if no sign-in is needed. Raises `SignInError`."""
         sign_in = await self.get_sign_in()
         return "" if sign_in is None else sign_in.url
 
     async def get_sign_in(self) -> BoundSignIn | None:
-        """Return the sign-in as its person begins it; None where none is needed. Raises `SignInError`."""
+        """Return the sign-in for the user to start, or None if none is needed. Raises `SignInError`."""
         return await asyncio.shield(self._sign_in)
 
     async def wait(self) -> None:
@@ -280,11 +280,11 @@ class SignInAttempt:
         await asyncio.shield(self._task)
 
     def accept(self, query: str) -> str | None:
-        """Take what the browser came back with, and return what to tell; None for that of another sign-in."""
+        """Accept the browser's redirect; return the message for the user, or None for another sign-in."""
         return self._redirect_result.accept(query)
 
     def accept_from(self, state: str, query: str, cookies: Mapping[str, str]) -> str | None:
-        """Take what a browser with these cookies came back with, as `take` does."""
+        """Accept the redirect of a browser with these cookies, as `accept` does."""
         if (
             not self._redirect_result.matches_state(state)
             or not self._sign_in.done()
@@ -295,13 +295,13 @@ class SignInAttempt:
         return self.accept(query) if sign_in is None or sign_in.matches_browser(cookies) else OTHER_BROWSER
 
     def find_by_ticket(self, ticket: str) -> BoundSignIn | None:
-        """Return the sign-in of a start page; None where this is another one, or over."""
+        """Return the sign-in of a start page, or None if it is another one or has ended."""
         is_shown = not self.is_over and self._sign_in.done() and self._sign_in.exception() is None
         sign_in = self._sign_in.result() if is_shown else None
         return sign_in if sign_in is not None and sign_in.matches_ticket(ticket) else None
 
     async def aclose(self) -> None:
-        """Give the sign-in up."""
+        """Cancel the sign-in."""
         self._task.cancel()
         await asyncio.wait([self._task])
         self._redirect_result.close()
@@ -323,7 +323,7 @@ class SignInAttempt:
                 await self._wait_for_leader()
                 return
             try:
-                # Somebody may have signed in while this process was on its way here.
+                # Another process may have signed in meanwhile.
                 if self._is_forced or await self._auth.unrejected_token() is None:
                     await self._lead()
             finally:
@@ -347,11 +347,11 @@ class SignInAttempt:
                 )
             except AuthorizationRefusedError:
                 if record is not None and not self._sign_in.done():
-                    await auth.delete_tokens()  # a client that is not known any more: the next attempt registers anew
+                    await auth.delete_tokens()  # the client may be unknown now: the next attempt registers again
                 raise
 
     async def _wait_for_redirect(self) -> AuthorizationCodeResult:
-        """Wait for the browser, here or at another host that leaves what it has brought."""
+        """Wait for the redirect, at this process or at another host that stores it."""
         waiting = asyncio.ensure_future(self._redirect_result.wait(self._seconds))
         try:
             while not waiting.done():
@@ -371,12 +371,12 @@ class SignInAttempt:
             self._sign_in.set_result(sign_in)
         open_browser, page = self._open_browser, sign_in.start_url or url
         if open_browser is not None:
-            with suppress(Exception):  # no browser: the URL is shown as well
+            with suppress(Exception):  # without a browser, the user opens the displayed URL
                 await run_off_loop(lambda: open_browser(page))
 
     @asynccontextmanager
     async def _redirect_uri(self, record: TokenRecord | None) -> AsyncGenerator[str]:
-        """Give the URL where the browser comes back to, and listen there if it is on this machine."""
+        """Yield the redirect URL, and listen there if it is on this machine."""
         settings = self._auth.settings
         configured_uri = settings.redirect_uri or self._callback_url
         if configured_uri is not None:
@@ -394,7 +394,7 @@ class SignInAttempt:
             yield f"http://127.0.0.1:{port}{CALLBACK_PATH}"
 
     async def _listen_on_free_port(self, stack: AsyncExitStack, ports: tuple[int, ...]) -> int:
-        """Listen at the first port that is free, but never at another than the configured one."""
+        """Listen at the configured port, or without one at the first free port."""
         for port in ports:
             try:
                 return await stack.enter_async_context(listen_for_redirect(self._redirect_result.accept, port))
@@ -404,7 +404,7 @@ class SignInAttempt:
         raise AssertionError("port 0 is always tried")
 
     async def _wait_for_leader(self) -> None:
-        """Wait for the process that leads; it is gone when its lock is free."""
+        """Wait for the process that runs the sign-in; it has ended when its lock is free."""
         deadline = time.monotonic() + self._seconds + _START_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             if not self._sign_in.done() and (sign_in := self._sign_in_of_leader()):
@@ -416,9 +416,9 @@ class SignInAttempt:
                 release_lock()
                 if await self._auth.unrejected_token() is not None:
                     return
-                raise SignInError(f"the sign-in to {self._name!r} in another process was given up; begin again")
+                raise SignInError(f"the sign-in to {self._name!r} in another process was cancelled; start again")
             await asyncio.sleep(_POLL_SECONDS)
-        raise SignInError(f"nobody signed in to {self._name!r} within {self._seconds:.0f} s")
+        raise SignInError(f"no sign-in to {self._name!r} within {self._seconds:.0f} s")
 
     def _sign_in_of_leader(self) -> BoundSignIn | None:
         try:
@@ -429,7 +429,7 @@ class SignInAttempt:
 
 
 def _preferred_ports(configured: int, record: TokenRecord | None) -> tuple[int, ...]:
-    """Return the ports to try first: the configured one, or that which the client was registered with."""
+    """Return the ports to try first: the configured one, or the one of the client's registration."""
     if configured:
         return (configured,)
     uris: Any = (record.client or {}).get("redirect_uris") if record is not None else None

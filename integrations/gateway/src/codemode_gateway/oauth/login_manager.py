@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 PAUSE_KIND = "connection-auth"
-"""The kind of the pause in which a program waits for somebody to sign in; its payload has ``server`` and ``url``."""
+"""The kind of a pause that waits for the user's sign-in; its payload has ``server`` and ``url``."""
 
 MAX_CACHED_SIGN_INS = 256
-"""So many principals' sign-ins are known without reading them again, and how so many attempts have ended."""
+"""The numbers of sign-ins and of ended attempts that are cached."""
 
 _URL_TIMEOUT_SECONDS = 60.0
 EntryT = TypeVar("EntryT")
@@ -60,10 +60,10 @@ class SignInManager:
         self._command = command
         self.callback_url = callback_url
         self.get_page_url: Callable[[str, str], str | None] = _no_page_url
-        """Returns the page on which a principal signs in to a server, by both their names, where there is one."""
+        """Returns the sign-in page URL of a server and a principal, or None."""
         self.binds_browsers = False
-        """Whether a sign-in that comes back to ``callback_url`` is ended by the browser alone that began it."""
-        # Of users there is no end: connections hold those in use, and some are kept for the next one.
+        """True if only the browser that started a sign-in can finish it at ``callback_url``."""
+        # The number of users is unlimited: connections hold the sign-ins in use, and some others are cached.
         self._auths: WeakValueDictionary[str, ServerAuth] = WeakValueDictionary()
         self._recent: dict[str, ServerAuth] = {}
         self._attempts: dict[str, SignInAttempt] = {}
@@ -75,12 +75,12 @@ class SignInManager:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Give up the sign-ins that are under way, and wait for renewals."""
+        """Cancel the sign-ins in progress and wait for renewals."""
         await asyncio.gather(*(attempt.aclose() for attempt in self._attempts.values()))
         await asyncio.gather(*(attempt.aclose() for attempt in [*self._auths.values()]))
 
     def create_auth_hook(self, principal: str = "local") -> Callable[[ServerConfig], ServerAuth | None]:
-        """Return what `UpstreamHooks.create_auth` is for one principal."""
+        """Return `UpstreamHooks.create_auth` for one principal."""
         return lambda server: self.get_auth(server, principal)
 
     def create_signed_out_hook(self, principal: str = "local") -> Callable[[ServerConfig, Any], Awaitable[bool]]:
@@ -113,13 +113,13 @@ class SignInManager:
         return signed_out
 
     def get_auth(self, server: ServerConfig, principal: str = "local") -> ServerAuth | None:
-        """Return the sign-in of a principal at a server; None for one that is not signed in to in this way.
+        """Return the sign-in of a principal at a server.
 
-        That is one without a URL, or one whose configuration brings an ``Authorization`` header.
+        None for a server without a URL, and for one with a configured ``Authorization`` header.
         """
         if server.url is None or any(name.lower() == "authorization" for name in server.headers):
             return None
-        # Only who has such a server pays for the import.
+        # Imported only for servers that need it.
         from .bearer_auth import ServerAuth
         from .settings import AuthSettings
         from .token_store import TokenStore, create_storage
@@ -152,7 +152,7 @@ class SignInManager:
         """Return the sign-in in progress, starting one if needed. Raises `SignInError`."""
         auth = self.get_auth(server, principal)
         if auth is None or auth.settings.flow != "browser":
-            raise SignInError(f"nobody can sign in to {server.name!r}: its configuration holds its credentials")
+            raise SignInError(f"{server.name!r} has no sign-in by browser: its configuration contains its credentials")
         from .login_attempt import SignInAttempt
 
         attempt = self._attempts.get(auth.key)
@@ -180,16 +180,16 @@ class SignInManager:
         return "" if sign_in is None else sign_in.url
 
     async def get_sign_in(self, server: ServerConfig, principal: str = "local") -> BoundSignIn | None:
-        """Return the sign-in whose URL `pending` gives; None where none is needed. Raises `SignInError`."""
+        """Return the sign-in in progress, or None if none is needed. Raises `SignInError`."""
         attempt = self.get_or_start_attempt(server, principal)
         try:
             async with asyncio.timeout(_URL_TIMEOUT_SECONDS):
                 return await attempt.get_sign_in()
         except TimeoutError:
-            raise SignInError(f"{server.name!r} did not say in time how to sign in") from None
+            raise SignInError(f"{server.name!r} did not answer in time how to sign in") from None
 
     async def _page_to_open(self, server: ServerConfig, principal: str) -> str | None:
-        """Return the URL for a client to open: the authorization URL only where any browser may end the sign-in."""
+        """Return the URL for a client to open: the authorization URL only if any browser may finish the sign-in."""
         sign_in = await self.get_sign_in(server, principal)
         if sign_in is None or sign_in.secret is None:
             return None if sign_in is None else sign_in.url
@@ -202,7 +202,7 @@ class SignInManager:
         if attempt is not None:
             await attempt.wait()
         elif auth is None or await auth.unrejected_token() is None:
-            raise SignInError(f"nobody is signing in to {server.name!r}")
+            raise SignInError(f"no sign-in to {server.name!r} is in progress")
 
     async def callback_app(self, scope: Any, _receive: Any, send: Any) -> None:
         """Serve ``callback_url`` as an ASGI application: a GET with the query of the redirect. Needs no sign-in."""
@@ -267,7 +267,7 @@ def _no_page_url(_server: str, _principal: str) -> None:
 def sign_in_hook(
     config: GatewayConfig, *, principal: str = "local", secrets: SecretRedactor | None = None
 ) -> Callable[[ServerConfig], ServerAuth | None]:
-    """Return an `UpstreamHooks.create_auth` that uses and renews the tokens of earlier sign-ins, and begins none."""
+    """Return an `UpstreamHooks.create_auth` that uses and renews stored tokens and starts no sign-in."""
     return SignInManager(config, secrets=secrets).create_auth_hook(principal)
 
 
@@ -285,24 +285,20 @@ async def login(
     out: TextIO | None = None,
     read_line: Callable[[], str] | None = None,
 ) -> None:
-    """Sign in to the server ``name`` and keep its tokens.
+    """Sign in to the server ``name`` and store its tokens.
 
-    The URL is printed to ``out``, standard error unless given, and opened. Without a browser on this machine the page
-    is opened elsewhere, and ``read_line`` gives the address that it ended at, as a person pastes it. Raises
-    `ConfigError` for a server that cannot be signed in to, `SignInError` where it does not succeed.
+    The URL is printed to ``out`` (default: standard error) and opened. If the browser is on another machine,
+    ``read_line`` returns the final address that the user pastes. Raises `ConfigError` for a server without sign-in and
+    `SignInError` for a failed sign-in.
     """
-    from .flow import OAuthExchange  # what signs in is imported when somebody does
+    from .flow import OAuthExchange  # imported late: only a sign-in needs it
 
     server, output = _find_server(config, name), sys.stderr if out is None else out
     async with SignInManager(config, open_browser=open_browser) as sign_ins:
         auth = sign_ins.get_auth(server, principal)
         if auth is None:
-            reason = (
-                "it is a command or an API"
-                if server.url is None
-                else "it has a header Authorization, which is sent instead"
-            )
-            raise ConfigError(f"mcpServers.{name}: there is nothing to sign in to: {reason}")
+            reason = "it is a command or an API" if server.url is None else "it sends a configured Authorization header"
+            raise ConfigError(f"mcpServers.{name} needs no sign-in: {reason}")
         if auth.settings.flow == "client_credentials":
             await auth.save_sign_in(
                 lambda record: OAuthExchange(server, auth.settings, principal, record).authorize(None)
@@ -321,8 +317,8 @@ async def login(
 
 
 async def _read_pasted_address(attempt: SignInAttempt, read_line: Callable[[], str], out: TextIO) -> None:
-    """Take the address that a person pastes, or the browser's own coming back, whichever is first."""
-    _print_lines(out, "Open it in any browser, and paste the address at which it ends here:")
+    """Accept a pasted address or the browser's redirect, whichever comes first."""
+    _print_lines(out, "Open it in any browser, and paste the final address from its address bar here:")
     waiting = asyncio.ensure_future(attempt.wait())
     try:
         for _ in range(_MAX_PASTE_ATTEMPTS):
@@ -333,9 +329,9 @@ async def _read_pasted_address(attempt: SignInAttempt, read_line: Callable[[], s
                 break
             if attempt.accept(_read_query(reading.result())) is not None:
                 break
-            _print_lines(out, "That is not the address at which this sign-in ends. Once more:")
+            _print_lines(out, "This is not the final address of this sign-in. Try again:")
         else:
-            raise SignInError("no address of this sign-in was pasted")
+            raise SignInError("the final address of this sign-in was not pasted")
         await waiting
     finally:
         waiting.cancel()
@@ -354,9 +350,9 @@ def _read_query(pasted: str) -> str:
 
 
 async def logout(config: GatewayConfig, name: str, *, principal: str = "local") -> bool:
-    """Forget the tokens of the server ``name``, those of an earlier configuration too; whether there were any.
+    """Delete the tokens of the server ``name``, also of earlier configurations; return whether there were any.
 
-    They are revoked first where the server offers that; that it cannot be reached stops nothing.
+    They are revoked first if the server supports it. A failed revocation is printed as a warning.
     """
     from .flow import OAuthExchange
 
@@ -370,7 +366,7 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
             try:
                 await OAuthExchange(server, auth.settings, principal, record).revoke()
             except SignInError as error:
-                _print_lines(sys.stderr, f"the tokens are forgotten here, but were not revoked: {error}")
+                _print_lines(sys.stderr, f"the tokens are deleted here but not revoked: {error}")
         others = _forget_others(sign_ins.folder, name, principal)
         return record is not None or others
 
@@ -394,5 +390,5 @@ def _find_server(config: GatewayConfig, name: str) -> ServerConfig:
     found = next((server for server in config.servers if server.name == name), None)
     if found is None:
         known = ", ".join(server.name for server in config.servers) or "none"
-        raise ConfigError(f"there is no server {name!r} that can be used; there are: {known}")
+        raise ConfigError(f"there is no usable server {name!r}; the configuration has: {known}")
     return found

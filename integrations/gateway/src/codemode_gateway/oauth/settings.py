@@ -82,7 +82,7 @@ class AuthSettings:
 
 
 def validate_auth(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return ``auth`` of a server as it is. Raises `ConfigError` that names the key under ``path``."""
+    """Return the validated ``auth`` of a server. Raises `ConfigError` with the key under ``path``."""
 
     def check(is_valid: object, key: str, expected: str) -> None:
         if not is_valid:
@@ -92,7 +92,7 @@ def validate_auth(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         raise ConfigError(f"{path}: this must be an object")
     for key, value in auth.items():
         if key not in _KEYS:
-            raise ConfigError(f"{path}.{key}: there is no such setting; there are {', '.join(sorted(_KEYS))}")
+            raise ConfigError(f"{path}.{key} is not a setting; the settings are {', '.join(sorted(_KEYS))}")
         if key in _TEXT_KEYS:
             check(isinstance(value, str) and value, key, "a text")
         elif key == "callbackPort":
@@ -119,7 +119,7 @@ def _scheme(url: str) -> str:
         return ""
 
 
-# What may stand in a header as a token: RFC 6750 allows fewer characters, real servers use all that are visible.
+# Characters of a token in a header: RFC 6750 allows fewer, but real servers use all visible ones.
 _TOKEN_PATTERN = re.compile(r"[\x21-\x7e]{1,16384}")
 _MAX_LIFETIME_SECONDS = 10 * 365 * 86_400
 _MAX_RECORD_CHARACTERS = 1 << 18
@@ -168,12 +168,12 @@ class TokenRecord:
         return tuple(text for text in candidates if isinstance(text, str))
 
     def to_json(self) -> str:
-        """Return it as text."""
+        """Return the record as text."""
         return json.dumps({"version": 1, **asdict(self)})
 
     @classmethod
     def from_json(cls, text: str) -> TokenRecord | None:
-        """Read it back; None for what is no record."""
+        """Parse the text of a record; return None for an invalid one."""
         if len(text) > _MAX_RECORD_CHARACTERS:
             return None
         try:

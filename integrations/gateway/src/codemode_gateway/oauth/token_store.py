@@ -37,7 +37,7 @@ def ensure_private_folder(path: Path) -> Path:
     if _IS_POSIX:
         status = path.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-            raise UnsafeFileError(f"{path} is not a folder of this user; move it away, it keeps tokens")
+            raise UnsafeFileError(f"{path} is not a folder of this user; move it away: tokens are stored there")
         if status.st_mode & 0o077:
             path.chmod(0o700)
     return path
@@ -87,7 +87,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what a process that died left in the middle of writing."""
+    """Remove unfinished files of processes that died while writing."""
     for path in folder.glob(".*.new"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
@@ -113,7 +113,7 @@ async def hold_lock(path: Path, timeout_s: float) -> AsyncGenerator[None]:
 
 def try_lock(path: Path) -> Callable[[], None] | None:
     """Return a function that releases the lock, or None if another process holds it. Raises `OSError`."""
-    from filelock import FileLock, Timeout  # late: only sign-in needs it
+    from filelock import FileLock, Timeout  # imported late: only sign-in needs it
 
     ensure_private_folder(path.parent)
     lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
@@ -165,7 +165,7 @@ class TokenStorage(Protocol):
         ...
 
     def write(self, key: str, text: str) -> None:
-        """Keep the text."""
+        """Store the text."""
         ...
 
     def delete(self, key: str) -> None:
@@ -208,7 +208,7 @@ class KeyringStorage:
         self._files = files
 
     def read(self, key: str) -> str | None:
-        """Return what the keyring has, else what the files have."""
+        """Return the text from the keyring, else from the files."""
         try:
             found = self._ring.get_password(_KEYRING_SERVICE, key)
         except Exception:  # noqa: BLE001 - each backend raises its own
@@ -216,18 +216,18 @@ class KeyringStorage:
         return found if isinstance(found, str) else self._files.read(key)
 
     def write(self, key: str, text: str) -> None:
-        """Keep the text in one of the two, and nothing older in the other."""
+        """Store the text in one of the two and remove older text from the other."""
         try:
             self._ring.set_password(_KEYRING_SERVICE, key, text)
         except Exception as error:  # noqa: BLE001
-            _logger.warning("the keyring keeps no tokens (%s): they are in files", type(error).__name__)
+            _logger.warning("the keyring cannot store tokens (%s): they are stored in files", type(error).__name__)
             self._forget(key)
             self._files.write(key, text)
         else:
             self._files.delete(key)
 
     def delete(self, key: str) -> None:
-        """Forget it in both."""
+        """Remove the text from both."""
         self._forget(key)
         self._files.delete(key)
 
@@ -246,7 +246,7 @@ def create_storage(storage: Storage, folder: Path) -> TokenStorage:
     files = FileStorage(folder)
     ring = None if storage == "files" else _find_keyring()
     if ring is None and storage == "keyring":
-        raise OSError("there is no keyring here: install codemode-gateway[keyring], or set auth.storage to files")
+        raise OSError("no keyring is available: install codemode-gateway[keyring] or set auth.storage to files")
     return files if ring is None else KeyringStorage(ring, files)
 
 
@@ -254,7 +254,7 @@ def _find_keyring() -> Any:
     try:
         ring = importlib.import_module("keyring").get_keyring()
         is_usable = ring.priority > 0
-    except Exception:  # noqa: BLE001 - not installed, or no desktop: its own errors
+    except Exception:  # noqa: BLE001 - not installed or no desktop; each backend raises its own errors
         return None
     return ring if is_usable else None
 
@@ -280,9 +280,9 @@ class TokenStore:
         return await self._threads.run(work)
 
     async def write(self, key: str, record: TokenRecord) -> None:
-        """Keep a record. Raises `OSError`."""
+        """Store a record. Raises `OSError`."""
         await self._threads.run(lambda: self._storage.write(key, record.to_json()))
 
     async def delete(self, key: str) -> None:
-        """Forget a record. Raises `OSError`."""
+        """Delete a record. Raises `OSError`."""
         await self._threads.run(lambda: self._storage.delete(key))

@@ -100,7 +100,7 @@ def test_what_one_user_has_sent_is_bounded_all_together_and_nobody_elses(declare
                 await posted.comes(body[:-1])
             await three.comes(body[-1:], ends=True)
             assert await three.answered() == 429
-            assert b"of one user are held at a time: send this once others of yours are answered" in three.told
+            assert b"of one user are held at a time: send this after others of yours are answered" in three.told
             assert await has_room(app, BOB)
             for posted in (one, two):
                 await posted.comes(body[-1:], ends=True)

@@ -50,7 +50,7 @@ def test_gateways_that_start_at_once_have_the_same_key(tmp_path: Path):
 def test_what_is_no_key_is_named_with_the_way_out(tmp_path: Path, content: bytes):
     (tmp_path / "gateway.key").touch(mode=0o600)
     (tmp_path / "gateway.key").write_bytes(content)
-    with pytest.raises(ConfigError, match="remove it"):
+    with pytest.raises(ConfigError, match="remove the file"):
         load_keys((), tmp_path)
 
 

@@ -43,7 +43,7 @@ def test_a_fault_of_the_gateway_is_for_its_log_alone(era: Era, caplog, tmp_path,
 
             async with client_of(gateway, era) as client:
                 monkeypatch.setattr(gateway.workspaces, "get", broken)
-                with pytest.raises(MCPError, match="could not answer") as raised:
+                with pytest.raises(MCPError, match="failed to answer") as raised:
                     await client.call_tool("codemode.run", {"code": "1"})
         assert KEY not in str(raised.value)
         assert any("in broken" in (record.exc_text or "") for record in caplog.records)

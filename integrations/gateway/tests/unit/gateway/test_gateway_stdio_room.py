@@ -61,7 +61,7 @@ def test_a_request_too_many_is_refused_and_the_others_are_answered(monkeypatch: 
             too_many, again = await client.hears(), await client.hears()
             assert (too_many["id"], again["id"]) == (3, "1")
             assert "At most 2 requests are answered at a time" in too_many["error"]["message"]
-            assert "of this id is being answered" in again["error"]["message"]
+            assert "with this id is still open" in again["error"]["message"]
             await write.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})))
             assert await client.hears() == {"jsonrpc": "2.0", "id": 1, "result": {}}
             client.says(request(4))

@@ -51,7 +51,7 @@ def test_the_browser_of_another_person_cannot_end_a_sign_in(tmp_path: Path) -> N
                 for sent in ("", f"{name}=", f"{name}=guessed", "codemode_console=x"):
                     refused = await victim.get(back, headers={"cookie": sent})
                     assert refused.status_code == 400, sent
-                    assert "begun in another browser" in refused.text
+                    assert "started in another browser" in refused.text
             attempt = gateway.sign_ins.get_or_start_attempt(gateway.config.servers[0], "mia")
             assert not attempt.is_over, "a refused browser ends nothing"
             assert (await web.get(back)).status_code == 200

@@ -184,7 +184,7 @@ def test_a_token_that_cannot_be_kept_is_used_by_whoever_has_renewed_it(
     async def renewed() -> None:
         async with SignInManager(config) as sign_ins:
             auth = sign_ins.create_auth_hook()(config.servers[0])
-            with pytest.raises(SignInError, match="cannot be kept"):
+            with pytest.raises(SignInError, match="cannot be stored"):
                 await status_of(config, auth)
             assert await status_of(config, auth) == 200
 
@@ -252,7 +252,7 @@ def test_configured_clients_and_scopes_are_used(server: SignInServer, tmp_path: 
 
     out = Elsewhere()
     asyncio.run(login(config, "notes", open_browser=None, out=out, read_line=read_line))
-    assert out.getvalue().count("Once more") == 3
+    assert out.getvalue().count("Try again") == 3
     assert server.asked[-1]["scope"] == "read write"
     assert server.counts["/register"] == 0
     assert asyncio.run(status_of(config, sign_in_hook(config)(config.servers[0]))) == 200
@@ -384,14 +384,14 @@ def test_a_declined_sign_in_ends_and_says_so(server: SignInServer, tmp_path: Pat
 
 def test_what_cannot_be_signed_in_to_is_said(server: SignInServer, tmp_path: Path):
     config = configured(server.url, tmp_path)
-    with pytest.raises(ConfigError, match="there are: notes"):
+    with pytest.raises(ConfigError, match="the configuration has: notes"):
         asyncio.run(login(config, "other"))
     stdio = GatewayConfig((ServerConfig("notes", "stdio", command="x"),), config.settings)
-    with pytest.raises(ConfigError, match="nothing to sign in to: it is a command"):
+    with pytest.raises(ConfigError, match="needs no sign-in: it is a command"):
         asyncio.run(login(stdio, "notes"))
     assert not asyncio.run(logout(stdio, "notes"))
     machine = replace(config.servers[0], auth={"flow": "client_credentials", "clientId": "a", "clientSecret": "b"})
-    with pytest.raises(SignInError, match="its configuration holds its credentials"):
+    with pytest.raises(SignInError, match="its configuration contains its credentials"):
         SignInManager(config).get_or_start_attempt(machine)
 
 
@@ -459,7 +459,7 @@ def test_a_sign_in_that_is_given_up_is_no_longer_waited_for(server: SignInServer
             async with SignInManager(config) as one:
                 await one.get_pending_url(config.servers[0])
                 await other.get_pending_url(config.servers[0])
-            with pytest.raises(SignInError, match="given up"):
+            with pytest.raises(SignInError, match="was cancelled"):
                 await asyncio.wait_for(other.wait_until_signed_in(config.servers[0]), 60)
             assert await other.get_pending_url(config.servers[0])
 
