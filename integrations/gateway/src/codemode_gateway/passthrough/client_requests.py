@@ -43,10 +43,10 @@ def to_client_request(server: str, method: str, params: Mapping[str, Any]) -> ty
         if method == "sampling/createMessage":
             return types.CreateMessageRequest(params=_to_sampling(server, params))
     except ValidationError:
-        raise RequestDeclinedError(f"the params of {method} are not valid") from None
+        raise RequestDeclinedError(f"the params of {method} are invalid") from None
     if method == "roots/list":
         return types.ListRootsRequest()
-    raise RequestDeclinedError(f"{method} is no request that a client answers")
+    raise RequestDeclinedError(f"{method} is not a request to a client")
 
 
 def label_text(server: str, text: str) -> str:
@@ -64,19 +64,19 @@ def unsupported_reason(request: types.InputRequest, capabilities: types.ClientCa
     """Return why a client cannot answer a request, or None if it can."""
     client = capabilities or types.ClientCapabilities()
     if isinstance(request, types.ListRootsRequest):
-        return None if client.roots is not None else "has no roots"
+        return None if client.roots is not None else "does not support roots"
     if isinstance(request, types.CreateMessageRequest):
         if client.sampling is None:
-            return "does not sample"
+            return "does not support sampling"
         wants_tools = request.params.tools is not None or request.params.tool_choice is not None
-        return "does not sample with tools" if wants_tools and client.sampling.tools is None else None
+        return "does not support sampling with tools" if wants_tools and client.sampling.tools is None else None
     if client.elicitation is None:
-        return "asks its user nothing"
-    # A capability without a mode is that of forms: the revision that had no modes says it so.
+        return "does not support elicitation"
+    # A capability without a mode means forms, as in the revision without modes.
     modes = client.elicitation
     if isinstance(request.params, types.ElicitRequestURLParams):
-        return None if modes.url is not None else "opens no URLs for its user"
-    return None if modes.form is not None or modes.url is None else "shows its user no forms"
+        return None if modes.url is not None else "does not support URL elicitation"
+    return None if modes.form is not None or modes.url is None else "does not support form elicitation"
 
 
 def _to_elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitRequestParams:
@@ -91,33 +91,33 @@ def _to_elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitReque
         return types.ElicitRequestURLParams(message=text, url=url, elicitation_id=params.get("elicitationId"))
     schema = params.get("requestedSchema")
     if not is_mapping(schema) or estimate_json_length(schema, MAX_FORM_CHARACTERS) >= MAX_FORM_CHARACTERS:
-        raise RequestDeclinedError(f"a form needs a requestedSchema of at most {MAX_FORM_CHARACTERS:,} characters")
+        raise RequestDeclinedError(f"a form must have a requestedSchema of at most {MAX_FORM_CHARACTERS:,} characters")
     if len(mapping_or_empty(schema.get("properties"))) > MAX_FIELDS:
-        raise RequestDeclinedError(f"a form has at most {MAX_FIELDS} fields")
+        raise RequestDeclinedError(f"a form may have at most {MAX_FIELDS} fields")
     return types.ElicitRequestFormParams(message=message, requested_schema=dict(schema))
 
 
 def _to_sampling(server: str, params: Mapping[str, Any]) -> types.CreateMessageRequestParams:
     if estimate_json_length(params, MAX_SAMPLING_CHARACTERS) >= MAX_SAMPLING_CHARACTERS:
-        raise RequestDeclinedError(f"a request to sample has at most {MAX_SAMPLING_CHARACTERS:,} characters")
+        raise RequestDeclinedError(f"a sampling request may have at most {MAX_SAMPLING_CHARACTERS:,} characters")
     supported = {key: value for key, value in params.items() if key not in ("_meta", "task")}
     request = types.CreateMessageRequestParams.model_validate(supported)
-    prompt = f"The MCP server {json.dumps(visible(server))} asks for this through a gateway."
+    prompt = f"The MCP server {json.dumps(visible(server))} sends this request through a gateway."
     request.system_prompt = f"{prompt}\n\n{request.system_prompt}" if request.system_prompt else prompt
-    request.include_context = None  # it would be that of all servers behind the gateway
+    request.include_context = None  # the client's context covers all servers behind the gateway
     return request
 
 
-# The question of a server is the result of the request in which it came; the client's next request brings the answer.
-# What runs meanwhile stays in this process, for a server holds a call open while it asks.
+# A server's question is returned as the result of the client's request; the client's next request brings the answer.
+# The call stays open in this process meanwhile, because the server waits in it.
 
 STATE_PREFIX = "codemode-held:"
-"""What a ``request_state`` of ours begins with."""
+"""The prefix of the gateway's own ``request_state`` values."""
 
 ANSWER_SECONDS = 600.0
 MAX_PAUSED_REQUESTS = 256
 MAX_ROUNDS = 6
-_EXPIRED_MESSAGE = "what this request waited for is no longer here: send the request again without requestState"
+_EXPIRED_MESSAGE = "the paused request has expired: send the request again without requestState"
 
 ResultT = TypeVar("ResultT")
 _ANSWER_TYPES: dict[type[Any], tuple[type[Any], ...]] = {
@@ -142,7 +142,7 @@ class PausedRequest:
     async def ask(self, request: types.InputRequest) -> types.InputResponse:
         """Ask the client in the next round. Raises `RequestDeclinedError` without an answer."""
         if self.rounds >= MAX_ROUNDS:
-            raise RequestDeclinedError("the client has been asked too often in this call")
+            raise RequestDeclinedError("the client was asked too often in this call")
         self._count += 1
         key = f"question-{self._count}"
         answer: asyncio.Future[types.InputResponse] = asyncio.get_running_loop().create_future()
@@ -168,7 +168,7 @@ class PausedRequest:
             if isinstance(response, _ANSWER_TYPES[type(request)]):
                 answer.set_result(response)
             else:
-                answer.set_exception(RequestDeclinedError("the client's answer is not valid"))
+                answer.set_exception(RequestDeclinedError("the client's answer is invalid"))
             del self._open[key]
         if not self._open:
             self.has_question.clear()
@@ -182,9 +182,9 @@ class PausedRequest:
 
 
 PAUSED_REQUESTS: dict[CallOrigin, PausedRequest] = {}
-"""The request of each origin that is served in rounds: servers that several users share ask by its origin alone.
+"""The paused request of each origin; servers that several users share find it only by the origin.
 
-Each is taken out when its task ends: the task's context knows its origin, so that neither would ever go by itself.
+An entry is removed when its task ends: the task's context refers to the origin, so neither is collected before.
 """
 
 
@@ -275,10 +275,10 @@ def _supports_rounds(session: Any) -> bool:
 MAX_REQUESTS_PER_CALL: Mapping[str, int] = {"elicitation/create": 8, "sampling/createMessage": 32, "roots/list": 32}
 MAX_WAITING = 16
 MAX_OPEN_CHARACTERS = 16_000_000
-"""Of all that one principal is asked at a time: eight of the longest questions."""
+"""Limit for all open questions to one principal: eight of maximum length."""
 MAX_ROOTS_PER_MINUTE = 30
 _MAX_ELICITATIONS = 1_000
-_MAX_ID_CHARACTERS = 1_000  # of which a completion is passed on: a longer one is not kept
+_MAX_ID_CHARACTERS = 1_000  # of an elicitation whose completion is forwarded; longer ids are not stored
 _MAX_ERROR_CHARACTERS = 1_000
 
 
@@ -306,7 +306,7 @@ class ClientQuestions:
         request = to_client_request(server, method, params)
         session = origin.session if origin is not None else None
         if origin is None or session is None:
-            raise RequestDeclinedError(f"{method} came in no call of a client that could be asked")
+            raise RequestDeclinedError(f"{method} belongs to no call of a client that can answer")
         reason = unsupported_reason(request, session.client_capabilities)
         if reason is not None:
             raise RequestDeclinedError(f"the client behind this gateway {reason}")
@@ -317,7 +317,7 @@ class ClientQuestions:
             if paused is not None:
                 return await paused.ask(self._with_local_id(request, server, session))
             if not session.can_send_request:
-                raise RequestDeclinedError("the client behind this gateway cannot be asked within this request")
+                raise RequestDeclinedError("the client behind this gateway cannot be asked during this request")
             async with self._client_turn(connection_of(session) or session):
                 return await self._send(session, self._with_local_id(request, server, session))
 
@@ -326,7 +326,7 @@ class ClientQuestions:
         now = asyncio.get_running_loop().time()
         self._roots_requested_at = [connection for connection in self._roots_requested_at if now - connection < 60.0]
         if len(self._roots_requested_at) >= MAX_ROOTS_PER_MINUTE:
-            raise RequestDeclinedError("roots/list came too often")
+            raise RequestDeclinedError("too many roots/list requests")
         self._roots_requested_at.append(now)
         capable = [
             connection
@@ -335,7 +335,7 @@ class ClientQuestions:
         ]
         if len(capable) != 1:
             raise RequestDeclinedError(
-                "no one client of this gateway has roots" if not capable else "several clients have roots"
+                "no client of this gateway supports roots" if not capable else "several clients support roots"
             )
         try:
             return await capable[0].send_request(types.ListRootsRequest(), opts={"timeout": ANSWER_SECONDS})
@@ -350,13 +350,13 @@ class ClientQuestions:
         counts = self._counts.setdefault(origin, Counter())
         counts[method] += 1
         if counts[method] > MAX_REQUESTS_PER_CALL[method]:
-            raise RequestDeclinedError(f"{method} came too often in one call")
+            raise RequestDeclinedError(f"too many {method} requests in one call")
 
     @contextmanager
     def _reserve_characters(self, characters: int) -> Generator[None]:
         """Limit the size of open questions: one user may have many calls and connections."""
         if self._open_characters + characters > MAX_OPEN_CHARACTERS:
-            raise RequestDeclinedError("the questions that wait for this user are too long already")
+            raise RequestDeclinedError("the open questions to this user are too long already")
         self._open_characters += characters
         try:
             yield
@@ -391,7 +391,7 @@ class ClientQuestions:
             result_type = types.CreateMessageResultWithTools if request.params.tools else types.CreateMessageResult
         elif isinstance(request, types.ListRootsRequest):
             result_type = types.ListRootsResult
-        # Any id says that the question belongs to the request in which it came; the SDK knows which.
+        # Any id marks the question as part of the current request, which the SDK determines.
         metadata = ServerMessageMetadata(related_request_id="")
         try:
             return await session.send_request(
@@ -401,7 +401,7 @@ class ClientQuestions:
             raise RequestDeclinedError(f"the client did not answer: {self._describe_error(error)}") from None
 
     def _describe_error(self, error: MCPError | ValidationError) -> str:
-        text = "its answer is not valid" if isinstance(error, ValidationError) else error.message
+        text = "its answer is invalid" if isinstance(error, ValidationError) else error.message
         return clip_text(self._hide(text), _MAX_ERROR_CHARACTERS)
 
 
@@ -415,7 +415,7 @@ class _ClientTurn:
 
     async def __aenter__(self) -> None:
         if self._waiting[self._key] >= MAX_WAITING:
-            raise RequestDeclinedError("too many questions wait for this client already")
+            raise RequestDeclinedError("too many questions are open at this client")
         self._waiting[self._key] += 1
         try:
             await self._turn.acquire()

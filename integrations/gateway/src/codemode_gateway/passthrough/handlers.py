@@ -21,7 +21,7 @@ from .subscriptions import SubscriptionRefusedError, check_uris
 from .uri_routing import CursorError
 
 GetPassthrough = Callable[[Any], Awaitable[PassthroughProxy]]
-"""Gives what the principal of a request is passed, by its ``ServerRequestContext``. Must start no server."""
+"""Returns the passthrough of a request's principal by its ``ServerRequestContext``. Must start no server."""
 
 RESOURCE_NOT_FOUND = -32002
 _PASSTHROUGH_CAPABILITIES = ("prompts", "resources", "completions", "logging")
@@ -200,7 +200,7 @@ class _Handlers:
         try:
             for public in uris:
                 found = await passthrough.find_resource(public)
-                if found is not None:  # of what nobody has nothing is ever told
+                if found is not None:  # other resources never send notifications
                     await _subscribe(passthrough, *found, public, watcher)
             return await passthrough.subscriptions.listening(ctx, params)
         finally:
@@ -235,7 +235,7 @@ class _ForwardedRequest:
     async def send(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
         """Return the server's answer. Raises `MCPError`, also when it is unreachable or too slow."""
         try:
-            await self._upstream.session()  # a start has its own time
+            await self._upstream.session()  # starting has its own timeout
             async with self._passthrough.track_request(self._upstream, self._origin):
                 return await self._upstream.ask(ask)
         except MCPError as error:
@@ -244,9 +244,9 @@ class _ForwardedRequest:
             milliseconds = self._upstream.config.timeout_ms
             raise MCPError(types.REQUEST_TIMEOUT, f"{self._name}: it did not answer within {milliseconds} ms") from None
         except ValidationError as error:
-            invalid = MCPError(types.INTERNAL_ERROR, f"its answer is not valid: {describe_validation_error(error)}")
+            invalid = MCPError(types.INTERNAL_ERROR, f"its answer is invalid: {describe_validation_error(error)}")
             raise self._passthrough.to_client_error(invalid, self._name) from None
-        except CodeModeToolError as error:  # which says why the server cannot be used
+        except CodeModeToolError as error:  # it contains the reason
             raise MCPError(types.INTERNAL_ERROR, error.message) from None
         except Exception:  # noqa: BLE001 - what a transport raises is not for clients
             raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server cannot be reached") from None
@@ -268,7 +268,7 @@ class _ForwardedRequest:
                 state = f"{_UPSTREAM_STATE}{result.request_state or ''}"
                 return types.InputRequiredResult(input_requests=requests or None, request_state=state)
             retry_arguments = {"request_state": result.request_state, "input_responses": await self._ask_client(result)}
-        raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server asks again and again")
+        raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server asks too often")
 
     def _label_requests(self, result: types.InputRequiredResult) -> dict[str, Any]:
         requests = result.input_requests or {}
@@ -280,7 +280,7 @@ class _ForwardedRequest:
                 for key, request in requests.items()
             }
         except RequestDeclinedError as refusal:
-            raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server asks what is declined: {refusal}") from None
+            raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server's request is declined: {refusal}") from None
 
     async def _ask_client(self, result: types.InputRequiredResult) -> dict[str, Any]:
         questions = self._passthrough.questions
@@ -290,7 +290,7 @@ class _ForwardedRequest:
                 for key, request in (result.input_requests or {}).items()
             }
         except RequestDeclinedError as refusal:
-            raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server asks what is declined: {refusal}") from None
+            raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server's request is declined: {refusal}") from None
 
 
 def _params_to_json(request: Any) -> dict[str, Any]:
@@ -306,7 +306,7 @@ async def _find_resource(passthrough: PassthroughProxy, ctx: Any, uri: str) -> t
 
 
 def _resource_error(error: MCPError, ctx: Any, uri: str) -> MCPError:
-    """Return what is said of a resource that is not there in the words of the client's revision, with its URI."""
+    """Return the error for a missing resource with the code of the client's revision and the URI."""
     if error.code not in (RESOURCE_NOT_FOUND, types.INVALID_PARAMS):
         return error
     is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS

@@ -22,12 +22,12 @@ from ..upstreams.connection import LOG_LEVELS_BY_VERBOSITY, most_verbose
 MAX_CHARACTERS = 10_000
 MAX_MESSAGES_PER_WINDOW = 100
 WINDOW_SECONDS = 1.0
-"""In which one client is told so many messages of one server, and then how many more there were."""
+"""The window of `MAX_MESSAGES_PER_WINDOW`: further messages of a server are counted but not sent to a client."""
 MAX_WAITING = 200
 MAX_CLIENTS = 1_000
 SEND_TIMEOUT_SECONDS = 5.0
 SET_LEVEL_TIMEOUT_SECONDS = 2.0
-"""How long clients wait until servers know what is heard: one that is slow then logs too little, or too much."""
+"""How long ``logging/setLevel`` waits for the servers; a slow server changes its level later."""
 _MAX_NAME_CHARACTERS = 200
 _MAX_READ_CHARACTERS = 2 * MAX_CHARACTERS
 _MAX_DEPTH = 32
@@ -96,7 +96,7 @@ class LogForwarder:
         """Queue a server's log message for subscribers."""
         interested = [subscriber for subscriber in self._subscribers.values() if subscriber.wants(entry.level)]
         admitting = [subscriber for subscriber in interested if subscriber.admit(server)]
-        if admitting:  # only then is it looked at
+        if admitting:  # check the size only if there are subscribers
             message = _LogMessage(
                 server, entry.level, (entry.logger or "")[:_MAX_READ_CHARACTERS], _bound_data(entry.data)
             )
@@ -211,15 +211,15 @@ class _LogSubscriber:
     def _dropped_notice(self, server: str, count: int) -> dict[str, Any]:
         level = "warning" if self.wants("warning") else self.level
         verb = "was" if count == 1 else "were"
-        text = f"{format_count(count, 'message')} of this server {verb} left out: too many at once"
+        text = f"{format_count(count, 'message')} of this server {verb} dropped: too many at once"
         return {"level": level, "logger": server, "data": text}
 
     async def _send_one(self, params: dict[str, Any]) -> None:
         try:
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 await self._send(params)
-        except Exception as error:  # noqa: BLE001 - a client that has gone misses nothing
-            _log.debug("a client was not told what a server has logged: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the client may have disconnected
+            _log.debug("a server's log message could not be sent to a client: %s", type(error).__name__)
 
 
 def _bound_data(data: Any) -> Any:

@@ -43,7 +43,7 @@ MAX_CHARACTERS = 8_000_000
 MAX_ITEM_CHARACTERS = 200_000
 MAX_PAGES = 1_000
 LIST_TIMEOUT_SECONDS = 10.0
-"""How long a list of all servers waits for one of them; what comes later is told as a change."""
+"""How long a merged list waits for one server; a later list is announced as a change."""
 FAILURE_CACHE_SECONDS = 30.0
 CACHE_SECONDS = 300.0
 _MAX_LOGGED_CHARACTERS = 500
@@ -134,28 +134,29 @@ class ServerItemLists:
         if task is not None or not self._is_fresh(kind):
             if task is None:
                 task = self._reading[kind] = asyncio.get_running_loop().create_task(self._read(kind))
-            # It serves others too, and goes on when this caller is cancelled or waits no longer.
+            # Other callers share it, so it continues if this caller is cancelled or times out.
             done, _ = await asyncio.wait([task], timeout=LIST_TIMEOUT_SECONDS)
             if not done:
                 task.add_done_callback(lambda task: task.cancelled() or self._on_late(kind))
         return self.cached(kind)
 
     def close(self) -> None:
-        """Stop all that is under way."""
+        """Cancel all reads in progress."""
         for task in self._reading.values():
             task.cancel()
 
     def _is_fresh(self, kind: ListKind) -> bool:
         if time.monotonic() < self._fresh_until.get(kind, 0.0):
             return True
-        # Nobody starts a server only to hear that its list is the same.
+        # Do not start a stopped server only to list it again.
         return kind in self._fresh_until and kind in self._cached and self.upstream.state == "stopped"
 
     async def _read(self, kind: ListKind) -> None:
-        self._fresh_until[kind] = time.monotonic() + CACHE_SECONDS  # before: what changes meanwhile is read again
+        # Set before reading, so that a change meanwhile causes another read.
+        self._fresh_until[kind] = time.monotonic() + CACHE_SECONDS
         try:
             self._cached[kind] = await read_list(self.upstream, kind)
-        except Exception as error:  # noqa: BLE001 - whatever a server does costs the others nothing
+        except Exception as error:  # noqa: BLE001 - a failing server must not affect the others
             reason = (
                 describe_validation_error(error)
                 if isinstance(error, ValidationError)
@@ -205,7 +206,7 @@ def _items_of(kind: ListKind, page: Any) -> list[ListedItem]:
     return items
 
 
-# Also where what servers ask and say by themselves arrives: `asked` and `on_notification` of `UpstreamHooks`.
+# It also receives requests and notifications of servers: `on_request` and `on_notification` of `UpstreamHooks`.
 
 _MAX_ERROR_CHARACTERS = 4_000
 _EVENT_OF_LIST = {PROMPTS: PromptsListChanged, RESOURCES: ResourcesListChanged, TEMPLATES: ResourcesListChanged}
@@ -259,7 +260,7 @@ class PassthroughProxy:
 
     @property
     def can_subscribe(self) -> bool:
-        """Whether a server may support resource subscriptions."""
+        """Return whether a server may support resource subscriptions."""
         capabilities = [capability_of(capability, "resources") for capability in self._upstreams()]
         return any(
             capability == {} or (capability is not None and bool(getattr(capability, "subscribe", False)))
@@ -271,7 +272,7 @@ class PassthroughProxy:
     async def on_request(self, config: ServerConfig, method: str, params: Mapping[str, Any], context: Any) -> Any:
         """Answer a server's request with an SDK result or ``ErrorData``."""
         origin_context = getattr(context, "context", None)
-        # Never the request that is served where this runs: a server that serves several was started by one of them.
+        # Do not use the current context's request: it only started the server, which may serve others now.
         origin = origin_context if isinstance(origin_context, CallOrigin) else self._only_origin(config.name)
         try:
             with self._pause_timeouts(config.name):
@@ -351,7 +352,7 @@ class PassthroughProxy:
 
     @asynccontextmanager
     async def track_request(self, upstream: Any, origin: CallOrigin) -> AsyncGenerator[None]:
-        """Let a server ask this client while it serves the client's request, within the call timeout."""
+        """Route a server's requests to this client while it handles the client's request, within the call timeout."""
         name = upstream.config.name
         async with asyncio.timeout(upstream.config.timeout_ms / 1000) as limit:
             entry = _RequestInFlight(origin, limit)

@@ -75,7 +75,7 @@ class ServerSubscriptions:
         await asyncio.wait([answered], timeout=SUBSCRIBE_SECONDS)
 
     def close(self) -> asyncio.Future[Any] | None:
-        """Stop; return the task that ends."""
+        """Stop; return the ending task."""
         if self._task is not None:
             self._task.cancel()
         return self._task
@@ -88,7 +88,7 @@ class ServerSubscriptions:
                 try:
                     await self._synchronize()
                     pause = RESUBSCRIBE_SECONDS
-                except Exception as error:  # noqa: BLE001 - a server that cannot be reached is tried again
+                except Exception as error:  # noqa: BLE001 - unreachable servers are retried
                     self._log(error)
                     pause = min(pause * 2, MAX_RESUBSCRIBE_SECONDS)
                 self._wake_waiters()
@@ -142,7 +142,7 @@ class ServerSubscriptions:
                 ended.cancel()
 
     def _wake_waiters(self, *, is_last: bool = False) -> None:
-        # Whoever has come since the last look at what is wanted is answered by the next.
+        # The next round answers callers that came after this round read the wanted URIs.
         if is_last or not self._changed.is_set():
             waiting, self._waiting = self._waiting, []
             for future in waiting:
@@ -166,7 +166,7 @@ async def _request_or_refusal(session: Any, request: Any) -> str | None:
         await session.send_request(request, types.EmptyResult)
     except LostRequestError:
         raise
-    except MCPError as error:  # which is about this one alone
+    except MCPError as error:  # the refusal concerns only this URI
         return error.message
     return None
 
@@ -178,11 +178,11 @@ async def _consume(stream: Any) -> None:
 
 MAX_SUBSCRIBED_RESOURCES = 1_000
 MAX_URI_CHARACTERS = 8_192
-"""Of a resource that is watched: they are kept for as long as somebody does."""
+"""The length of a watched URI, which is stored while it is watched."""
 MAX_CLIENTS = 1_000
 NOTIFY_TIMEOUT_SECONDS = 5.0
 NOTIFY_INTERVAL_SECONDS = 0.25
-"""How long what servers say is gathered before clients are told again: each change once, however often it is said."""
+"""How long changes are collected; each is then sent to clients once."""
 
 
 class SubscriptionRefusedError(Exception):
@@ -319,7 +319,7 @@ def check_uris(uris: Collection[str]) -> None:
     if len(uris) > MAX_SUBSCRIBED_RESOURCES:
         raise SubscriptionRefusedError(f"at most {MAX_SUBSCRIBED_RESOURCES:,} resources can be subscribed to")
     if any(len(uri) > MAX_URI_CHARACTERS for uri in uris):
-        raise SubscriptionRefusedError(f"a URI that is subscribed to has at most {MAX_URI_CHARACTERS:,} characters")
+        raise SubscriptionRefusedError(f"a URI may have at most {MAX_URI_CHARACTERS:,} characters")
 
 
 async def _notify(connection: Any, event: ServerEvent) -> None:
@@ -329,12 +329,12 @@ async def _notify(connection: Any, event: ServerEvent) -> None:
             await connection.notify(
                 notification["method"], {key: value for key, value in notification["params"].items() if value}
             )
-    except Exception as error:  # noqa: BLE001 - a client that does not read costs the others nothing
-        _log.debug("a client was not told of %s: %s", notification["method"], type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - a client that does not read must not affect the others
+        _log.debug("%s could not be sent to a client: %s", notification["method"], type(error).__name__)
 
 
 EVENT_OF_NOTIFICATION: dict[type[Any], ServerEvent] = {
     types.PromptListChangedNotification: PromptsListChanged(),
     types.ResourceListChangedNotification: ResourcesListChanged(),
 }
-"""What clients are told of a notification of a server."""
+"""The event for clients by the class of a server's notification."""

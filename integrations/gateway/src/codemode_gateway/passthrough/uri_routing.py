@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
-# The name of a prompt is ``<server>_<name>``; that of a resource is its URI, or, where another server has that, the URI
-# with ``#server=<name>`` behind it. Both depend on the names of the configured servers alone, not on which of them run.
+# Prompts are named ``<server>_<name>``. Resources keep their URI; if another server has the same URI, it ends with
+# ``#server=<name>``. Names depend only on the configured servers, not on those that run.
 
 MAX_PROMPT_NAME_CHARACTERS = 64
-"""The longest name that all clients take which make a command of it."""
+"""The longest prompt name that all clients accept as a command."""
 
 _DIGEST_CHARACTERS = 12
 _DIGEST = re.compile(rf"_[0-9a-f]{{{_DIGEST_CHARACTERS}}}\Z")
@@ -83,7 +83,7 @@ ItemT = TypeVar("ItemT")
 
 
 class CursorError(ValueError):
-    """A cursor that no list of this kind has given."""
+    """An unknown cursor."""
 
 
 class PaginatedList(Generic[ItemT]):
@@ -134,14 +134,14 @@ def _decode_cursor(kind: str, cursor: str) -> tuple[int, str]:
         body, tag = raw[:-_TAG_BYTES], raw[-_TAG_BYTES:]
         of_kind, position, digest = body.decode("ascii").split(":")
     except (ValueError, binascii.Error):
-        raise CursorError(f"this cursor is none that {kind} has given: begin again without one") from None
+        raise CursorError(f"{kind} did not return this cursor: start again without a cursor") from None
     if of_kind != kind or not hmac.compare_digest(tag, _tag(body)):
-        raise CursorError(f"this cursor is none that {kind} has given: begin again without one")
+        raise CursorError(f"{kind} did not return this cursor: start again without a cursor")
     return int(position), digest
 
 
 def _tag(body: bytes) -> bytes:
-    # Against mistakes, not against forgery: a forged one leads to a place in the same list.
+    # Detects mistakes, not forgery: a forged cursor only selects a position in the same list.
     return hashlib.sha256(_PURPOSE + body).digest()[:_TAG_BYTES]
 
 

@@ -10,9 +10,8 @@ from typing import Any, cast
 
 from codemode.data.narrowing import is_array, is_object
 
-# A property's name is kept once it has been seen in two objects of one place, and only where it looks like a name:
-# until then, and where names vary, the object is a record, whose keys are values like any other. Joining only ever
-# widens.
+# A property name is stored only if it looks like a name and occurred in two objects at one place. Other objects are
+# records, whose keys are treated as values. Joining shapes only widens them.
 
 MAX_DEPTH = 8
 MAX_NAMES = 40
@@ -20,7 +19,7 @@ MAX_NODES = 400
 MAX_INSPECTED_PARTS = 600
 _MAX_SEEN_ONCE = 8
 
-# No dots, no spaces, no long digits: those are addresses, texts and ids, which are values.
+# Dots, spaces and long digits occur in addresses, texts and ids, which are values.
 _PROPERTY_NAME = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
 _VALUE_LIKE = re.compile(r"[0-9]{3}|^[0-9A-Fa-f-]{8,}\Z")
 _SCALARS = ("boolean", "null", "number", "string")
@@ -157,12 +156,12 @@ def is_property_name(key: str) -> bool:
 
 def _parse_member(value: Any, depth: int) -> Member:
     if not is_array(value) or len(value) != 2:
-        raise ValueError("no member of a shape")
+        raise ValueError("not part of a shape")
     return Member(from_json(value[0], depth + 1), 2, value[1] is True)
 
 
 class _Inference:
-    """One look at one value, which ends after so many parts."""
+    """One traversal of a value with a limit on its parts."""
 
     def __init__(self) -> None:
         self._remaining_parts = MAX_INSPECTED_PARTS
@@ -180,7 +179,7 @@ class _Inference:
         if depth >= MAX_DEPTH or not (is_array(value) or is_object(value)):
             return Shape(is_any=True)
         if self._remaining_parts < 0:
-            return Shape()  # not looked into: it widens nothing that was seen elsewhere
+            return Shape()  # not visited, so it widens no other shape
         if is_array(value):
             return Shape(
                 items=_join_all(self.infer(element, depth + 1) for element in value if self._remaining_parts > 0)
@@ -218,7 +217,7 @@ def _join_objects(left: Shape, right: Shape) -> dict[str, Any]:
     names = {name: _join_members(left.names.get(name), right.names.get(name)) for name in [*left.names, *right.names]}
     seen_once = sum(member.seen < 2 for member in names.values())
     seen_often = len(names) - seen_once
-    # Optional members that are all of one kind are those of a record more often than not, and a key of one is a value.
+    # Optional members of one type usually belong to a record, whose keys are values.
     is_uniform = len(names) > 1 and len({_type_signature(left.shape) for left in names.values()}) == 1
     is_missing = is_uniform and any(left.is_missing for left in names.values())
     varies = is_missing or seen_once > max(_MAX_SEEN_ONCE, seen_often) or (seen_once and not seen_often)

@@ -32,7 +32,7 @@ MAX_SHAPE_CHARACTERS = 50_000
 MAX_JSON_CHARACTERS = 100_000
 SAVE_SECONDS = 2.0
 ANNOUNCE_SECONDS = 5.0
-"""How long what is learned is gathered before servers are listed anew for it."""
+"""How long schema changes are collected before servers are listed again."""
 _ALWAYS_INSPECTED_CALLS = 32
 _SAMPLE_INTERVAL = 16
 _MAX_HASHED_CHARACTERS = 20_000
@@ -77,13 +77,13 @@ class OutputShapes:
         try:
             stored = await run_off_loop(self._read)
         except OSError as error:
-            _log.warning("what was learned of tools cannot be read: %s", error)
+            _log.warning("the inferred output schemas cannot be read: %s", error)
             return
         for key, seen in stored.items():
             self._observations.setdefault(key, seen)
 
     async def aclose(self) -> None:
-        """Write down what is not."""
+        """Save unsaved shapes."""
         if self._save_task is not None:
             self._save_task.cancel()
             await asyncio.gather(self._save_task, return_exceptions=True)
@@ -126,7 +126,7 @@ class OutputShapes:
         if estimate_json_length(value, _MAX_HASHED_CHARACTERS) < _MAX_HASHED_CHARACTERS:
             same = hash(repr(value))
             if same == seen.last_hash:
-                return  # the same again says nothing of what varies
+                return  # equal results show no variation
             seen.last_hash = same
         seen.value = limit_size(join(seen.value, infer_shape(value)))
         if seen.text is not None:
@@ -150,10 +150,10 @@ class OutputShapes:
         self._unsaved.clear()
         rows = [row for row in rows if len(row[-1]) <= MAX_SHAPE_CHARACTERS]
         if rows:
-            try:  # whoever closes this meanwhile ends the process next, and with it the thread
+            try:  # after a cancelled close the process ends, and the thread with it
                 await shield_to_end(run_off_loop(lambda: self._write(rows)))
             except OSError as error:
-                _log.warning("what was learned of tools cannot be kept: %s", error)
+                _log.warning("the inferred output schemas cannot be saved: %s", error)
 
     def _write(self, rows: list[tuple[str, ...]]) -> None:
         with self._tables.open(writes=True) as file:
@@ -169,10 +169,10 @@ class OutputShapes:
                 try:
                     observations[server, tool] = _parse_observation(decode_json(text, max_depth=64))
                 except Exception as error:  # noqa: BLE001 - the file is as hostile as a server
-                    _log.warning("what was learned of %r of %r is no shape: %s", tool, server, type(error).__name__)
+                    _log.warning("the inferred schema of %r of %r is invalid: %s", tool, server, type(error).__name__)
             is_noted = state_files.is_use_noted(file, self._principal)
         if observations and not is_noted:
-            with suppress(OSError):  # what can be read and not be written is read
+            with suppress(OSError):  # a read-only file is still read
                 self._write([])
         return observations
 
@@ -188,7 +188,7 @@ def _text_json_shape(value: Any) -> Shape | None:
 
 
 def _to_declaration(observation: _Observation) -> Mapping[str, Any] | None:
-    """Return what declarations say: a schema, and whether it is that of JSON in a text."""
+    """Return a schema for declarations, and whether it describes JSON in a text."""
     if observation.text is not None and observation.value == Shape(scalars={"string"}):
         return {"schema": to_schema(observation.text), "isText": True}
     schema = to_schema(observation.value)
@@ -225,7 +225,7 @@ class ToolHistory:
             "get_notes": pins.get_notes,
             "get_filter_revision": pins.get_revision,
         }
-        """What `UpstreamHooks` takes."""
+        """The hooks of `UpstreamHooks`."""
         self._shapes = OutputShapes(cache_folder or folder, principal) if learns else None
         if self._shapes is not None:
             shapes = self._shapes
@@ -238,14 +238,14 @@ class ToolHistory:
         self._is_loaded = False
 
     async def load(self) -> None:
-        """Take what is kept, the first time."""
+        """Load stored data on first use."""
         async with self._lock:
             if self._shapes is not None and not self._is_loaded:
                 await self._shapes.load()
             self._is_loaded = True
 
     async def aclose(self) -> None:
-        """Write down what was learned."""
+        """Save what was learned."""
         if self._shapes is not None:
             await self._shapes.aclose()
 
@@ -274,7 +274,7 @@ class ToolHistories:
         finally:
             try:
                 if self._user_counts[principal] == 1:
-                    await history.aclose()  # before anybody reads it anew
+                    await history.aclose()  # before the next user loads it
             finally:
                 self._user_counts[principal] -= 1
                 if not self._user_counts[principal]:

@@ -42,7 +42,7 @@ class Difference:
 
     @property
     def kind(self) -> Literal["new", "changed"]:
-        """Whether the tool is new or changed."""
+        """The kind of difference: the tool is new or changed."""
         return "new" if self.before is None else "changed"
 
     def lines(self) -> list[str]:
@@ -50,7 +50,7 @@ class Difference:
         before, after = (list(_lines(text))[:_MAX_LINES] for text in (self.before or "", self.after))
         diff = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
         if not diff:
-            diff = ["(it differs where it is too long to be shown)"]
+            diff = ["(the difference is in a part that is too long to display)"]
         return [visible(line) for line in diff]
 
 
@@ -58,7 +58,7 @@ def _lines(text: str) -> Iterator[str]:
     try:
         definition: Any = json.loads(text) if text else {}
     except ValueError:
-        definition = text  # it was cut
+        definition = text  # the text was cut
     if not is_object(definition):
         yield from wrap(str(definition), _WIDTH)
         return
@@ -70,9 +70,8 @@ def _lines(text: str) -> Iterator[str]:
             yield from (f"{name}: {line}" for line in json.dumps(value, indent=2, sort_keys=True).split("\n"))
 
 
-# Names, descriptions, schemas and annotations count. Only a person's approval takes a difference away; a server that
-# changes back has none. What is kept is in one file of the state folder, for each principal by itself, until that one
-# has not been there for 90 days.
+# Names, descriptions, schemas and annotations are compared. A difference lasts until a person approves it or the server
+# changes back. One file in the state folder stores the pins of each principal, for 90 days after its last use.
 
 FILE_NAME = "pins.sqlite"
 MAX_TEXT_CHARACTERS = 20_000
@@ -91,13 +90,13 @@ _TABLES = (
     ),
     state_files.PRINCIPALS_TABLE,
 )
-_PINNED, _WAITING = "pinned", "waiting"  # as first used or approved; as last listed, where that is not the same
+_PINNED, _WAITING = "pinned", "waiting"  # states: as first used or approved; as last listed, if different
 _DELETE = "DELETE FROM tools WHERE principal = ? AND server = ? AND state = ?"
 _UPDATE = "UPDATE servers SET whole = ? WHERE principal = ? AND server = ?"
 _log = logging.getLogger("codemode.mcp")
 
 tool_digest = compute_definition_digest
-"""The digest of what a server says of a tool: it is another one when anything of that has changed."""
+"""The digest of a tool's definition, which changes with any part of it."""
 
 
 class ToolsChangedError(Exception):
@@ -114,11 +113,11 @@ class ServerPins:
 
     @property
     def token(self) -> str:
-        """Another one whenever there are other differences."""
+        """The identity of the differences."""
         return canonical_json([[difference.tool, difference.digest] for difference in self.differences])
 
 
-_Rows = dict[str, tuple[str, str]]  # of each tool its digest, and what is shown of it
+_Rows = dict[str, tuple[str, str]]  # digest and displayed text by tool name
 
 
 class Pins:
@@ -156,7 +155,7 @@ class Pins:
         except OSError as error:
             if config.pin == "block":
                 raise
-            _log.warning("the tools of server %r are not compared with those first used: %s", config.name, error)
+            _log.warning("the tools of server %r cannot be compared with their pins: %s", config.name, error)
             return tools
         await self._record_use()
         self._stamps[config.name] = self._tables.stamp
@@ -198,7 +197,7 @@ class Pins:
                 raise KeyError(server)
             found = self._read_server(file, server)
             if token is not None and token != found.token:
-                raise ToolsChangedError(f"the tools of {server!r} have changed since they were shown: look again")
+                raise ToolsChangedError(f"the tools of {server!r} have changed since their review: review them again")
             rows = self._read_rows(file, _WAITING, server)
             file.execute(_DELETE, (*self._principal_parameter, server, _WAITING))
             self._insert_rows(file, _PINNED, server, rows)
@@ -231,7 +230,7 @@ class Pins:
         file.executemany("INSERT OR REPLACE INTO tools VALUES (?, ?, ?, ?, ?, ?)", values)
 
     async def _matches_last_list(self, server: str, whole: str) -> bool:
-        """Tell whether a server lists just what it did when nothing differed, without looking at each tool."""
+        """Return whether a list equals the last list without differences, without comparing each tool."""
         stamp = self._tables.stamp
         if stamp != self._list_digests_stamp:
             self._list_digests = await run_off_loop(self._read_list_digests)
@@ -239,14 +238,14 @@ class Pins:
         return stamp is not None and self._list_digests.get(server) == whole
 
     async def _record_use(self) -> None:
-        """Keep once a day that this principal is there: pins of those who are gone would fill the file."""
+        """Record once a day that this principal is active, and remove the pins of inactive ones."""
         if self._use_recorded_on == (today := state_files.today()):
             return
         self._use_recorded_on = today
         try:
             await run_off_loop(self._write_use)
         except OSError as error:
-            _log.info("pins of users who are gone are not removed: %s", error)
+            _log.info("the pins of inactive users cannot be removed: %s", error)
 
     def _write_use(self) -> None:
         with self._tables.open(writes=True) as file:
@@ -260,14 +259,14 @@ class Pins:
             )
 
     def _compare(self, server: str, rows: _Rows, list_digest: str) -> Mapping[str, bool]:
-        """Return the tools that are not as they were, and of each whether it was there at all."""
+        """Return the names of new and changed tools; True marks those that existed before."""
         if rows and self._is_first_use(server):
             with self._tables.open(writes=True) as file:
                 file.execute("BEGIN IMMEDIATE")
                 inserted = file.execute(
                     "INSERT OR IGNORE INTO servers VALUES (?, ?, NULL)", (*self._principal_parameter, server)
                 )
-                if inserted.rowcount:  # else another gateway has been faster
+                if inserted.rowcount:  # otherwise another gateway was faster
                     self._insert_rows(file, _PINNED, server, rows)
         with self._tables.open() as file:
             pinned, waiting = (self._read_rows(file, state, server) for state in (_PINNED, _WAITING))
@@ -305,7 +304,7 @@ class Pins:
 
 def _create_notes(config: ServerConfig, different: Mapping[str, bool]) -> list[str]:
     notes: list[str] = []
-    consequence = " and cannot be used until the user has seen how" if config.pin == "block" else ""
+    consequence = " and cannot be used until the user approves them" if config.pin == "block" else ""
     for was_there, verb in ((True, "have changed"), (False, "are new")):
         names = [tool for tool, is_old in different.items() if is_old is was_there]
         if names:
@@ -327,7 +326,7 @@ def _compute_list_digest(tools: Sequence[types.Tool]) -> str:
 
 
 def _to_rows(tools: Sequence[types.Tool]) -> _Rows:
-    """Return of each tool its digest, and as much of what is said of it as a person is shown."""
+    """Return the digest and the displayed text of each tool."""
     rows: _Rows = {}
     remaining_characters = MAX_TOTAL_CHARACTERS
     for tool in tools:

@@ -137,10 +137,10 @@ async def test_pages_come_to_the_whole_list_and_a_cursor_of_another_list_is_refu
         names = [one.name for one in [*first.prompts, *second.prompts]]
         assert names == [f"a_p{number}" for number in range(uri_routing.MAX_ITEMS + 3)]
         for wrong in (first.next_cursor[:-1], "x" * 5000, "é", ""):
-            with pytest.raises(MCPError, match="begin again without one") as raised:
+            with pytest.raises(MCPError, match="start again without a cursor") as raised:
                 await client.list_prompts(cursor=wrong)
             assert raised.value.code == types.INVALID_PARAMS
-        with pytest.raises(MCPError, match="begin again without one"):
+        with pytest.raises(MCPError, match="start again without a cursor"):
             await client.list_resources(cursor=first.next_cursor)
 
 

@@ -204,7 +204,7 @@ async def test_a_flood_is_left_out_with_one_note_of_how_many(monkeypatch: pytest
     async with through as (server, _), Client(server, mode=MODERN, message_handler=told, log_level="error") as client:
         await client.read_resource("l://1")
         assert await told.levels(4) == ["critical"] * 3 + ["error"], "the note has a level that is asked for"
-    note = "7 messages of this server were left out: too many at once"
+    note = "7 messages of this server were dropped: too many at once"
     assert (told.all[3].logger, told.all[3].data) == ("a", note)
 
 

@@ -124,7 +124,7 @@ def test_pages_come_to_the_whole_list_also_where_items_come_and_go(
 
 @given(st.text(max_size=300) | st.binary(max_size=200).map(lambda raw: raw.hex()))
 def test_a_cursor_that_is_none_of_ours_is_refused(cursor: str) -> None:
-    with pytest.raises(CursorError, match="begin again"):
+    with pytest.raises(CursorError, match="start again"):
         PaginatedList("x/list", [("a", 1, "a")]).get_page(cursor)
 
 

@@ -129,7 +129,7 @@ async def test_roots_and_samples_come_from_the_client(mode: str) -> None:
         async with reached(upstream, mode, sampling_callback=model, list_roots_callback=own) as (client, _):
             assert await said_of(client) == answer
     (asked,) = model.asked
-    assert asked.system_prompt == 'The MCP server "s" asks for this through a gateway.\n\nBe short.'
+    assert asked.system_prompt == 'The MCP server "s" sends this request through a gateway.\n\nBe short.'
     assert asked.include_context is None
     assert asked.messages[0].content.text == "hi"
 
@@ -138,9 +138,9 @@ async def test_roots_and_samples_come_from_the_client(mode: str) -> None:
 @pytest.mark.parametrize(
     ("ask", "why"),
     [
-        (form(), "the client behind this gateway asks its user nothing"),
-        (sampling(), "the client behind this gateway does not sample"),
-        (roots, "the client behind this gateway has no roots"),
+        (form(), "the client behind this gateway does not support elicitation"),
+        (sampling(), "the client behind this gateway does not support sampling"),
+        (roots, "the client behind this gateway does not support roots"),
     ],
 )
 @in_loop
@@ -161,7 +161,10 @@ async def test_a_client_that_cannot_be_asked_is_not_and_the_server_is_told_why(m
         (lambda session: session.elicit_url("Look", "https://x/" + "y" * 9000, "1"), "at most 8,192 characters"),
         (lambda session: session.elicit_url("Look", r"https://evil.example/\@bank.example/", "1"), "backslashes"),
         (lambda session: session.elicit_url("Look", "https://bank.example@evil.example/x", "1"), "no user name"),
-        (sampling(tools=[types.Tool(name="t", input_schema={"type": "object"})]), "does not sample with tools"),
+        (
+            sampling(tools=[types.Tool(name="t", input_schema={"type": "object"})]),
+            "does not support sampling with tools",
+        ),
         (sampling(system_prompt="x" * 3_000_000), "at most 2,000,000"),
     ],
 )
@@ -238,7 +241,7 @@ async def test_a_flood_of_questions_ends_and_never_two_are_shown_at_once(mode: s
         said = await said_of(client)
     most_of_all = client_requests.MAX_REQUESTS_PER_CALL["elicitation/create"]
     assert said.startswith(f'{{"code":{most_of_all},"message":"elicitation/create is declined: ')
-    assert "came too often in one call" in said
+    assert "requests in one call" in said
     assert most == 1 if mode == LEGACY else most <= most_of_all
 
 
@@ -284,13 +287,13 @@ async def test_a_round_is_answered_once_by_its_own_state_and_only_with_what_was_
         assert isinstance(second, types.InputRequiredResult)
         assert list(second.input_requests or {}) == [key]
         for state in (first.request_state, f"{client_requests.STATE_PREFIX}forged"):
-            with pytest.raises(MCPError, match="is no longer here") as raised:
+            with pytest.raises(MCPError, match="has expired") as raised:
                 await send(request_state=state, input_responses={key: person.answer})
             assert raised.value.code == types.INVALID_PARAMS
         wrong = types.ListRootsResult(roots=[])
         last = await send(request_state=second.request_state, input_responses={key: wrong})
         assert isinstance(last, types.CallToolResult)
-        assert "the client's answer is not valid" in str(last.content)
+        assert "the client's answer is invalid" in str(last.content)
 
 
 @in_loop
@@ -309,7 +312,7 @@ async def test_a_client_that_does_not_come_back_declines(monkeypatch: pytest.Mon
         first = await client.session.call_tool("codemode_run", {}, allow_input_required=True)
         async with asyncio.timeout(60):
             await ended.wait()
-        with pytest.raises(MCPError, match="is no longer here"):
+        with pytest.raises(MCPError, match="has expired"):
             await client.session.call_tool(
                 "codemode_run", {}, request_state=first.request_state, allow_input_required=True
             )
@@ -360,9 +363,9 @@ async def test_a_server_of_the_newer_era_is_given_up_that_asks_for_ever_or_what_
     ways = {"a": again, "w": wrong}
     through = gateway(*(FakeUpstream(name, prompts("p", on_get_prompt=ways[name]), MODERN) for name in ways))
     async with through as (server, _), Client(server, mode=LEGACY, elicitation_callback=Person()) as client:
-        with pytest.raises(MCPError, match=r"^a: the server asks again and again"):
+        with pytest.raises(MCPError, match=r"^a: the server asks too often"):
             await client.get_prompt("a_p")
-        with pytest.raises(MCPError, match=r"^w: the server asks what is declined"):
+        with pytest.raises(MCPError, match=r"^w: the server's request is declined"):
             await client.get_prompt("w_p")
 
 
@@ -389,7 +392,7 @@ async def test_outside_any_call_only_roots_are_answered_and_not_without_end() ->
             form = {"message": "x", "requestedSchema": FORM}
             refused = await passed.on_request(config, "elicitation/create", form, None)
             assert isinstance(refused, types.ErrorData)
-            assert "came in no call" in refused.message
+            assert "belongs to no call" in refused.message
             odd = await passed.on_request(config, "tools/list", {}, None)
             assert isinstance(odd, types.ErrorData)
 

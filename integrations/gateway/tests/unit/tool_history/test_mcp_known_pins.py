@@ -45,7 +45,7 @@ async def test_any_change_of_what_a_tool_says_is_told_and_blocks_it_where_that_i
         then = [tool("a", **changed), tool("b"), tool("c")]
         shown = [one.name for one in await pins.filter_tools(server(pin), then)]  # type: ignore[arg-type]
         notes = list(pins.get_notes(server(pin)))  # type: ignore[arg-type]
-        away = " and cannot be used until the user has seen how" if pin == "block" else ""
+        away = " and cannot be used until the user approves them" if pin == "block" else ""
         told = [f'"a" have changed since they were first used{away}', f'"c" are new since they were first used{away}']
         assert (shown, notes) == ((["b"] if pin == "block" else ["a", "b", "c"]), [] if pin == "off" else told)
 
@@ -80,7 +80,7 @@ async def test_only_what_was_shown_is_approved(tmp_path: Path) -> None:
     await pins.filter_tools(config, [tool("a", description="Harmless.")])
     (shown,) = pins.list_servers()
     await pins.filter_tools(config, [tool("a", description="Harmful.")])
-    with pytest.raises(ToolsChangedError, match="look again"):
+    with pytest.raises(ToolsChangedError, match="review them again"):
         pins.approve("s", shown.token)
     assert not await pins.filter_tools(config, [tool("a", description="Harmful.")])
     with pytest.raises(KeyError):
@@ -134,7 +134,7 @@ async def test_a_file_that_others_may_use_or_that_is_none_blocks_rather_than_tru
         assert len(await Pins(folder).filter_tools(server("warn"), [tool("a")])) == 1
         with pytest.raises(OSError, match=r"pins\.sqlite"):
             Pins(folder).list_servers()
-    assert "are not compared with those first used" in caplog.text
+    assert "cannot be compared with their pins" in caplog.text
 
 
 @in_loop

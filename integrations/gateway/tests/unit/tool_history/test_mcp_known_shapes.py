@@ -253,7 +253,7 @@ async def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, caplog:
     assert learned.get_observed_output(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
     await learned.aclose()
     assert "cannot be read" in caplog.text
-    assert "cannot be kept" in caplog.text
+    assert "cannot be saved" in caplog.text
     assert file.read_bytes().startswith(b"rubbish")
 
 
