@@ -257,7 +257,7 @@ def to_access_token(claims: Mapping[str, Any], verification: TokenCheck) -> Acce
     audience = claims.get("aud")
     audiences = {audience} if isinstance(audience, str) else {*filter(_is_text, audience if is_array(audience) else ())}
     if not {url.rstrip("/") for url in audiences} & {url.rstrip("/") for url in verification.audiences}:
-        _log.warning("a token was refused: it is for another audience than %s", " or ".join(verification.audiences))
+        _log.warning("a token was refused: its audience is not one of %s", " or ".join(verification.audiences))
         return None
     if "cnf" in claims:
         return None  # bound to a key whose possession was not proven
@@ -351,7 +351,7 @@ class RequestAuthenticator:
         host = _single_header(scope, "host")
         host_name = None if host is None else parse_host(host)
         if host_name is None or not self._is_gateway_host(host_name):
-            raise HttpError(421, "The gateway is not called by this name (Host)")
+            raise HttpError(421, "The gateway does not accept this Host")
         origin = _single_header(scope, "origin")
         if origin is None and not _header_values(scope, "origin"):
             return
@@ -364,7 +364,7 @@ class RequestAuthenticator:
         # Browsers send this for forms on pages without a referrer, such as the console's.
         is_console_form = origin == "null" and _single_header(scope, "sec-fetch-site") == "same-origin"
         if not is_console_form and (origin is None or origin not in gateway_origins):
-            raise HttpError(403, "Pages of this origin may not call the gateway (Origin)")
+            raise HttpError(403, "The gateway does not accept this Origin")
 
     def _is_gateway_host(self, name: str) -> bool:
         if not self.requires_token:
@@ -438,7 +438,7 @@ class RequestAuthenticator:
         if access is None or (access.expires_at is not None and access.expires_at <= time.time()):
             raise self._unauthorized_error(scope, "invalid_token")
         if access.resource is not None and not self._is_gateway_resource(access.resource, scope):
-            _log.warning("a token for %.200r was refused: it is for another server", access.resource)
+            _log.warning("a token for %.200r was refused: it was issued for another server", access.resource)
             raise self._unauthorized_error(scope, "invalid_token")
         if missing := set(self._settings.scopes) - set(access.scopes):
             raise self._unauthorized_error(scope, "insufficient_scope", sorted(missing))

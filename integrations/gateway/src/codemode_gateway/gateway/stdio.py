@@ -324,7 +324,7 @@ class _OpenRequests:
             if str(message.id) in self._has_end_by_id:
                 return _error_response(message.id, "A request with this id is still open: use another id")
             if len(self._has_end_by_id) >= MAX_REQUESTS:
-                refusal = f"At most {MAX_REQUESTS} requests are answered at a time: send this once others are"
+                refusal = f"At most {MAX_REQUESTS} requests are answered at a time: send this after others are answered"
                 return _error_response(message.id, refusal)
             self._has_end_by_id[str(message.id)] = message.method not in _ENDLESS_METHODS
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
