@@ -20,8 +20,9 @@ OBJECT = {"type": "object"}
 
 
 def listed(name: Any, **more: Any) -> Any:
-    given = {"description": "", "inputSchema": OBJECT, "outputSchema": None, "annotations": None, **more}
-    return SimpleNamespace(name=name, **given)
+    return SimpleNamespace(
+        name=name, **{"description": "", "inputSchema": OBJECT, "outputSchema": None, "annotations": None, **more}
+    )
 
 
 def answered(value: Any) -> Any:
@@ -262,9 +263,6 @@ def test_no_schema_costs_a_tool(over, side, schema):
     assert result["value"][3] in ("called", "CodeModeToolError")
 
 
-# -- lists
-
-
 def test_a_list_without_an_end_is_cut_and_the_model_is_told(ran, monkeypatch):
     monkeypatch.setattr(mcp_server, "MAX_TOOLS", 50)
     pages = iter(range(10**9))
@@ -352,9 +350,6 @@ def test_what_is_no_list_is_an_empty_one(ran, page):
         return page
 
     assert ran(Stranger(list_tools=odd), "return Object.keys(MCP.hub)")["value"] == []
-
-
-# -- silence and ends
 
 
 def test_a_server_that_never_answers_is_left_out_in_time_and_the_model_is_told(over, caplog):

@@ -187,7 +187,7 @@ def test_the_next_program_may_have_the_largest_heap() -> None:
     most = worker_generations._MAX_ADDRESS_SPACE_BYTES
     assert WorkerReuse((), 50).end_program(b"", MemoryInUse(0, most))
     assert not WorkerReuse((), 50).end_program(b"", MemoryInUse(0, most + 1))
-    lockdown = Path(worker_generations.__file__).parent.parent / "guest" / "lockdown_linux.py"
+    lockdown = Path(worker_generations.__file__).parent.parent / "guest" / "linux_lockdown.py"
     limit = re.search(r"^_ADDRESS_SPACE_BYTES = (\d+) << (\d+)", lockdown.read_text(), re.MULTILINE)
     assert limit is not None
     assert (int(limit[1]) << int(limit[2])) - most >= MAX_HEAP_BYTES + (64 << 20)

@@ -62,8 +62,8 @@ def open_descriptors() -> int:
 def test_a_zygote_without_descriptors_refuses_workers_and_keeps_those_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lockdown = tmp_path / "lockdown_linux.py"
-    text = (Path(images.__file__).parents[1] / "guest" / "lockdown_linux.py").read_text()
+    lockdown = tmp_path / "linux_lockdown.py"
+    text = (Path(images.__file__).parents[1] / "guest" / "linux_lockdown.py").read_text()
     lockdown.write_text(text.replace("_ZYGOTE_DESCRIPTORS = 1024", "_ZYGOTE_DESCRIPTORS = 24"))
     configuration = images.WorkerImage.to_configuration_json
     monkeypatch.setattr(

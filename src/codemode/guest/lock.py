@@ -21,7 +21,7 @@ class SandboxLockdown:
         skip = frozenset(config["skip_layers"])
         seccomp_module = load_source("seccomp_filter", config["seccomp_filter_path"])
         load_source("layers", config["layers_path"])
-        self._lockdown = load_source("lockdown_linux", config["lockdown_path"])
+        self._lockdown = load_source("linux_lockdown", config["lockdown_path"])
         try:
             filter_program = seccomp_module.assemble_filter(os.uname().machine, musl=not _is_glibc())
         except OSError as error:

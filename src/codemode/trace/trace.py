@@ -1,4 +1,4 @@
-"""A whole invocation as data, text and HTML. Its texts are hostile: escaped, one line each."""
+"""A whole invocation as data, text and HTML; texts are hostile and escaped, one a line."""
 
 from __future__ import annotations
 

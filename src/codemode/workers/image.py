@@ -135,7 +135,7 @@ class WorkerImage:
             },
             "analyser": analyser if self.analyser_path is not None else None,
             "lock_path": str(_GUEST_DIRECTORY / "lock.py"),
-            "lockdown_path": str(_GUEST_DIRECTORY / "lockdown_linux.py"),
+            "lockdown_path": str(_GUEST_DIRECTORY / "linux_lockdown.py"),
             "seccomp_filter_path": str(_GUEST_DIRECTORY / "seccomp_filter.py"),
             "layers_path": str(_GUEST_DIRECTORY / "layers.py"),
             "long_integers_path": str(_GUEST_DIRECTORY / "long_integers.py"),

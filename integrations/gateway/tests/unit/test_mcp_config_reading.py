@@ -20,9 +20,8 @@ Reading = Callable[..., GatewayConfig]
 def reading(tmp_path: Path) -> Reading:
     def read(said: Any, name: str = "mcp.json", **how: Any) -> GatewayConfig:
         file = tmp_path / name
-        file.write_bytes(
-            said if isinstance(said, bytes) else (said if isinstance(said, str) else json.dumps(said)).encode()
-        )
+        text = said if isinstance(said, str | bytes) else json.dumps(said)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
         return load_config(file, environ=how.get("environ", {}), state_folder=tmp_path)
 
     return read
@@ -30,7 +29,7 @@ def reading(tmp_path: Path) -> Reading:
 
 def one(entry: Mapping[str, Any], **how: Any) -> ServerConfig:
     found = load_config({"mcpServers": {"one": entry}}, environ=how.get("environ", {}))
-    assert [str(problem) for problem in found.problems] == []
+    assert found.problems == ()
     return found.servers[0]
 
 
@@ -46,16 +45,7 @@ def problem_of(entry: Any, **how: Any) -> str:
 
 KEY = "a key of the tests, of 32 bytes."
 STDIO = ["stdio", "STDIO", "local", "command"]
-HTTP = [
-    "http",
-    "https",
-    "streamable-http",
-    "streamableHttp",
-    "streamable_http",
-    "StreamableHTTP",
-    "http-stream",
-    "remote",
-]
+HTTP = "http https streamable-http streamableHttp streamable_http StreamableHTTP http-stream remote".split()
 SSE = ["sse", "SSE", "http+sse"]
 
 
