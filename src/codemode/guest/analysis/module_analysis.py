@@ -230,7 +230,7 @@ class _Program:
         text_with_plain_breaks = self._modules["source_positions"].normalize_line_breaks(self._data)
         placed = partial(self._modules["source_positions"].add_places, text_with_plain_breaks)
         stripper, calls = self._listeners.stripper, self._listeners.import_calls
-        excluded_names = self._listeners.module_collector.exported_names | calls.collect_words(
+        excluded_names = self._listeners.module_collector.exported_names | calls.collect_identifiers(
             self._blanked_code, stripper.skipped_nodes
         )
         facts: dict[str, Any] = {

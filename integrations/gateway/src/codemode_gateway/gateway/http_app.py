@@ -218,7 +218,7 @@ class HttpApp:
 
     async def _handle_http(self, scope: Scope, receive: BoundedReceive, send: Send) -> None:
         try:
-            scope[RESERVATION_KEY].reserve_read_ahead(parse_content_length(Headers(scope=scope)) or 0)
+            scope[RESERVATION_KEY].reserve_prefetch(parse_content_length(Headers(scope=scope)) or 0)
             self._reload_settings()
             self._authenticator.check_host_and_origin(scope)
             await self._route(route_path(scope).rstrip("/") or "/", scope, receive, send)
