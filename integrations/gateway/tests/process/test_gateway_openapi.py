@@ -189,7 +189,7 @@ def test_an_entry_is_read_with_variables_secrets_and_a_careful_policy(tmp_path: 
 
 def test_an_entry_that_is_an_api_and_a_server_is_refused(tmp_path: Path):
     problems = read(tmp_path, {"openapi": "a.yaml", "url": "https://a.example"}).problems
-    assert "neither url nor command" in str(problems[0])
+    assert "remove url and command" in str(problems[0])
     assert "must be a URL" in str(read(tmp_path, {"openapi": "a.yaml", "baseUrl": "tracker"}).problems[0])
 
 

@@ -402,7 +402,7 @@ def test_time_stands_still_while_a_person_is_asked():
     clocks = []
 
     async def answer(*_):
-        clocks.extend(clock.is_stopped for clock in asking.clocks)
+        clocks.extend(clock.is_paused for clock in asking.clocks)
         return {"action": "decline"}
 
     async def work():

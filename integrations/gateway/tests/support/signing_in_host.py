@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 
 import httpx2
-from codemode_gateway import GatewayConfig, GatewaySettings, ServerConfig, SignIns
+from codemode_gateway import GatewayConfig, GatewaySettings, ServerConfig, SignInManager
 from codemode_gateway.oauth.token_store import try_lock
 
 
 async def main(folder: str, url: str, *how: str) -> None:
     server = ServerConfig("notes", "http", url=url, auth={"storage": "files"})
     config = GatewayConfig((server,), GatewaySettings(state_folder=Path(folder)))
-    async with SignIns(config) as sign_ins:
-        auth = sign_ins.auth(server)
+    async with SignInManager(config) as sign_ins:
+        auth = sign_ins.get_auth(server)
         assert auth is not None
         held = try_lock(sign_ins.folder / f"{auth.key}.lock") if how else None
         print("held" if held else "ready", flush=True)
