@@ -62,7 +62,7 @@ def test_the_page_names_every_option(part: type[Any]):
 
 def test_the_page_says_what_exec_and_wait_do_not_read():
     said = re.search(
-        r"Of them `execution_policy\.(.*?); `execution_policy\.timeout_includes_tools`", OPTIONS, re.DOTALL
+        r"own options replace `execution_policy\.(.*?)\. `execution_policy\.timeout_includes_tools`", OPTIONS, re.DOTALL
     )
     described = {"listing": "names", "max_description_characters": 300}
     assert said
