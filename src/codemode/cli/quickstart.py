@@ -67,7 +67,7 @@ def ask(what: str) -> bool:
 _TEMPLATE_BY_FRAMEWORK = {
     "plain": (
         "call yours in `ask_model`, with `code_mode.name`, `.description` and `.input_schema` as its tool",
-        "from codemode import create_code_mode_tool, tool",
+        "import json\n\nfrom codemode import CodeModeError, create_code_mode_tool, failure_text, tool",
         '''
 def approve(request) -> dict:
     return {"approved": ask(f"{request.tool_name}({request.input})")}
@@ -79,6 +79,15 @@ code_mode = create_code_mode_tool(
 )
 
 
+def run(arguments: dict) -> str:
+    """Run a program, and return what the model reads: its value, or why it failed and which calls are done."""
+    try:
+        output = code_mode.to_model_output(code_mode.execute_sync(arguments))
+    except CodeModeError as error:
+        return failure_text(error, arguments["js"])
+    return output["value"] if output["type"] == "text" else json.dumps(output["value"])
+
+
 def ask_model(messages: list[dict]) -> dict:
     """Stand in for a real model: write the program, then say what it gave."""
     if messages[-1]["role"] == "user":
@@ -88,9 +97,7 @@ def ask_model(messages: list[dict]) -> dict:
 
 messages = [{"role": "user", "content": "Refund what we cannot deliver to ada."}]
 while "tool" in (answer := ask_model(messages)):
-    result = code_mode.execute_sync(answer["input"])
-    shown = code_mode.to_model_output(result)["value"]
-    messages.append({"role": "tool", "content": shown})
+    messages.append({"role": "tool", "content": run(answer["input"])})
 print(answer["text"])
 ''',
     ),

@@ -45,16 +45,8 @@ def problem_of(entry: Any, **how: Any) -> str:
 
 KEY = "a key of the tests, of 32 bytes."
 STDIO = ["stdio", "STDIO", "local", "command"]
-HTTP = [
-    "http",
-    "https",
-    "streamable-http",
-    "streamableHttp",
-    "streamable_http",
-    "StreamableHTTP",
-    "http-stream",
-    "remote",
-]
+HTTP = ["http", "https", "streamable-http", "streamableHttp", "streamable_http", "StreamableHTTP", "http-stream"]
+HTTP.append("remote")
 SSE = ["sse", "SSE", "http+sse"]
 
 
