@@ -31,7 +31,7 @@ def test_a_flow_passes_files_of_the_package_in_numbered_steps(name: str):
 
 
 def test_every_field_of_the_profile_has_a_reader():
-    text = (PACKAGE / "profile.py").read_text(encoding="utf-8").split("class Profile", 1)[1]
+    text = (PACKAGE / "profile.py").read_text(encoding="utf-8").split("class SurfaceSettings", 1)[1]
     fields = re.findall(r"^    (\w+):", text, re.MULTILINE)
     sources = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py") if path.name != "profile.py"]
     assert fields

@@ -80,7 +80,7 @@ def peer_tools(options: dict[str, Any], passing_time: Any) -> CodeCallToolset:
     }
     sidecar = {"enabled": bool(options.get("sidecar"))}
     vm = {key: value * TIMES for key, value in options.items() if key == "timeoutMs"}
-    settings = {"execution_policy": {"timeout_includes_tools": options.get("clock") == "wall"}}
+    settings = {"execution_policy": {"timeout_includes_tools": options.get("timeout_includes_tools", False)}}
     given = [Tool(name, execute=run, input_schema=takes) for name, run in tools.items()]
     return create_code_call_tools(given, {"vm": vm, "sidecar": sidecar, "settings": settings})
 

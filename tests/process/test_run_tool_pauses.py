@@ -204,5 +204,5 @@ def test_a_server_that_fails_after_a_pause_is_said_to_fail():
     said = response["result"]
     assert (said["name"], said["serverId"]) == ("ServerNotFoundError", "far")
     assert "is not available: it cannot be reached now" in said["message"]
-    assert said["hint"].startswith("Go on without")
+    assert said["hint"].startswith("Do without this server")
     assert [one["code"] for one in response["diagnostics"]] == ["CAPABILITY_UNAVAILABLE"]

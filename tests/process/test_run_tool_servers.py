@@ -219,8 +219,8 @@ def test_discovery_says_of_a_server_that_fails_that_it_is_there():
     said = response["result"]
     assert (said["name"], said["serverId"]) == ("ServerNotFoundError", "far")
     assert "is not available: it cannot be reached now" in said["message"]
-    assert said["hint"].startswith("Go on without")
+    assert said["hint"].startswith("Do without this server")
     code = f'const name = "far"; {RESULT}await import("@codemode/servers/" + name).catch((error) => error);'
     said = within(run(tool, code))["result"]
     assert "toolName" not in said
-    assert said["hint"].startswith("Go on without")
+    assert said["hint"].startswith("Do without this server")

@@ -54,10 +54,10 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What listeners are told, in order."""
     told: list[Any] = []
 
-    def notice(_self: InvocationReporter, kind: str, payload_json: str) -> None:
+    def report_guest_message(_self: InvocationReporter, kind: str, payload_json: str) -> None:
         told.append((kind, json.loads(payload_json)))
 
-    monkeypatch.setattr(InvocationReporter, "notice", notice)
+    monkeypatch.setattr(InvocationReporter, "report_guest_message", report_guest_message)
     return told
 
 

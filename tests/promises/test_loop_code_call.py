@@ -128,7 +128,7 @@ def test_loop_many_allowed_names_are_compared_elsewhere_and_only_tools_are_given
 
 
 def test_loop_a_script_of_any_size_is_measured_elsewhere(where):
-    checked, told = where(execution, "check_source"), where(execution, "measured")
+    checked, told = where(execution, "check_source"), where(execution, "measure_source")
     records: list[Any] = []
     code_call = create_code_call_tools(TOOLS, {"settings": {"lifecycle": {"on_invocation_start": records.append}}})
     answer = within(code_call.execute({"script": CHARACTERS}))
@@ -215,7 +215,7 @@ def test_loop_an_update_that_is_refused_changes_nothing(where):
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_loop_a_large_input_is_read_elsewhere_for_who_is_told_and_in_order(where, is_async: bool):
-    read, heard = where(meta_tools, "notification"), list[Any]()
+    read, heard = where(meta_tools, "create_notification"), list[Any]()
 
     async def hear(message: dict[str, Any]) -> None:
         heard.append(message)

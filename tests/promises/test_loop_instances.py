@@ -135,13 +135,13 @@ LARGE = {
 @pytest.mark.parametrize(("kind", "instance"), LARGE.values(), ids=LARGE)
 def test_loop_no_piece_of_an_instance_is_large(kind, instance, monkeypatch):
     sizes: list[int] = []
-    real = PieceSerializer.whole
+    real = PieceSerializer.serialize_whole
 
     def noting(self: Any, schema: Any, config: Any, piece: Any, how: Any) -> Any:
         sizes.append(count_values(piece, 1 << 40))
         return real(self, schema, config, piece, how)
 
-    monkeypatch.setattr(PieceSerializer, "whole", noting)
+    monkeypatch.setattr(PieceSerializer, "serialize_whole", noting)
     PieceSerializer(TypeAdapter(kind)).to_python(instance, round_trip=False)
     assert len(sizes) > 10
     assert max(sizes) <= 2 * MAX_PIECE_VALUES + 10

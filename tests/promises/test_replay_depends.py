@@ -86,7 +86,7 @@ def test_another_engine_is_refused_unless_that_is_wanted(spy):
         with pytest.raises(CodeModeProtocolError, match=r"version 0\.0\.1 of the engine") as caught:
             go_on(interrupt, [spy.guarded()], OK, options=having())
         assert caught.value.details["origin"] == "continuation"
-        assert "the paused program could not go on" in failure_text(caught.value, "")
+        assert "the paused program could not resume" in failure_text(caught.value, "")
     assert spy.ran == []
     # What was refused is not used up.
     wanted = having(any_engine=True)

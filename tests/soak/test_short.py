@@ -121,7 +121,7 @@ def test_a_program_that_stands_still_is_described_from_both_sides(monkeypatch: p
     assert done.wrong == []
     assert done.watchdog is not None
     (told,) = done.watchdog.stalls
-    for part in ("'owed': 0", "unsettled [1]", "readers and writers", "wchan: ", "State:"):
+    for part in ("'owed_count': 0", "unsettled [1]", "readers and writers", "wchan: ", "State:"):
         assert part in told, told
 
 

@@ -366,7 +366,7 @@ def test_an_interrupt_without_a_signature_is_not_kept(make):
             broken.continuation["auth"].update(continuation)
             with pytest.raises(CodeModeError, match="not signed"):
                 await store.put(broken)
-        with pytest.raises(CodeModeError, match="one id"):
+        with pytest.raises(CodeModeError, match="two of its requests have the same id"):
             await store.put(paused("a", "b", "a"))
         for labels in ({"a": "\ud800"}, {"\0": "a"}, {5: "a"}):
             with pytest.raises(ValueError, match="must be a text"):
