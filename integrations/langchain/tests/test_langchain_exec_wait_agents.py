@@ -421,7 +421,7 @@ def test_wrong_options_are_refused_at_once():
     for settings, words in (
         ({"options": {"timeoutMs": "long"}}, "tools.codeMode.timeout"),
         ({"options": {"unknown": 1}}, "unknown"),
-        ({"settings": {"execution_policy": {"timeout_includes_tools": False}}}, "clock"),
+        ({"settings": {"execution_policy": {"timeout_includes_tools": False}}}, "timeout_includes_tools is not"),
         ({"sources": [stock]}, "sources must be ToolSource"),
         ({"direct": ["look"], "approve": {"look": True}}, "in both direct and approve"),
         ({"approve": {"exec": True}}, "approve names 'exec'"),

@@ -32,7 +32,7 @@ def test_another_tenant_can_neither_decide_nor_go_on() -> None:
         all_of_them = desk.pauses(tenant=ALL_TENANTS)
         with pytest.raises(ValueError, match="tenant="):
             await all_of_them.ainvoke({"messages": ["go"]})
-        with pytest.raises(ValueError, match="are of 'acme'"):
+        with pytest.raises(ValueError, match="belong to tenant 'acme'"):
             await desk.pauses().ainvoke({"messages": ["go"]}, tenant="evil")
         assert desk.did == [("stock", "nut")]
 

@@ -259,7 +259,7 @@ def test_two_who_answer_differently_at_once_run_one_answer() -> None:
     assert [one.output for one in ended if not isinstance(one, BaseException)] == ["done"]
     (error,) = (one for one in ended if isinstance(one, BaseException))
     assert isinstance(error, UserError)
-    assert "Go on with the message history" in str(error)
+    assert "Continue with the message history" in str(error)
     assert len(desk.did) in (1, 3)
 
 

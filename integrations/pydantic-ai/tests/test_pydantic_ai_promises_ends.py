@@ -63,7 +63,7 @@ def test_a_program_that_has_gone_on_cannot_be_denied_any_more() -> None:
     paused = within(desk.agent.run("go"))
     (call,) = paused.output.approvals
     assert desk.answer(paused.all_messages(), {call.tool_call_id: True}).output == "done"
-    with pytest.raises(UserError, match=r"cannot be denied: it was answered before .* Continue with the message"):
+    with pytest.raises(UserError, match=r"cannot be denied: it was answered before: .* Continue with the message"):
         desk.answer(paused.all_messages(), {"outer": False})
     assert desk.did == ["a"]
 

@@ -318,7 +318,7 @@ def test_runs_of_all_tenants_say_whose_they_are(tmp_path: Path) -> None:
         await desk.decide(run, OK)
         async with Resumer(desk.store, tenant=ALL_TENANTS, resume=pauses.resume):
             assert await desk.outcome(run) == "done"
-        with pytest.raises(ValueError, match="are of 'acme'"):
+        with pytest.raises(ValueError, match="belong to tenant 'acme'"):
             await desk.pauses().run("go", tenant="evil")
 
     on(tmp_path, scenario)
