@@ -296,7 +296,7 @@ def http_fields(error: CodeModeError) -> dict[str, Any]:
     return {name: error.details[name] for name in HTTP_FIELDS if name in error.details}
 
 
-def api_fields(value: Any) -> dict[str, Any]:
+def parse_http_fields(value: Any) -> dict[str, Any]:
     """Return the fields of an API's error in the structured content of a failed result; else none."""
     if not isinstance(value, dict):
         return {}

@@ -14,7 +14,7 @@ from suite import full_only
 from waiting import until, within
 
 from codemode import Tool, WorkerPool, run_code_mode
-from codemode.workers.worker_generations import SourceGeneration
+from codemode.workers.worker_generations import WorkerGeneration
 from codemode.workers.worker_inventory import WorkerInventory
 
 HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
@@ -47,14 +47,14 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
     async def scenario() -> None:
         starting, go_on = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
-        spawn = SourceGeneration.spawn
+        spawn = WorkerGeneration.spawn
 
-        def late(generation: SourceGeneration, *, warm_up: bool) -> Any:
+        def late(generation: WorkerGeneration, *, warm_up: bool) -> Any:
             loop.call_soon_threadsafe(starting.set)
             asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
             return spawn(generation, warm_up=warm_up)
 
-        monkeypatch.setattr(SourceGeneration, "spawn", late)
+        monkeypatch.setattr(WorkerGeneration, "spawn", late)
         async with WorkerPool({"spare_workers": 0}) as pool:
             task = asyncio.create_task(run_code_mode("return 1", [], pool=pool))
             await asyncio.wait_for(starting.wait(), 60)

@@ -86,7 +86,7 @@ def _encode_body(texts: Iterable[str], encoding: str, options: ContinuationOptio
         data = _deflate(data)
     if options.seal:
         data = _encrypt(data, _make_key_ring(options, "seal").secret(), encoding)
-    return (urlsafe_b64encode(piece).decode() for piece in _regroup(data))
+    return (urlsafe_b64encode(piece).decode() for piece in _rechunk(data))
 
 
 def _decode_body(body: Iterable[str], encoding: str, options: ContinuationOptions, key_id: str) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _decode_body(body: Iterable[str], encoding: str, options: ContinuationOption
             data = _decrypt(data, _make_key_ring(options, "seal").secret(key_id), encoding)
         if encoding.endswith("deflate"):
             data = _inflate(data)
-        yield from _split_texts(data)
+        yield from _unframe_texts(data)
     except (ValueError, zlib.error) as error:
         raise CodeModeProtocolError("the continuation cannot be read") from error
 
@@ -109,7 +109,7 @@ def _frame_texts(texts: Iterable[str]) -> Iterator[bytes]:
             yield data[start : start + _CHUNK_BYTES]
 
 
-def _split_texts(data: Iterable[bytes]) -> Iterator[str]:
+def _unframe_texts(data: Iterable[bytes]) -> Iterator[str]:
     buffer = bytearray()
     for piece in data:
         buffer += piece
@@ -126,7 +126,7 @@ def _split_texts(data: Iterable[bytes]) -> Iterator[str]:
         raise ValueError("cut off")
 
 
-def _regroup(data: Iterable[bytes]) -> Iterator[bytes]:
+def _rechunk(data: Iterable[bytes]) -> Iterator[bytes]:
     buffer = bytearray()
     for piece in data:
         buffer += piece
@@ -217,7 +217,7 @@ def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
 def seal_with_secret(text: str, secret: bytes, name: str) -> str:
     """Seal a text with a secret, bound to this name."""
     pieces = (piece.encode() for piece in _split_text(text, _CHUNK_BYTES))
-    return "".join(urlsafe_b64encode(piece).decode() for piece in _regroup(_encrypt(pieces, secret, name)))
+    return "".join(urlsafe_b64encode(piece).decode() for piece in _rechunk(_encrypt(pieces, secret, name)))
 
 
 def open_with_secret(text: str, secret: bytes, name: str) -> str:
@@ -226,14 +226,14 @@ def open_with_secret(text: str, secret: bytes, name: str) -> str:
     return b"".join(_decrypt(pieces, secret, name)).decode()
 
 
-def seal_part(description: str, data: bytes, options: ContinuationOptions, name: str) -> bytes:
+def seal_content_part(description: str, data: bytes, options: ContinuationOptions, name: str) -> bytes:
     """Seal a part of content with a key of the options, bound to this name."""
     ring, text = _make_key_ring(options, "content"), description.encode()
     pieces = (len(text).to_bytes(_LENGTH_BYTES), text, *_split_bytes(data))
     return ring.signing_id.encode() + b"".join(_encrypt(pieces, ring.secret(), name))
 
 
-def open_part(sealed_part: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
+def open_content_part(sealed_part: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
     """Return description and data. Raises `ValueError` or `CodeModeProtocolError` for any other value."""
     key_id, sealed = sealed_part[:_KEY_ID_BYTES].decode(), sealed_part[_KEY_ID_BYTES:]
     opened = b"".join(_decrypt(_split_bytes(sealed), _make_key_ring(options, "content").secret(key_id), name))

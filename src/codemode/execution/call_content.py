@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
-from ..continuations.sealing import open_part, seal_part
+from ..continuations.sealing import open_content_part, seal_content_part
 from ..data.content import DistinctContents, MediaContent, current_registry, replace_references, replace_with_references
 from ..data.json_shape import SCALARS, UNLIMITED, estimate_json_length, run_bounded
 from ..data.rich_values import using_rich_values
@@ -62,7 +62,7 @@ async def save_new_parts(contents: ContentRegistry, tag: str, options: Continuat
     for part in [candidate for candidate in contents if candidate.id not in contents.stored_names]:
         description, data = json.dumps(describe_part(part)), part.data
         if options.seal:
-            sealing = partial(seal_part, description, data, options, _make_part_key(tag, part.id))
+            sealing = partial(seal_content_part, description, data, options, _make_part_key(tag, part.id))
             description, data = SEALED_DESCRIPTION, await run_check(len(data), sealing)
         await store.put_content(tag, part.id, description, data)
         contents.stored_names.add(part.id)
@@ -148,7 +148,7 @@ def _decode_part(
     """Decode a stored part; None if it is not valid, because others may write to the store."""
     try:
         if description == SEALED_DESCRIPTION:
-            description, data = open_part(bytes(data), options, _make_part_key(tag, part_id))
+            description, data = open_content_part(bytes(data), options, _make_part_key(tag, part_id))
         part = make_part(json.loads(description), bytes(data))
     except (CodeModeProtocolError, ValueError, KeyError, TypeError):
         return None

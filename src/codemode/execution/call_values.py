@@ -57,16 +57,16 @@ def validate_input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: s
     another value, or an edited input is wrong.
     """
     if edited_json is not None:
-        return _validate_edited(tool, edited_json)
+        return _validate_edited_input(tool, edited_json)
     if entry.executed_input_json is None and entry.outcome is None:
         return tool.validate_input(_decode_issued_input(entry))
     displayed_input_json = get_displayed_input_json(entry)
     if displayed_input_json is None:
         return tool.validate_input(_decode_issued_input(entry))
-    return _validate_displayed(tool, entry, displayed_input_json)
+    return _validate_displayed_input(tool, entry, displayed_input_json)
 
 
-def _validate_displayed(tool: PreparedTool, entry: LedgerEntry, displayed_input_json: str) -> ValidatedInput:
+def _validate_displayed_input(tool: PreparedTool, entry: LedgerEntry, displayed_input_json: str) -> ValidatedInput:
     """Validate the displayed input again: from the issued input, with displayed defaults, or as it was displayed.
 
     A default may be new each time, and a validator may change its own result.
@@ -103,13 +103,13 @@ def _decode_issued_input(entry: LedgerEntry) -> Any:
     return restore_handles(decode_json(text) if entry.sidecar is None else entry.decode_full_input(), text)
 
 
-def _validate_edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
+def _validate_edited_input(tool: PreparedTool, edited_json: str) -> ValidatedInput:
     edited = restore_handles(decode_json(edited_json), edited_json)
     try:
         validated = tool.validate_input(edited)
     except CodeModeToolError as error:
         raise CodeModeProtocolError(f"the edited input of tool {tool.name!r} is wrong: {error.message}") from error
-    if _is_ambiguous(tool, edited, validated):
+    if _is_edit_ambiguous(tool, edited, validated):
         raise CodeModeProtocolError(
             f"the edited input of tool {tool.name!r} is refused: its schema changes a value each time it is applied,"
             " so that the tool's input would be ambiguous; allow the call as displayed, or deny it"
@@ -117,19 +117,21 @@ def _validate_edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
     return validated
 
 
-def _is_ambiguous(tool: PreparedTool, edited: Any, validated: ValidatedInput) -> bool:
+def _is_edit_ambiguous(tool: PreparedTool, edited: Any, validated: ValidatedInput) -> bool:
     """Return True if the validated edit could itself be an edit with another result."""
     result: Any = validated.json_value
     if not is_object(result) or not is_object(edited) or len(keys := edited.keys() & result.keys()) > _MAX_EDITED_PARTS:
-        return _changes_again(tool, result, lambda again: again, result)
+        return _changes_when_revalidated(tool, result, lambda again: again, result)
     # Part by part: the result for another part may not be a valid input.
     return any(
-        _changes_again(tool, {**edited, key: result[key]}, lambda again, key=key: again.get(key), result[key])
+        _changes_when_revalidated(
+            tool, {**edited, key: result[key]}, lambda again, key=key: again.get(key), result[key]
+        )
         for key in keys
     )
 
 
-def _changes_again(tool: PreparedTool, value: Any, get_part: Callable[[Any], Any], expected: Any) -> bool:
+def _changes_when_revalidated(tool: PreparedTool, value: Any, get_part: Callable[[Any], Any], expected: Any) -> bool:
     try:
         again = tool.validate_input(value).json_value
     except CodeModeToolError:
@@ -264,14 +266,14 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
     try:
         # Not closures: a closure keeps the value alive as long as an error refers to it.
         if size < LARGE_CHARACTERS:
-            return await run_check(size, partial(_output_text, tool, output, policy, weight=size))
-        return await run_check(size, partial(_large_output_text, tool, output, policy))
+            return await run_check(size, partial(_validate_and_encode_output, tool, output, policy, weight=size))
+        return await run_check(size, partial(_encode_large_output, tool, output, policy))
     except CodeModeSerializationError as error:
         _set_reason(error, "output")
         raise
 
 
-def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
+def _encode_large_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
     plain, is_declared = is_plain(output, policy.max_values), tool.output_json_schema is not None
     if not plain:
         # Counted first: a validator would copy the value, and a value that is too large is not read further.
@@ -283,24 +285,24 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
                 or (tool.output_validation or policy.output_validation) == "strict"
             ):
                 raise
-            return _circular_text(tool, output, policy, error)
+            return _encode_circular_output(tool, output, policy, error)
         # Small values and plain JSON hold no iterators.
         require_no_iterators(output, is_declared=is_declared)
-    return _output_text(tool, output, policy, plain=plain)
+    return _validate_and_encode_output(tool, output, policy, plain=plain)
 
 
-def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
+def _encode_circular_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
     """Encode an output that contains itself, without the circular parts."""
     require_no_iterators(output, is_declared=tool.output_json_schema is not None)
     try:
         part, left_out = read_encodable_part(output, policy.max_values)
     except ValueError:
         raise error from None
-    text = _output_text(tool, part, policy)
+    text = _validate_and_encode_output(tool, part, policy)
     return text._replace(problems=[*text.problems, *_make_problems(left_out)])
 
 
-def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
+def _validate_and_encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
     """Encode an output; ``known`` is its weight, or whether it is plain."""
     what = tool.output_what
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
@@ -368,12 +370,12 @@ async def encode_payload(tool_name: str, payload: Mapping[str, Any], policy: Exe
     return await run_bounded(payload, partial(encode_json, payload, **limits, what=what))
 
 
-async def decode_text(text: str) -> Any:
+async def decode_json_text(text: str) -> Any:
     """Decode JSON text of this host."""
     return await run_check(len(text), lambda: decode_json(text))
 
 
-async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
+async def decode_fetch_request(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
     """Decode a fetch request. Raises `CodeModeFetchError`, `CodeModeSerializationError` or `CodeModeProtocolError`."""
     from ..fetch.fetcher import read_request
 

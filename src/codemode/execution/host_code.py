@@ -21,7 +21,7 @@ from ..errors import (
     CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeToolError,
-    api_fields,
+    parse_http_fields,
 )
 from ..host.cancellation import FAILURES, is_cancelled_from_outside
 from ..host.threads import LARGE_CHARACTERS, clear_error_frames, run_check
@@ -34,7 +34,7 @@ from ..tools.context import PIPELINE_NULL, PipelineCall, ToolCallContext
 from ..tools.prepared import PreparedTool, create_tool_failure, redact_values
 from ..tools.running import UnreadIteratorError, run_hook
 from ..tools.tool_result import ToolResult, describe_failure, get_blocks, unwrap_result
-from .call_values import CheckedInput, decode_text, to_displayed_json
+from .call_values import CheckedInput, decode_json_text, to_displayed_json
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
@@ -159,7 +159,7 @@ async def unwrap_output(entry: LedgerEntry, result: ToolResult) -> Any:
     details: dict[str, Any] = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}
     if result.has_structured_content:
         details["structured_content"] = result.structured_content
-    fields = api_fields(result.structured_content)
+    fields = parse_http_fields(result.structured_content)
     error_class = CodeModeHttpError if fields else CodeModeToolError
     raise HostCodeError(error_class(text, details={**details, **fields}))
 
@@ -254,7 +254,7 @@ class CallPipeline:
 
     async def replace_output(self, checked: CheckedInput, text: str | None) -> str | None:
         """Return the JSON text of the output for the program; None is undefined."""
-        output = None if text is None else await decode_text(text)
+        output = None if text is None else await decode_json_text(text)
         replacement = await self._call_hook(
             self._hooks.after, await self._copy_call(checked.displayed_input_json), output
         )
@@ -267,7 +267,7 @@ class CallPipeline:
         return await await_hook(self._entry, work)
 
     async def _copy_call(self, displayed_input_json: str | None) -> PipelineCall:
-        return self._make_call(None if displayed_input_json is None else await decode_text(displayed_input_json))
+        return self._make_call(None if displayed_input_json is None else await decode_json_text(displayed_input_json))
 
     async def _run_off_loop(self, replacement: Any, work: Callable[[Any], Any]) -> Any:
         value = None if replacement is PIPELINE_NULL else replacement

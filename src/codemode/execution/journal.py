@@ -225,7 +225,7 @@ class InvocationJournal:
         self._written_requests = self._written_notices = 0  # in the lines
         self._queue: list[_QueuedStep] = []
         self._settled_ids = set[int]()
-        self._on_failure: Callable[[CodeModeError], None] = _ignore
+        self._on_failure: Callable[[CodeModeError], None] = _ignore_failure
         self._is_renewal_due = False  # of the lease
         self._is_idle = asyncio.Event()
         self._wake: asyncio.Future[None] | None = None
@@ -311,7 +311,7 @@ class InvocationJournal:
     async def restore_outcome(self, text: str) -> None:
         """Restore the outcome of a pause if possible: nothing was done since. Never raises."""
         if self._close():
-            await shield_to_end(self._log_failure(self._journal.end(self._opened, text, is_final=False)))
+            await shield_to_end(self._run_and_log_failure(self._journal.end(self._opened, text, is_final=False)))
 
     async def release(self) -> None:
         """Release the journal if it is owned: the next owner continues from its lines. Never raises."""
@@ -333,9 +333,9 @@ class InvocationJournal:
     async def _release(self) -> None:
         await self._wait_until_written()
         if self._close() and self.failure is None:
-            await self._log_failure(self._journal.release(self._opened))
+            await self._run_and_log_failure(self._journal.release(self._opened))
 
-    async def _log_failure(self, work: Awaitable[Any]) -> None:
+    async def _run_and_log_failure(self, work: Awaitable[Any]) -> None:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - its lease will end
@@ -496,5 +496,5 @@ def _always_false() -> bool:
     return False
 
 
-def _ignore(_error: CodeModeError) -> None:
+def _ignore_failure(_error: CodeModeError) -> None:
     """Ignore a failure before the run has started."""

@@ -45,12 +45,12 @@ from .call_content import CallContent
 from .call_values import (
     CheckedInput,
     OutputText,
-    decode_text,
+    decode_fetch_request,
+    decode_json_text,
     encode_output,
     encode_payload,
     make_fulfilled,
     read_catalog_argument,
-    read_fetch,
     validate_call_input,
 )
 from .host_code import (
@@ -196,7 +196,7 @@ class NestedCalls:
     async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
-        request = await read_fetch(entry, self.options.execution_policy)
+        request = await decode_fetch_request(entry, self.options.execution_policy)
         await self.require_ownership()
         if request.is_unsafe_to_repeat:
             await self.wait_for_start(progress.on_started(None, is_approved=False))
@@ -363,7 +363,7 @@ class _ToolCall:
         calls, entry = self._calls, self._entry
         answered = None
         if isinstance(self._answer, HostAnswer) and isinstance(entry.outcome, Waiting):
-            payload = await decode_text(entry.outcome.payload_json)
+            payload = await decode_json_text(entry.outcome.payload_json)
             answered = AnsweredInterrupt(
                 id=entry.outcome.interrupt_id, payload=payload, resolution=self._answer.resolution
             )

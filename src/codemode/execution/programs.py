@@ -23,7 +23,7 @@ from ..protocol.ledger import LedgerEntry
 from ..records import record
 from ..schemas.compiled import Conversion
 from ..source.checks import check_free_names, check_program, check_results
-from ..source.rules import find_missing_tool_call, find_violations, is_analysable, is_module
+from ..source.rules import find_unknown_tool_call, find_violations, is_analysable, is_module
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.visible_text import one_line
@@ -233,7 +233,7 @@ class ProgramChecker:
         """Return the error of the first call to a name that is not available."""
         if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
-        call = find_missing_tool_call(facts, self._catalog.__contains__)
+        call = find_unknown_tool_call(facts, self._catalog.__contains__)
         if call is None:
             return None
         error = self._catalog.tool_not_found_error(call.name)

@@ -49,7 +49,7 @@ _TOOL_RESULT_FRAME = b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}'
 _FUNCTION_FRAMES = (b"R" + _UNTIMED_LIMITS + _FUNCTION_CONFIG, _TOOL_RESULT_FRAME)
 
 
-def list_surfaces(is_full: bool) -> tuple[int, ...]:
+def list_analysis_modes(is_full: bool) -> tuple[int, ...]:
     """Those whose analysis is rehearsed."""
     return (0, 1, 2) if is_full else (0,)
 

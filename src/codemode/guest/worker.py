@@ -97,7 +97,7 @@ class Worker:
         itself. A forked process shares its memory until it writes to it, and each page that it writes to first has to
         be copied: a spare worker has the time to do that before there is a program, but not for all that may come.
         """
-        for surface in self.warm_up_module.list_surfaces(is_full) if self.analyser is not None else ():
+        for surface in self.warm_up_module.list_analysis_modes(is_full) if self.analyser is not None else ():
             module = self.warm_up_module
             source = module.MODULE_SOURCE if surface == _MODULE_SURFACE else module.FUNCTION_SOURCE
             _encode_json_line(b"a", self._analyse_and_repair(source, 1000, surface, True))  # as it would be told

@@ -106,7 +106,7 @@ class OptionPart:
         for key, value in mapping.items():
             name = _snake_case(key)
             if name not in known:
-                other_path = cls._find_other_path(name)
+                other_path = cls._suggest_option_path(name)
                 hint = _describe_path(other_path) if other_path else _suggest_option(name, known)
                 raise ValueError(f"{cls._path_of(str(key))} is not an option{hint}")
             if name in keywords:
@@ -115,7 +115,7 @@ class OptionPart:
         return keywords
 
     @classmethod
-    def _find_other_path(cls, name: str, /) -> str | None:
+    def _suggest_option_path(cls, name: str, /) -> str | None:
         """Return the path of an option with this name in another group."""
         names = {option.name for option in fields(cls)}
         # A group with one option of pools suggests the others too.

@@ -222,7 +222,7 @@ class TypeSchema:
         except WorkLimitError:
             raise SchemaMismatchError([TOO_COMPLEX_PROBLEM]) from None
         if is_rich.get():
-            return self._serializer.to_rich_python(instance, round_trip=False)
+            return self._serializer.to_python_values(instance, round_trip=False)
         return self._serializer.to_python(instance, round_trip=False)
 
     def as_it_came(self, value: Any) -> tuple[Any, list[Problem]]:
@@ -296,7 +296,7 @@ class TypeSchema:
     def _to_adapter_json(self, instance: Any) -> Any:
         try:
             if is_rich.get():
-                tagged = to_tagged(self._serializer.to_rich_python(instance, round_trip=True))
+                tagged = to_tagged(self._serializer.to_python_values(instance, round_trip=True))
                 return decode_json(encode_json(tagged, what="an input"))
             return self._serializer.to_python(instance, round_trip=True)
         finally:

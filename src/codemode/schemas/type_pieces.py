@@ -39,7 +39,7 @@ class PieceSerializer:
             return self._adapter_serializer.to_python(instance, **serializer_options)
         return _PieceWriter(self, serializer_options).write(self._schema, None, instance, 0)
 
-    def to_rich_python(self, instance: Any, *, round_trip: bool) -> Any:
+    def to_python_values(self, instance: Any, *, round_trip: bool) -> Any:
         """Return what an instance holds, its dates, bytes and sets as they are."""
         return self._adapter_serializer.to_python(
             instance, mode="python", by_alias=True, round_trip=round_trip, warnings=False

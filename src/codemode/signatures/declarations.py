@@ -8,7 +8,7 @@ from typing import Any
 
 from ..data.narrowing import mapping_or_empty, string_or_empty
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, needs_person, rich_value_sides
+from .described_tool import DescribedTool, may_need_approval, rich_value_sides
 from .json_schema import read_document
 from .literals import to_comment_line, to_literal, to_member_name
 from .shapes import Doc
@@ -100,7 +100,7 @@ def create_tool_doc(tool: DescribedTool) -> Doc:
 def hint_tags(tool: DescribedTool) -> list[str]:
     """Return the tags that say whether a call needs approval, and what the tool's annotations are."""
     hints = _describe_annotations(tool.annotations)
-    tags = ["@approval"] if needs_person(tool) else []
+    tags = ["@approval"] if may_need_approval(tool) else []
     return [*tags, f"@annotations {', '.join(hints)}"] if hints else tags
 
 

@@ -50,7 +50,7 @@ def rich_value_sides(tool: DescribedTool) -> tuple[bool, bool]:
     return sides
 
 
-def needs_person(tool: DescribedTool) -> bool:
+def may_need_approval(tool: DescribedTool) -> bool:
     """Return whether calls of a tool need approval, always or for some inputs."""
     return bool(getattr(tool, "needs_person", False))
 
@@ -65,5 +65,5 @@ def rename_tool(tool: DescribedTool, name: str) -> RenamedTool:
         tool.input_examples,
         tool.annotations,
         rich_value_sides(tool),
-        needs_person(tool),
+        may_need_approval(tool),
     )

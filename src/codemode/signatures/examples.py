@@ -10,7 +10,7 @@ from typing import Any
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, needs_person, rich_value_sides
+from .described_tool import DescribedTool, may_need_approval, rich_value_sides
 from .literals import Expression, to_literal, to_member_access
 
 MAX_SAMPLE_DEPTH = 6
@@ -384,7 +384,7 @@ def create_call_example(tools: Sequence[DescribedTool]) -> str:
 
     Models copy what they are shown, so it calls read-only tools alone. Without one it shows the form.
     """
-    readers = [tool for tool in tools if tool.annotations.get("readOnlyHint") is True and not needs_person(tool)]
+    readers = [tool for tool in tools if tool.annotations.get("readOnlyHint") is True and not may_need_approval(tool)]
     for program in (
         _dependent_calls(readers),
         *(f"return await {_print_call(tool)};" for tool in readers[:_MAX_READERS]),

@@ -90,7 +90,7 @@ def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violati
     return sorted(broken_rules, key=_location_order)[:MAX_VIOLATIONS]
 
 
-def find_missing_tool_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
+def find_unknown_tool_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
     """Return the first uncaught call of an unknown tool by literal name.
 
     ``facts`` is what the worker reported, untrusted; malformed parts are ignored.
@@ -109,7 +109,7 @@ def find_missing_tool_call(facts: Any, is_known: Callable[[str], bool]) -> Unkno
     return None
 
 
-def find_literal_definitions(facts: Any) -> list[str]:
+def list_requested_definitions(facts: Any) -> list[str]:
     """Return the tools whose definitions the program requests by literal name, from untrusted facts."""
     names = islice(list_or_empty(mapping_or_empty(facts).get("definitions")), MAX_DEFINITIONS)
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and len(name) <= MAX_NAME_LENGTH))

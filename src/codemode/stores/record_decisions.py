@@ -54,7 +54,7 @@ def decide(
 ) -> dict[str, StoredRequest]:
     """Record decisions, all or none, and return the requests as they are then."""
     requests, tenants = find_requests(session, list(answers), tenant)
-    states = _record_states(session, sorted(tenants))
+    states = _load_record_states(session, sorted(tenants))
     new: dict[str, Mapping[str, Any]] = {}
     for interrupt_id, answer in answers.items():
         row = requests[interrupt_id]
@@ -131,7 +131,7 @@ def already_decided_error(request: StoredRequest) -> AlreadyDecidedError:
     return AlreadyDecidedError(f"{interrupt_id!r} is not pending any more: {who} has decided it", details=details)
 
 
-def _record_states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
+def _load_record_states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
     statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({placeholders(record_ids)})"
     rows = session.fetch_all(statement, *record_ids) if record_ids else []
     return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}

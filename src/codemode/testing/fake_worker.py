@@ -116,7 +116,7 @@ class FakeSource:
         """Return True: there is nothing that could die."""
         return True
 
-    def can_end_at_once(self) -> bool:
+    def can_kill_at_once(self) -> bool:
         """Return True: scripts that are cut off end at once."""
         return True
 

@@ -32,14 +32,14 @@ def parse_parameter_descriptions(doc: str) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in found.items() if text.strip()}
 
 
-def _indent(line: str) -> int:
+def _count_indentation(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
 def _read_indented_block(lines: list[str], start: int, indent: int) -> list[str]:
     block: list[str] = []
     for line in lines[start:]:
-        if line.strip() and _indent(line) <= indent:
+        if line.strip() and _count_indentation(line) <= indent:
             break
         block.append(line)
     return block
@@ -49,7 +49,7 @@ def _parse_sphinx(lines: list[str]) -> dict[str, str]:
     descriptions: dict[str, str] = {}
     for number, line in enumerate(lines):
         if match := _SPHINX.match(line.strip()):
-            rest = _read_indented_block(lines, number + 1, _indent(line))
+            rest = _read_indented_block(lines, number + 1, _count_indentation(line))
             descriptions[match[1]] = " ".join([match[2], *rest])
     return descriptions
 
@@ -58,11 +58,11 @@ def _parse_google(lines: list[str]) -> dict[str, str]:
     start = next((n for n, line in enumerate(lines) if _GOOGLE_HEADER.match(line.strip())), None)
     if start is None:
         return {}
-    block = _read_indented_block(lines, start + 1, _indent(lines[start]))
-    indent = min((_indent(line) for line in block if line.strip()), default=0)
+    block = _read_indented_block(lines, start + 1, _count_indentation(lines[start]))
+    indent = min((_count_indentation(line) for line in block if line.strip()), default=0)
     descriptions: dict[str, str] = {}
     for number, line in enumerate(block):
-        if _indent(line) == indent and (match := _GOOGLE.match(line.strip())):
+        if _count_indentation(line) == indent and (match := _GOOGLE.match(line.strip())):
             rest = _read_indented_block(block, number + 1, indent)
             descriptions[match[1]] = " ".join([match[2], *rest])
     return descriptions
@@ -72,13 +72,13 @@ def _parse_numpy(lines: list[str]) -> dict[str, str]:
     start = next((n for n in range(len(lines) - 1) if _is_numpy_header(lines[n], lines[n + 1])), None)
     if start is None:
         return {}
-    indent = _indent(lines[start])
+    indent = _count_indentation(lines[start])
     descriptions: dict[str, str] = {}
     for number in range(start + 2, len(lines)):
         line = lines[number]
         if number + 1 < len(lines) and lines[number + 1].strip().startswith("---"):
             break
-        if line.strip() and _indent(line) == indent and (match := _NUMPY_NAMES.match(line.strip())):
+        if line.strip() and _count_indentation(line) == indent and (match := _NUMPY_NAMES.match(line.strip())):
             text = " ".join(_read_indented_block(lines, number + 1, indent))
             descriptions.update({name.strip().lstrip("*"): text for name in match[1].split(",")})
     return descriptions
@@ -264,7 +264,7 @@ def create_plain_validator(
         if plain is None or not _has_plain_default(parameter, plain):
             return None
         plain_types[parameter.name] = plain
-    return _PlainParameters(parameters.members, plain_types, compile_with_pydantic)
+    return _PlainParametersSchema(parameters.members, plain_types, compile_with_pydantic)
 
 
 def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
@@ -279,7 +279,7 @@ def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
     return True
 
 
-class _PlainParameters(PlainSchema):
+class _PlainParametersSchema(PlainSchema):
     """A validator whose value is the keyword arguments, as that of `ParametersSchema`."""
 
     def __init__(

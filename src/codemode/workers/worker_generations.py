@@ -85,7 +85,7 @@ class WorkerSource(Protocol):
         """False when it can give no more workers. Waits for nothing."""
         ...
 
-    def can_end_at_once(self) -> bool:
+    def can_kill_at_once(self) -> bool:
         """True when `kill` would wait for nothing."""
         ...
 
@@ -126,7 +126,7 @@ class ExecWorkerSource:
         """Return True: there is nothing that could die."""
         return True
 
-    def can_end_at_once(self) -> bool:
+    def can_kill_at_once(self) -> bool:
         """Return True: `kill` does nothing."""
         return True
 
@@ -141,7 +141,7 @@ class ExecWorkerSource:
         """Do nothing, as above."""
 
 
-class SourceGeneration:
+class WorkerGeneration:
     """The workers of one source. Once retired it gives no more, and ends when the last of its workers has."""
 
     def __init__(self, source: WorkerSource) -> None:
@@ -203,7 +203,7 @@ class SourceGeneration:
 
     def can_close_worker_at_once(self) -> bool:
         """False when closing one more worker ends the source, and one would have to wait for that."""
-        return not (self._is_retired and self._open_count <= 1) or self.source.can_end_at_once()
+        return not (self._is_retired and self._open_count <= 1) or self.source.can_kill_at_once()
 
     def _remove_worker(self) -> bool:
         with self._lock:
@@ -219,7 +219,7 @@ class SourceGeneration:
 class PooledWorker:
     """A worker process and the generation it belongs to."""
 
-    def __init__(self, process: WorkerProcess, generation: SourceGeneration) -> None:
+    def __init__(self, process: WorkerProcess, generation: WorkerGeneration) -> None:
         self.process = process
         self.generation = generation
         self.reuse: WorkerReuse | None = None  # of one that may run more than one program

@@ -12,7 +12,7 @@ from ..host.forks import forkable_lock, forkable_rlock
 from ..host.imports import importing
 from ..host.threads import BackgroundThreads
 from .process import is_readable
-from .worker_generations import PooledWorker, SharePath, SourceGeneration, WorkerSource
+from .worker_generations import PooledWorker, SharePath, WorkerGeneration, WorkerSource
 
 if TYPE_CHECKING:
     from .worker_generations import PooledWorker
@@ -113,8 +113,8 @@ class WorkerInventory:
         self.finished: deque[PooledWorker] = deque()
         """Workers in use whose program has ended: the next refill closes them, or whatever comes before it."""
         self._being_closed: set[PooledWorker] = set()  # of those, what a thread closes
-        self._generation: SourceGeneration | None = None
-        self._retired_generations: list[SourceGeneration] = []
+        self._generation: WorkerGeneration | None = None
+        self._retired_generations: list[WorkerGeneration] = []
         self.is_closed = False
 
     @property
@@ -274,7 +274,7 @@ class WorkerInventory:
         except CodeModeWorkerError:
             return None
 
-    def _should_warm_up(self, generation: SourceGeneration) -> bool:
+    def _should_warm_up(self, generation: WorkerGeneration) -> bool:
         # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
         # source is needed at once.
         return generation.has_started and self._is_quiet()
@@ -301,8 +301,8 @@ class WorkerInventory:
         for worker in spares:
             self.close_worker(worker)
 
-    def _end_generation(self, generation: SourceGeneration) -> None:
-        if generation.source.can_end_at_once():
+    def _end_generation(self, generation: WorkerGeneration) -> None:
+        if generation.source.can_kill_at_once():
             generation.end()
         else:
             self._close_threads.submit(generation.end)
@@ -347,7 +347,7 @@ class WorkerInventory:
         generation = self._generation
         if generation is None or not generation.is_usable:
             self._retire_generation()
-            generation = SourceGeneration(self._make_source())
+            generation = WorkerGeneration(self._make_source())
             with self._lock:
                 self._generation = generation
         if self.is_closed:

@@ -110,7 +110,7 @@ class Zygote:
             pidfd = self._process.pidfd
             return pidfd >= 0 and not is_readable(pidfd, 0)
 
-    def can_end_at_once(self) -> bool:
+    def can_kill_at_once(self) -> bool:
         """True once it is dead."""
         return not self.is_alive()
 

@@ -13,7 +13,7 @@ from suite import each_row
 import codemode
 from codemode import CodeModeProtocolError, ContinuationOptions, set_continuation_signing_key
 from codemode.continuations import sealing
-from codemode.continuations.sealing import open_part, pack, seal_part, unpack
+from codemode.continuations.sealing import open_content_part, pack, seal_content_part, unpack
 from codemode.continuations.signing import KeyRing
 
 NOW_MS = 1_700_000_000_000
@@ -247,14 +247,14 @@ def test_keys_do_not_appear_in_a_representation():
 @pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 1200], ids=len)
 def test_a_part_of_content_is_read_under_its_own_name_alone(data):
     new = options("sealed", ("old key", "new key"))
-    kept = seal_part("said \u00fc", data, new, "run part")
-    assert open_part(kept, new, "run part") == ("said \u00fc", data)
+    kept = seal_content_part("said \u00fc", data, new, "run part")
+    assert open_content_part(kept, new, "run part") == ("said \u00fc", data)
     assert len(data) < 2 or data[:64] not in kept
     changed = kept[:-1] + bytes([kept[-1] ^ 1])
     for one, name in ((kept, "run other"), (changed, "run part"), (kept[:20], "run part"), (b"", "run part")):
         with pytest.raises((ValueError, CodeModeProtocolError)):
-            open_part(one, new, name)
-    old = seal_part("said", data, options("sealed", "old key"), "run part")
-    assert open_part(old, new, "run part") == ("said", data)
+            open_content_part(one, new, name)
+    old = seal_content_part("said", data, options("sealed", "old key"), "run part")
+    assert open_content_part(old, new, "run part") == ("said", data)
     with pytest.raises(CodeModeProtocolError, match="key that is not known"):
-        open_part(kept, options("sealed", "old key"), "run part")
+        open_content_part(kept, options("sealed", "old key"), "run part")

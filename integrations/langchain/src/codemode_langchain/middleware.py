@@ -21,7 +21,7 @@ from .code_call import CodeCallSurface, ScriptContext, create_empty_toolset
 from .exec_wait import EXEC_NAME, TOOL_NAMES, ExecWaitConfig, ExecWaitSurface, ExecWaitTool
 from .graph_state import get_graph_state, make_state_backend, use_graph_state
 from .surface_middleware import Handler, InstanceOnlyProperty, Result, SurfaceMiddleware
-from .surfaces import Surface, make_options, to_tools
+from .surfaces import Surface, make_options, select_client_tools
 from .tool import TOOL_NAME, CodeModeSurface, CodeModeTool
 from .tool_selection import (
     AllowedTools,
@@ -30,8 +30,8 @@ from .tool_selection import (
     ToolCheckedRequest,
     ToolSelector,
     get_model_tool_name,
+    get_shown_tool_names,
     get_tool_name,
-    get_visible_tools,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class CodeModeMiddleware(SurfaceMiddleware):
     def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         name, tool = request.tool_call["name"], request.tool
         visible_tools, may_need_approval = (
-            get_visible_tools(request),
+            get_shown_tool_names(request),
             any(map(self._approvals.may_need_approval, names)),
         )
         if (
@@ -178,13 +178,13 @@ class CodeCallMiddleware(SurfaceMiddleware):
         return cast("CodeCallSurface", surface).make_meta_tool(request.tool_call["name"], caller, script_context)
 
     def _list_visible_only(self, tools: Iterable[Any]) -> frozenset[str]:
-        surface = cast("CodeCallSurface", self._get_surface(self._select_program_tools(to_tools(tools))))
+        surface = cast("CodeCallSurface", self._get_surface(self._select_program_tools(select_client_tools(tools))))
         visible_only = frozenset(name for name in surface.visible_names() if name not in surface.async_core)
         self._approvals.reject_unindexed(visible_only)
         return visible_only
 
     def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
-        visible_tools = get_visible_tools(request)
+        visible_tools = get_shown_tool_names(request)
         visible_names = self._get_visible_names(request) if visible_tools is None else visible_tools["native"]
         return all(self._is_called_directly(name, request) or name in visible_names for name in names)
 

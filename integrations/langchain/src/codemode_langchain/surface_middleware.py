@@ -36,7 +36,7 @@ from .conversion import CapturingTool, convert_tool, get_annotations, tool_call
 from .graph_state import get_current_state, get_graph_state
 from .langgraph_internals import AgentParts, NodeContext, get_node_context
 from .limits import END_CHANNEL, Limit, NestedCallLimits, find_limits, get_end_message, make_count_update
-from .surfaces import Surface, SurfaceCache, SurfaceTool, to_tools
+from .surfaces import Surface, SurfaceCache, SurfaceTool, select_client_tools
 from .tool_selection import (
     AgentToolSelection,
     CodeModeState,
@@ -261,7 +261,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             if not may_get_more_tools(self):
                 self._selection.require_known(list_tool_names(agent_tools))
                 self._rule_names.require(
-                    list_tool_names(agent_tools), self._select_program_tools(to_tools(agent_tools))
+                    list_tool_names(agent_tools), self._select_program_tools(select_client_tools(agent_tools))
                 )
             self._list_direct_only(agent_tools)
             self._list_visible_only(agent_tools)
@@ -303,8 +303,8 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _list_direct_only(self, tools: Sequence[Any]) -> Collection[str]:
         """Return the names that only the model calls. Raises `ValueError` for rules about direct tools."""
         places_by_name = {
-            tool.name: self._selection.find_tool_places(tool)
-            for tool in to_tools(tools)
+            tool.name: self._selection.find_tool_routes(tool)
+            for tool in select_client_tools(tools)
             if not self._is_surface_tool(tool)
         }
         self._approvals.reject_direct([name for name, tool in places_by_name.items() if tool.directly])
@@ -427,7 +427,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return [
             tool
             for tool in tools
-            if not self._is_surface_tool(tool) and self._selection.find_tool_places(tool).in_programs
+            if not self._is_surface_tool(tool) and self._selection.find_tool_routes(tool).in_programs
         ]
 
     def _is_surface_tool(self, tool: Any) -> bool:
@@ -440,7 +440,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._selection.is_called_directly(name, registered or request_tool)
 
     def _stays_with_model(self, tool: BaseTool, surface: Surface) -> bool:
-        return self._selection.find_tool_places(tool).directly or tool.name in surface.visible_names()
+        return self._selection.find_tool_routes(tool).directly or tool.name in surface.visible_names()
 
     def _reject_name_conflicts(self, tools: Iterable[Any]) -> None:
         for tool in tools:

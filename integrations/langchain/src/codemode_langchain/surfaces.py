@@ -227,7 +227,7 @@ def _reuse_conversion(
     )
 
 
-def to_tools(tools: Iterable[Any]) -> list[BaseTool]:
+def select_client_tools(tools: Iterable[Any]) -> list[BaseTool]:
     """Return an agent's tools without those that the provider runs."""
     converted = (tool(item) if inspect.isroutine(item) else item for item in tools)
     return [item for item in converted if isinstance(item, BaseTool)]

@@ -81,7 +81,7 @@ class StepTools:
 
         A registered tool takes precedence over one of the same name made for the step, as in LangChain.
         """
-        visible_tools = get_visible_tools(request)
+        visible_tools = get_shown_tool_names(request)
         if visible_tools is None:
             return list(registered.values())
         with self._lock:
@@ -90,7 +90,7 @@ class StepTools:
         return [tools[name] for name in visible_tools["programs"] if name in tools]
 
 
-def get_visible_tools(request: Any) -> ShownToolNames | None:
+def get_shown_tool_names(request: Any) -> ShownToolNames | None:
     """Return the tool names of an agent's last step before a call; None if there was no step."""
     state = get_graph_state(request.runtime.config, request.state)
     return (
@@ -171,13 +171,13 @@ def collect_review_rules(
     """
     rules = dict[str, ReviewRule]()
     surface_index = next(index for index, item in enumerate(middleware) if item is own)
-    direct_calls = _DirectCalls(frozenset(direct_names), settings.is_callable_name)
+    direct_calls = _DirectTools(frozenset(direct_names), settings.is_callable_name)
     for index, item in enumerate(middleware):
         if isinstance(item, HumanInTheLoopMiddleware):
-            rules |= _check_review(item, direct_calls, settings, is_before=index < surface_index)
+            rules |= _collect_review_rules(item, direct_calls, settings, is_before=index < surface_index)
             continue
-        for review in () if item is own else _find_held_reviews(item):
-            rules |= _check_review(review, direct_calls, settings, is_before=index < surface_index)
+        for review in () if item is own else _find_nested_reviews(item):
+            rules |= _collect_review_rules(review, direct_calls, settings, is_before=index < surface_index)
         if isinstance(item, ToolCallLimitMiddleware):
             if not settings.counts_calls:
                 _reject_limit(item, direct_calls, settings)
@@ -186,8 +186,8 @@ def collect_review_rules(
     return rules
 
 
-def _check_review(
-    review: Any, direct_calls: _DirectCalls, settings: SurfaceMiddlewareSettings, *, is_before: bool
+def _collect_review_rules(
+    review: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings, *, is_before: bool
 ) -> dict[str, ReviewRule]:
     gated_names = direct_calls.find_program_only(review.interrupt_on)
     if not gated_names:
@@ -209,7 +209,7 @@ def _check_review(
     return {}
 
 
-def _find_held_reviews(middleware: Any) -> list[Any]:
+def _find_nested_reviews(middleware: Any) -> list[Any]:
     """Return the reviews in a middleware's attributes, to which it may delegate."""
     attribute_values: Iterable[Any] = getattr(middleware, "__dict__", {}).values()
     parts = [
@@ -230,7 +230,7 @@ def _to_review_rule(review: Any, rule: Mapping[str, Any], *, is_batched: bool) -
     )
 
 
-def _reject_limit(limit: Any, direct_calls: _DirectCalls, settings: SurfaceMiddlewareSettings) -> None:
+def _reject_limit(limit: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings) -> None:
     """Raise `ValueError` for a limit on program tools: programs may make calls after the outer call returned."""
     if limit.tool_name is not None and not direct_calls.find_program_only([limit.tool_name]):
         return
@@ -244,7 +244,7 @@ def _reject_limit(limit: Any, direct_calls: _DirectCalls, settings: SurfaceMiddl
     )
 
 
-def _check_listed_order(middleware: Any, direct_calls: _DirectCalls, settings: SurfaceMiddlewareSettings) -> None:
+def _check_listed_order(middleware: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings) -> None:
     for name, loss in _WRAPPING_MIDDLEWARE.items():
         if isinstance(middleware, getattr(built_in, name, ())) and (
             missed_names := direct_calls.find_program_only(_get_configured_names(middleware))
@@ -304,7 +304,7 @@ def _get_tool_annotations(tool: Any) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class _DirectCalls:
+class _DirectTools:
     """The tools that only the model calls: by name, or without a callable name."""
 
     direct_names: frozenset[str]
@@ -449,7 +449,7 @@ class AgentToolSelection(ToolSelection):
             return self.keep.names
         return self.keep.names - self.tools.names if self.tools.is_by_name else frozenset()
 
-    def find_tool_places(self, tool: BaseTool) -> Any:
+    def find_tool_routes(self, tool: BaseTool) -> Any:
         """Return where a tool is called; tools without a callable name only directly."""
         if not self._settings.is_callable_name(tool.name):
             return self.ONLY_DIRECTLY
@@ -458,7 +458,7 @@ class AgentToolSelection(ToolSelection):
     def is_called_directly(self, name: str, tool: BaseTool | None) -> bool:
         """Return whether the model calls a tool directly; for an unknown tool, by its name."""
         if tool is not None:
-            return self.find_tool_places(tool).directly
+            return self.find_tool_routes(tool).directly
         return name in self.keep.names or not self._settings.is_callable_name(name)
 
 

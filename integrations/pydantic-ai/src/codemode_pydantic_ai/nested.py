@@ -32,7 +32,7 @@ from codemode.plugins import replace_content, run_bounded
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
 from .call_scheduling import Reservation, SharedCallState
-from .content import ResultAttachments, extract_media
+from .content import ResultAttachments, convert_media
 from .displayed_inputs import CallInput, NestedToolManager, require_displayed_input
 from .error_mapping import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, format_error
 
@@ -475,7 +475,7 @@ class NestedCalls:
                 if isinstance(output, GeneratorType)
                 else output
             )
-            value = extract_media(value)
+            value = convert_media(value)
             try:
                 return tool_return_ta.dump_python(value, mode="json", by_alias=True)
             except ValueError:  # not serializable in part: the core converts the rest

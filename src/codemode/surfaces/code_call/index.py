@@ -16,7 +16,7 @@ from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
 from ...host.forks import forkable_lock, reset_in_forks
 from ...options.checked_fields import WrongTypeError
-from ...source.rules import find_literal_definitions
+from ...source.rules import list_requested_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, answer_catalog_query
 from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import PreparedTool, compile_all, prepare_tool
@@ -137,7 +137,7 @@ class CodeCallCatalog:
         definitions: dict[str, Any] | None = self._all_definitions_if_small if _DEFINITION_READERS & used.keys() else {}
         are_all = definitions is not None
         if definitions is None:
-            definitions = self._get_definitions(find_literal_definitions(facts))
+            definitions = self._get_definitions(list_requested_definitions(facts))
         return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
 
     def _get_definitions(self, names: list[str]) -> dict[str, Any]:

@@ -267,7 +267,7 @@ class CodeCallOptions(OptionPart):
         self.__post_init__()
 
     @classmethod
-    def _find_other_path(cls, name: str, /) -> str | None:
+    def _suggest_option_path(cls, name: str, /) -> str | None:
         known = {option.name for option in fields(cls)}
         for path, part in _PARTS_WITH_OPTIONS.items():
             if name in {option.name for option in fields(part)} - known - _AMBIGUOUS_OPTIONS:

@@ -8,7 +8,7 @@ from ...data.rich_values import is_rich
 from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...options.parts import ExecutionPolicy, Listing
 from ...signatures.declarations import declare_tools, first_sentence, print_opening, summarize_tool
-from ...signatures.described_tool import DescribedTool, needs_person
+from ...signatures.described_tool import DescribedTool, may_need_approval
 from ...signatures.examples import create_call_example
 from ...signatures.literals import fence_typescript, to_comment_line
 
@@ -81,7 +81,7 @@ def describe_tools(
         which=_SEARCHED_TOOLS if listing == "search" else _DESCRIBED_TOOLS, at_once=limit_text
     )
     extra_rules = [STATE_RULE] if has_state else []
-    if listing != "search" and any(map(needs_person, tools)):
+    if listing != "search" and any(map(may_need_approval, tools)):
         extra_rules.append(_APPROVAL_RULE)
     rules = _format_rules(fetch_line, extra_rules, tool_rules if tools or listing == "search" else None)
     if listing == "search":

@@ -37,7 +37,7 @@ from .client_questions import (
     ClientCall,
     ClientCapabilities,
     Pause,
-    SealedState,
+    StateSealer,
     ask_in_session,
     can_be_asked,
     choose_ask_channel,
@@ -123,7 +123,7 @@ class ApprovalFlow:
             store, principal, app, self.runs, remembered.compute_session_digest(principal), settings.max_waiting
         )
         self._questions = ApprovalQuestions(self.runs, remembered, principal)
-        self._sealed_state = SealedState(run_tool.settings.continuation, principal)
+        self._sealed_state = StateSealer(run_tool.settings.continuation, principal)
 
     async def handle_call(
         self,

@@ -133,7 +133,7 @@ MAX_STATE_CHARACTERS = 256 << 10
 _MAX_WEIGHT = 1 << 20
 
 
-class SealedState:
+class StateSealer:
     """Seals and opens the state of a call for one principal, with the continuation keys."""
 
     def __init__(self, options: ContinuationOptions, principal: Principal) -> None:
@@ -145,7 +145,7 @@ class SealedState:
 
         def pack_state() -> str:
             packed = pack([json.dumps(state)], self._options, now_ms(), self._binding(arguments))
-            return _to_text(packed)
+            return _encode_packed_state(packed)
 
         return await run_check(estimate_json_length(state, _MAX_WEIGHT), pack_state)
 
@@ -164,7 +164,7 @@ class SealedState:
         except ValueError as error:
             raise CodeModeProtocolError("the request state is not from this gateway") from error
         # Security: each state has exactly one text, so any change is refused.
-        if not is_object(packed) or _to_text(packed) != text:
+        if not is_object(packed) or _encode_packed_state(packed) != text:
             raise CodeModeProtocolError("the request state is not from this gateway")
         texts, _ = unpack(packed, self._options, now_ms(), self._binding(arguments))
         state = decode_json("".join(texts))
@@ -178,7 +178,7 @@ class SealedState:
         return "request state " + hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest()
 
 
-def _to_text(packed: Mapping[str, Any]) -> str:
+def _encode_packed_state(packed: Mapping[str, Any]) -> str:
     return json.dumps(packed, separators=(",", ":"))
 
 
@@ -327,7 +327,7 @@ def parse_answer(question: Question, response: Any, check: InputCheck) -> Parsed
     if question.kind == "sign-in":
         return Decision({"action": _get_action(response)})
     if question.kind == "unknown":
-        return _parse_outcome(question, response)
+        return _parse_outcome_answer(question, response)
     if question.kind != "approval":
         return Decision({"action": "decline"})  # an unknown kind of question
     if _get_action(response) != "accept":
@@ -378,7 +378,7 @@ def _parse_edited_input(
     return Decision({**resolution, "input": value}, scope)
 
 
-def _parse_outcome(question: Question, response: Any) -> ParsedAnswer:
+def _parse_outcome_answer(question: Question, response: Any) -> ParsedAnswer:
     if _get_action(response) != "accept":
         return None
     fields = mapping_or_empty(response.content)
@@ -436,7 +436,9 @@ class ApprovalQuestions:
                 for request, definition in stored_requests
             ]
         return [
-            self._build_question(request, request.payload.get("kind"), self._get_displayed_digest(request), notes)
+            self._build_question(
+                request, request.payload.get("kind"), self._get_displayed_definition_digest(request), notes
+            )
             for request in pause.requests
         ]
 
@@ -507,7 +509,7 @@ class ApprovalQuestions:
         listed = self._runs.catalog.server(path)
         return path if listed is None else listed.server_id
 
-    def _get_displayed_digest(self, request: PendingRequest) -> str | None:
+    def _get_displayed_definition_digest(self, request: PendingRequest) -> str | None:
         tool = self._remembered.get_displayed_tool(request.tool_call_id)
         return None if tool is None else tool.definition_digest
 

@@ -69,9 +69,9 @@ def flatten_command(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def read_connection(entry: ServerEntry) -> dict[str, Any]:
     """Return the connection fields of a `ServerConfig`. Raises `ConfigFieldError`."""
     if entry.fields.get("openapi") is not None:
-        return {"transport": "openapi", **_read_api(entry)}
+        return {"transport": "openapi", **_read_openapi_fields(entry)}
     transport = _read_transport(entry)
-    return {"transport": transport, **(_read_process(entry) if transport == "stdio" else _read_remote(entry))}
+    return {"transport": transport, **(_read_stdio_fields(entry) if transport == "stdio" else _read_remote(entry))}
 
 
 def _read_transport(entry: ServerEntry) -> Transport:
@@ -101,7 +101,7 @@ def _guess_url_transport(entry: ServerEntry) -> Transport:
     return "sse" if tail.endswith("/sse") and "httpUrl" not in entry.fields else "http"
 
 
-def _read_process(entry: ServerEntry) -> dict[str, Any]:
+def _read_stdio_fields(entry: ServerEntry) -> dict[str, Any]:
     command, path = entry.get_first("command", "cmd")
     if command is None:
         raise ConfigFieldError(entry.path, "a server of type stdio needs a command")
@@ -188,7 +188,7 @@ def _read_env_file(entry: ServerEntry) -> dict[str, str]:
     return parse_env_file(text, path, str(file))
 
 
-def _read_api(entry: ServerEntry) -> dict[str, Any]:
+def _read_openapi_fields(entry: ServerEntry) -> dict[str, Any]:
     """Return the fields of an OpenAPI server. Without `baseUrl` it cannot be connected."""
     document_location, (_, path) = entry.get_text("openapi") or "", entry.get_first("openapi")
     if any(entry.fields.get(key) is not None for key in (*_URL_KEYS, "command")):
@@ -340,17 +340,17 @@ def _read_client_fields(entry: ServerEntry) -> dict[str, Any]:
     for field, keys in (("timeout_ms", ("timeout",)), ("connect_timeout_ms", ("initTimeout",))):
         value, path = entry.get_first(*keys)
         if value is not None:
-            client_fields[field] = to_milliseconds(codemode_section.check_positive_number(value, path), path)
+            client_fields[field] = normalize_client_timeout(codemode_section.check_positive_number(value, path), path)
     client_fields |= _read_codex_timeouts(entry)
     return client_fields
 
 
-def to_milliseconds(value: float, path: str) -> int:
+def normalize_client_timeout(value: float, path: str) -> int:
     """Return a client's ``timeout`` in milliseconds. Values up to 3,600 are seconds, as in some clients."""
-    return _to_duration(value * 1_000 if value <= _MAX_TIMEOUT_SECONDS else value, path)
+    return _check_duration_ms(value * 1_000 if value <= _MAX_TIMEOUT_SECONDS else value, path)
 
 
-def _to_duration(value: float, path: str) -> int:
+def _check_duration_ms(value: float, path: str) -> int:
     return codemode_section.integer_check(1, codemode_section.MAX_DURATION_MS)(round(value) or 1, path)
 
 
@@ -363,7 +363,7 @@ def _read_codex_timeouts(entry: ServerEntry) -> dict[str, int]:
     ):
         value, path = entry.get_first(key)
         if value is not None:
-            timeouts[field] = _to_duration(codemode_section.check_positive_number(value, path) * factor, path)
+            timeouts[field] = _check_duration_ms(codemode_section.check_positive_number(value, path) * factor, path)
     return timeouts
 
 

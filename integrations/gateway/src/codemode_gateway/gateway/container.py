@@ -14,7 +14,7 @@ from codemode.observe.request_telemetry import is_telemetry_recorded
 from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
 from ..upstreams.hooks import UpstreamHooks
-from .options import APP_NAME, GatewayOptions, LazyStore, load_keys
+from .options import APP_NAME, GatewayOptions, LazyStore, load_or_create_signing_keys
 from .principals import CallOrigin, Principal, SharingScope, pool_share_of
 from .workspaces import ConnectedServers
 
@@ -173,7 +173,7 @@ class GatewayContainer:
 
     def _create_tool_settings(self, config: GatewayConfig, principal: Principal) -> dict[str, Any]:
         continuation: dict[str, Any] = {
-            "keys": load_keys(config.settings.keys, self._state_folder),
+            "keys": load_or_create_signing_keys(config.settings.keys, self._state_folder),
             "guard": self._store.guard,
             "conversation_id": f"{APP_NAME}:{principal.id}",
             "max_age_ms": _MAX_CONTINUATION_AGE_MS,

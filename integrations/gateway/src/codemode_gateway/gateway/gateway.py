@@ -19,7 +19,7 @@ from ..config.model import GatewayConfig, ServerConfig
 from ..passthrough.client_requests import connection_of
 from ..passthrough.proxy import PassthroughProxy
 from .mcp_server import ActiveCalls
-from .options import GatewayOptions, LazyStore, find_client_profile, load_keys
+from .options import GatewayOptions, LazyStore, find_client_profile, load_or_create_signing_keys
 from .principals import LOCAL, Principal, principal_of
 from .workspaces import ConnectionPool, Workspace, Workspaces
 
@@ -61,7 +61,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         from .container import GatewayContainer
 
-        load_keys(self.config.settings.keys, self.folder)  # fail early without key or store
+        load_or_create_signing_keys(self.config.settings.keys, self.folder)  # fail early without key or store
         self._store.check_usable()
         container = GatewayContainer(
             self.config,

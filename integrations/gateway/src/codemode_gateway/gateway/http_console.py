@@ -35,7 +35,7 @@ from ..oauth.settings import SignInError
 from .http_auth import NO_VERIFIER, RequestAuthenticator, principal_id
 from .http_limits import HttpError
 from .http_settings import VERIFIED_PREFIX, HttpSettings, token_digest
-from .options import APP_NAME, load_keys
+from .options import APP_NAME, load_or_create_signing_keys
 from .principals import LOCAL, Principal, sharing_scope_of
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class MountedConsole:
         self._operator_tenants = ALL_TENANTS if requires_sign_in else [LOCAL.id]
         self.token = secrets.token_urlsafe(32) if settings.console is None and not settings.tokens else None
         self._auth = create_token_auth_class(get_authenticator)(self._create_users(settings))
-        signing_keys = load_keys(gateway.config.settings.keys, gateway.folder)
+        signing_keys = load_or_create_signing_keys(gateway.config.settings.keys, gateway.folder)
         # Derived for this purpose from the keys that all hosts share; the last one signs.
         secret = [hmac.new(key, b"codemode mcp console", hashlib.sha256).digest() for key in signing_keys]
         base_url = None if settings.url is None else settings.url + CONSOLE_PATH

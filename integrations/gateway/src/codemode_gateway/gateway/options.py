@@ -97,7 +97,7 @@ _KEY_FILE_NAME = "gateway.key"
 _KEY_BYTES = 32
 
 
-def load_keys(configured_keys: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
+def load_or_create_signing_keys(configured_keys: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
     """Return the signing keys; the last one signs. Without configured keys, use the key file in ``folder``.
 
     The file is created once, also by concurrent gateways. Raises `ConfigError` if it cannot be stored.
@@ -164,7 +164,7 @@ class LazyStore:
         self._url = settings.store
         self._folder = folder
         self._custom_store = custom_store
-        self.guard: Any = LazyGuard(self)
+        self.guard: Any = LazyResumeGuard(self)
 
     @cached_property
     def store(self) -> InterruptStore:
@@ -178,7 +178,7 @@ class LazyStore:
         if self._url is not None and self._url.startswith(_POSTGRES_PREFIXES):
             _ = self.store
         else:
-            _create_folder(_store_path(self._url, self._folder))
+            _create_parent_folder(_store_path(self._url, self._folder))
 
     def journal(self, tenant: str) -> Journal:
         """Return the journal of one principal."""
@@ -190,7 +190,7 @@ class LazyStore:
             await self.store.aclose()
 
 
-class LazyGuard:
+class LazyResumeGuard:
     """The resume guard of a store that is opened with the first claim."""
 
     def __init__(self, lazy_store: LazyStore) -> None:
@@ -225,7 +225,7 @@ def _create_store(url: str | None, folder: Path) -> InterruptStore:
     from codemode.stores.sqlite import SqliteInterruptStore
 
     path = _store_path(url, folder)
-    _create_folder(path)
+    _create_parent_folder(path)
     return SqliteInterruptStore(path)
 
 
@@ -233,7 +233,7 @@ def _store_path(url: str | None, folder: Path) -> Path:
     return folder / _STORE_FILE_NAME if url is None else Path(url.removeprefix(SQLITE_URL_PREFIX))
 
 
-def _create_folder(path: Path) -> None:
+def _create_parent_folder(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -271,12 +271,12 @@ async def serve_stdio(server: Server[Any], exit_stack: ExitStack) -> None:
     )
     with claim_stdio() as pipes:
         exit_stack.enter_context(_end_on_signals(pipes))
-        async with _streams(pipes) as (read, write):
+        async with _open_streams(pipes) as (read, write):
             await server.run(read, write, options)
 
 
 @asynccontextmanager
-async def _streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
+async def _open_streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
     """Yield the streams that the SDK serves."""
     to_server, read = create_context_streams[SessionMessage | Exception](0)
     write, from_server = create_context_streams[SessionMessage](0)

@@ -135,10 +135,10 @@ async def connect(
         try:
             yield ConnectedUpstreams(upstreams)
         finally:
-            await _wait_uncancelled([asyncio.ensure_future(upstream.aclose()) for upstream in upstreams])
+            await _wait_despite_cancellation([asyncio.ensure_future(upstream.aclose()) for upstream in upstreams])
 
 
-async def _wait_uncancelled(closing: list[asyncio.Future[None]]) -> None:
+async def _wait_despite_cancellation(closing: list[asyncio.Future[None]]) -> None:
     """Wait until all has ended, though this task be cancelled meanwhile."""
     is_cancelled = False
     while any(not future.done() for future in closing):

@@ -36,20 +36,20 @@ _MISSING_PACKAGE_MESSAGE = "an API needs httpx and PyYAML (pip install 'codemode
 
 def openapi_transport(config: ServerConfig) -> Transport:
     """Return how the API of this configuration is reached."""
-    return Transport(_streams(config), lambda: None, tracks_sending=False)
+    return Transport(_open_streams(config), lambda: None, tracks_sending=False)
 
 
 @asynccontextmanager
-async def _streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]:
+async def _open_streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]:
     try:
         import httpx
     except ModuleNotFoundError:
         raise NotStartedError(_MISSING_PACKAGE_MESSAGE, _MISSING_PACKAGE_MESSAGE) from None
     settings: dict[str, Any] = {"headers": dict(config.headers), "base_url": config.base_url or "", "trust_env": False}
     async with httpx.AsyncClient(**settings, timeout=config.timeout_ms / 1000) as client:
-        answer = await _load_operations(config, client)
+        answer = await _load_request_handler(config, client)
         async with create_client_server_memory_streams() as (streams, served):
-            serving = asyncio.create_task(JSONRPCDispatcher[Any](*served).run(answer, _ignore))
+            serving = asyncio.create_task(JSONRPCDispatcher[Any](*served).run(answer, _ignore_notification))
             try:
                 yield streams
             finally:
@@ -57,7 +57,7 @@ async def _streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]:
                 await asyncio.wait([serving])
 
 
-async def _load_operations(config: ServerConfig, client: Any) -> Callable[..., Awaitable[dict[str, Any]]]:
+async def _load_request_handler(config: ServerConfig, client: Any) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Load the document and choose its operations. Raises `NotStartedError`."""
     from codemode.openapi import load_spec, openapi_tools
     from codemode.openapi.spec import format_names
@@ -119,7 +119,7 @@ def _create_request_handler(tools: OpenApiTools, title: str) -> Callable[..., Aw
     return handle_request
 
 
-async def _ignore(*_notification: Any) -> None:
+async def _ignore_notification(*_notification: Any) -> None:
     """Do nothing about a notification: a cancelled call is ended by who listens."""
 
 

@@ -13,7 +13,7 @@ from codemode_gateway.approvals.client_questions import (
     AskAgain,
     ClientCall,
     Decision,
-    SealedState,
+    StateSealer,
     create_elicitation,
     parse_answer,
 )
@@ -137,8 +137,8 @@ def test_a_person_is_told_which_saved_program_makes_a_call() -> None:
     assert "Saved program: report:2" in create_question_message(question(program="report:2"), "return 1").split("\n")
 
 
-def sealed() -> tuple[SealedState, str]:
-    state = SealedState(ContinuationOptions(keys="a key"), LOCAL)
+def sealed() -> tuple[StateSealer, str]:
+    state = StateSealer(ContinuationOptions(keys="a key"), LOCAL)
     return state, within(state.seal({"interrupt": {"a": [1, 2, 3]}, "pause": 1}, {"code": ONE}))
 
 
@@ -171,8 +171,8 @@ def test_a_state_opens_for_its_principal_and_its_program_alone() -> None:
         with pytest.raises(CodeModeProtocolError):
             within(STATE.unseal(TEXT, arguments))
     for other in (
-        SealedState(ContinuationOptions(keys="a key"), Principal("eve")),
-        SealedState(ContinuationOptions(keys="another key"), LOCAL),
+        StateSealer(ContinuationOptions(keys="a key"), Principal("eve")),
+        StateSealer(ContinuationOptions(keys="another key"), LOCAL),
     ):
         with pytest.raises(CodeModeProtocolError):
             within(other.unseal(TEXT, {"code": ONE}))

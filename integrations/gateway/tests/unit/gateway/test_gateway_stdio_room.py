@@ -54,7 +54,7 @@ def test_a_request_too_many_is_refused_and_the_others_are_answered(monkeypatch: 
 
     async def main() -> None:
         client = Client()
-        async with stdio._streams(client) as (read, write):  # type: ignore[arg-type]
+        async with stdio._open_streams(client) as (read, write):  # type: ignore[arg-type]
             client.says(request(1), request(2, "subscriptions/listen"), request(3), request("1"))
             taken = [(await read.receive()).message.id for _ in range(2)]
             assert taken == [1, 2]

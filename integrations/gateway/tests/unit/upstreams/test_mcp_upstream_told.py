@@ -50,7 +50,7 @@ class Notes:
         self.server: Server[Any] = Server("notes", on_list_tools=self._list, on_call_tool=self._call, **more)
 
         def transport(*_: Any) -> Transport:
-            return Transport(self._streams(), lambda: None, tracks_sending=False)
+            return Transport(self._open_streams(), lambda: None, tracks_sending=False)
 
         monkeypatch.setattr(reconnecting, "create_transport", transport)
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
@@ -61,7 +61,7 @@ class Notes:
         self.upstream._link.era = "modern"
 
     @asynccontextmanager
-    async def _streams(self) -> AsyncGenerator[Any]:
+    async def _open_streams(self) -> AsyncGenerator[Any]:
         async with create_client_server_memory_streams() as (mine, theirs):
             options = self.server.create_initialization_options(NotificationOptions(tools_changed=True))
             serving = asyncio.create_task(self.server.run(*theirs, options))
