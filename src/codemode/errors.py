@@ -229,7 +229,7 @@ class CodeModeDetachedBridgeRequestError(CodeModeError):
 
 
 class CodeModeProtocolError(CodeModeError):
-    """A worker, a continuation or a decision broke the rules. Guest code neither causes nor catches it."""
+    """A worker, a continuation or a decision broke the rules. Guest code can neither cause nor catch it."""
 
     default_code = "CODE_MODE_PROTOCOL_ERROR"
 

@@ -337,7 +337,7 @@ class JournalCodec:
 
 
 def _prepare_hmac(secret: bytes) -> tuple[Any, Any]:
-    """Return both hash states of HMAC-SHA256 (RFC 2104) under a key of at most a block.
+    """Return both hash states of HMAC-SHA256 (RFC 2104) for a key no longer than one block.
 
     Copying the module's own object takes three times as long, which is most of the time to sign a line.
     """

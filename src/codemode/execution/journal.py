@@ -114,7 +114,7 @@ class JournalAccess:
         return not opened.lines and opened.outcome is None and opened.head == self._head
 
     def line(self, position: int, steps: Sequence[Step]) -> str:
-        """Write one line."""
+        """Return the encoded line at this position."""
         return self._codec.encode(encode_line(steps), position)
 
     async def read(self, opened: OpenedJournal) -> RecordedRun:
@@ -190,7 +190,7 @@ def _decode_object(text: str) -> dict[str, Any]:
 
 _log = logging.getLogger("codemode.continuations")
 _LEASE_LOST = (
-    "the journal of this program belongs to another host by now: this host did not renew its lease in time, and its"
+    "the journal of this program now belongs to another host: this host did not renew its lease in time, and its"
     " outcome is discarded"
 )
 
@@ -339,7 +339,9 @@ class InvocationJournal:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - its lease will end
-            _log.warning("a journal could not be released: others can take it after its lease ends", exc_info=True)
+            _log.warning(
+                "a journal could not be released: another host can claim it once the lease expires", exc_info=True
+            )
             self.failure = journal_unavailable_error("given up", error)
 
     def _close(self) -> bool:

@@ -50,7 +50,7 @@ _FUNCTION_FRAMES = (b"R" + _UNTIMED_LIMITS + _FUNCTION_CONFIG, _TOOL_RESULT_FRAM
 
 
 def list_analysis_modes(is_full: bool) -> tuple[int, ...]:
-    """Those whose analysis is rehearsed."""
+    """Return the analysis modes to warm up."""
     return (0, 1, 2) if is_full else (0,)
 
 

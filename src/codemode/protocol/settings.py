@@ -42,7 +42,7 @@ class Settings:
         return self.has_rich_values and self.profile.guest.result != "sanitised"
 
     def with_invocation_data(self, invocation_data_json: str) -> Settings:
-        """Return the settings with these invocation data. Written out: each run of a module needs it."""
+        """Return the settings with this invocation data. Written out: each run of a module needs it."""
         return Settings(
             self.outer_tool_call_id,
             self.salt,

@@ -1,7 +1,7 @@
 """Serialises and compares large pydantic instances in pieces, to release the interpreter.
 
 One call into C holds the interpreter lock until it ends. The result is the same as in one call. Where the author's own
-code could see a part in place of the whole, the whole is one piece. Knows core schemas, no tools.
+code could see a part in place of the whole, the whole is one piece. Depends on core schemas only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PieceSerializer:
         self._definitions: list[Any] = core_schema["definitions"] if has_definitions else []
         self._schema: Any = core_schema["schema"] if has_definitions else core_schema
         self._definitions_by_reference = {definition["ref"]: definition for definition in self._definitions}
-        # A setting that stands in no core schema would be lost.
+        # A setting of the adapter alone would be lost: it is not part of the core schema.
         self._can_split = not getattr(adapter, "_config", None)
         self._serializers: dict[tuple[int, int], Any] = {}
 
@@ -71,7 +71,7 @@ class PieceSerializer:
         return schema
 
     def can_split(self, schema: Any, instance: Any) -> bool:
-        """Tell whether an instance is made of parts that know nothing of each other."""
+        """Tell whether an instance is made of independent parts."""
         inner = self.unwrap(schema)
         if "serialization" in inner:
             return False

@@ -140,7 +140,7 @@ def _load_record_states(session: Session, record_ids: list[str]) -> dict[str, tu
 def decide_and_claim(
     session: Session, answers: Mapping[str, Answer], by: Attribution, tenant: Tenant, owner: str
 ) -> Lease | RequestSupersededError | None:
-    """Return a lease; None while another owner has one. An error is returned, so that its refusal is committed."""
+    """Return a lease; None while another owner has one. Errors are returned, so that the transaction commits."""
     requests, _ = find_requests(session, list(answers), tenant)
     (row,) = requests.values()
     statement = "SELECT state, ready_at_ms FROM codemode_records WHERE id = ?"

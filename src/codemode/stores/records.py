@@ -277,7 +277,7 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedNotice:
-    """A notice that was given up after ``attempts``, the last with ``error``. The time is Unix time."""
+    """An undelivered notice: the number of attempts and the error of the last one. The time is Unix time."""
 
     target: str
     record_id: str

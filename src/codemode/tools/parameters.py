@@ -207,9 +207,7 @@ def _read_parameters(
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             raise ValueError(f"parameter {name!r} of {function!r} cannot be passed by name")
         elif name == "self" and name not in hints:
-            raise ValueError(
-                f"{_get_qualified_name(function)} is a method without its object: make the tool of a bound method"
-            )
+            raise ValueError(f"{_get_qualified_name(function)} is an unbound method: pass a bound method")
         elif _is_context(hints.get(name), context_type):
             context_name = name
         else:
@@ -271,7 +269,7 @@ def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
     if parameter.default is NO_VALUE:
         return True
     if isinstance(parameter.default, list | dict):
-        return False  # it is created for each call
+        return False  # a mutable default: copied for each call
     try:
         plain.copy_value(parameter.default)
     except NotPlainError:
@@ -313,14 +311,14 @@ class _PlainParametersSchema(PlainSchema):
         if len(keywords) < len(self._plain_types):
             raise NotPlainError
         copied: dict[str, Any] = {}
-        for name, plain in self._plain_types.items():  # no comprehension: each call comes here
+        for name, plain in self._plain_types.items():  # hot path: a loop is faster than a comprehension
             copied[name] = plain.copy_value(keywords[name])
         return copied
 
     def _to_validated_json(self, keywords: dict[str, Any], value: Any) -> Any:
         try:
             return self._keywords(keywords)
-        except NotPlainError:  # the tool has put something else into it
+        except NotPlainError:  # the tool mutated its arguments
             return self.full_schema.validate_input(value).json_value
 
 

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from .process import MemoryInUse
 
 
-# Everything here is the host's own count and measure. What a worker says of itself decides nothing but whether it is
-# ready: one that an escaped program holds is only ever seen by later programs of the same share.
+# All counts and measurements are the host's own. A worker's own report decides only whether it is ready, so a
+# compromised worker can serve only later programs of its share.
 
 SharePath: TypeAlias = tuple[str, ...]
-"""The name of a share behind those of the shares that it is a part of; none: the pool itself."""
+"""The path of a share: the names of its ancestors, then its own. Empty for the pool itself."""
 
-# Processor time counts up to the worker's limit (an hour) over all its programs, and no program takes more than this.
+# The limit on processor time (an hour) covers all programs of a worker, so their total run time is bounded.
 _MAX_REUSE_SECONDS = 600.0
-# Engines that were used stay in memory: what a worker may have that was forked, or has made its engines itself.
+# Used engines stay in memory. This is the limit for any worker, forked or started with exec.
 _MAX_RESIDENT_BYTES = 96 << 20
 _BYTES_PER_ENGINE = 1 << 20
-# Memory granted to programs counts for their process even when unused: the next may have the largest heap.
+# Granted memory counts even when unused: leave room for a next program with the largest heap.
 _MAX_ADDRESS_SPACE_BYTES = 192 << 20
 
 
@@ -48,9 +48,9 @@ class WorkerReuse:
         return frame == b"N%d" % self.program_count
 
     def end_program(self, frame: bytes, memory: MemoryInUse | None) -> bool:
-        """Take note that its program has ended well; True: it may have another one.
+        """Record a successful program, and return whether the worker may run another one.
 
-        ``said`` is what it has sent since; ``memory`` that of its process, None where nothing tells.
+        ``frame`` is what it has sent since; ``memory`` that of its process, None if the platform cannot report it.
         """
         self.frame = frame
         self.program_count += 1
@@ -63,7 +63,7 @@ class WorkerReuse:
 
 
 _HELLO_SECONDS = 5.0
-# A zygote that has given a worker before forks the next within milliseconds, unless something stopped it.
+# A zygote that has forked a worker before forks the next within milliseconds, unless something stopped it.
 _FORKED_HELLO_SECONDS = 1.0
 # All workers of one zygote share its memory layout and hash seed.
 _MAX_WORKERS_PER_SOURCE = 10_000
@@ -74,27 +74,27 @@ class WorkerSource(Protocol):
     """The source of workers: a zygote, or a new interpreter for each."""
 
     def spawn(self, *, warm_up: bool) -> WorkerProcess:
-        """Return a worker that is starting; ``rehearsed``: there is time to prepare it."""
+        """Return a worker that is starting; ``warm_up``: there is time to prepare it."""
         ...
 
     def can_spawn_at_once(self) -> bool:
-        """True when `spawn` would wait for nothing."""
+        """Return whether `spawn` returns without waiting."""
         ...
 
     def is_alive(self) -> bool:
-        """False when it can give no more workers. Waits for nothing."""
+        """Return whether it can spawn workers. Does not wait."""
         ...
 
     def can_kill_at_once(self) -> bool:
-        """True when `kill` would wait for nothing."""
+        """Return whether `kill` returns without waiting."""
         ...
 
     def describe_failure(self) -> str:
-        """Why it can give none, as far as it said so itself; else an empty string."""
+        """Return the reported reason why it cannot spawn workers, or an empty string."""
         ...
 
     def kill(self) -> None:
-        """Stop, with every worker it has made that is still there."""
+        """Stop the source and its remaining workers."""
         ...
 
     def close_descriptors(self) -> None:
@@ -110,7 +110,7 @@ class ExecWorkerSource:
         self._isolation_required = isolation_required
         self._programs_per_worker = programs_per_worker
 
-    def spawn(self, *, warm_up: bool) -> WorkerProcess:  # noqa: ARG002 - what exec costs dwarfs it: always rehearsed
+    def spawn(self, *, warm_up: bool) -> WorkerProcess:  # noqa: ARG002 - exec costs far more: always warmed up
         """Return a worker that is starting."""
         return spawn_worker_process(
             self._image,
@@ -119,11 +119,11 @@ class ExecWorkerSource:
         )
 
     def can_spawn_at_once(self) -> bool:
-        """Return False: the new process must have got as far as its program."""
+        """Return False: spawning waits until the new process has called exec."""
         return False
 
     def is_alive(self) -> bool:
-        """Return True: there is nothing that could die."""
+        """Return True: this source has no process of its own."""
         return True
 
     def can_kill_at_once(self) -> bool:
@@ -131,7 +131,7 @@ class ExecWorkerSource:
         return True
 
     def describe_failure(self) -> str:
-        """Return nothing: each worker speaks for itself."""
+        """Return an empty string: workers report their own failures."""
         return ""
 
     def kill(self) -> None:
@@ -142,7 +142,7 @@ class ExecWorkerSource:
 
 
 class WorkerGeneration:
-    """The workers of one source. Once retired it gives no more, and ends when the last of its workers has."""
+    """The workers of one source. A retired generation spawns no workers, and ends with its last one."""
 
     def __init__(self, source: WorkerSource) -> None:
         self.source = source
@@ -172,7 +172,7 @@ class WorkerGeneration:
         return PooledWorker(process, self)
 
     def record_started(self) -> None:
-        """Take note of a worker that has become ready."""
+        """Record that a worker has become ready."""
         if not self.has_started:
             self.has_started = True
             if isinstance(self.source, Zygote) and self.source.forks_quickly:
@@ -180,29 +180,29 @@ class WorkerGeneration:
         self.early_exits_in_a_row = 0
 
     def record_early_exit(self) -> bool:
-        """Count a worker that ended before it was ready; False where these are too many for a source that works."""
+        """Count a worker that ended before it was ready; return False if the source seems broken."""
         self.early_exits_in_a_row += 1
         return self.source.is_alive() and self.early_exits_in_a_row <= _MAX_EARLY_EXITS_IN_A_ROW
 
     def retire(self) -> bool:
-        """Stop giving workers; True when none is left that would end the source."""
+        """Stop spawning workers; return whether none is open, so that the caller must end the source."""
         with self._lock:
             self._is_retired = True
             return not self._open_count
 
     def end(self) -> None:
-        """End the source, and with it what it has made; waits for it."""
+        """Kill the source and its workers, and wait for them."""
         self.source.kill()
         self.has_ended = True
 
     def close_worker(self, process: WorkerProcess) -> None:
-        """Close one worker; the last one of a retired generation takes the source with it."""
+        """Close one worker; the last one of a retired generation also ends the source."""
         process.close()
         if self._remove_worker():
             self.end()
 
     def can_close_worker_at_once(self) -> bool:
-        """False when closing one more worker ends the source, and one would have to wait for that."""
+        """Return False if closing one more worker ends the source, and the caller would have to wait for that."""
         return not (self._is_retired and self._open_count <= 1) or self.source.can_kill_at_once()
 
     def _remove_worker(self) -> bool:

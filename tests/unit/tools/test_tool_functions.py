@@ -144,7 +144,7 @@ def test_a_method_a_partial_and_a_callable_object_are_functions():
         (lambda *numbers: numbers, r"\*numbers of .* cannot be passed by name: make it a list"),
         (lambda first, *rest: rest, r"\*rest of .* cannot be passed by name"),
         (lambda x: x, "has no name"),
-        (Shop.price, r"Shop\.price is a method without its object"),
+        (Shop.price, r"Shop\.price is an unbound method"),
     ],
 )
 def test_functions_that_make_no_tool(function, said):

@@ -67,12 +67,12 @@ def from_media_content(part: MediaContent) -> Any:
 
 
 def restore_media(arguments: Any) -> Any:
-    """Replace media placeholders in arguments by the framework's objects."""
+    """Replace media placeholders in arguments with the framework's objects."""
     return restore_content(arguments, from_media_content) if isinstance(arguments, Mapping) else arguments
 
 
 def convert_media(output: Any) -> Any:
-    """Replace the images, audio and files of an output by `MediaContent`."""
+    """Replace the images, audio and files of an output with `MediaContent`."""
     return replace_content(output, to_media_content)
 
 
@@ -118,7 +118,7 @@ class ResultAttachments:
 
 
 def with_content_schemas(schema: Any) -> Any:
-    """Replace the schemas of the framework's images, audio and files by that of `MediaContent`."""
+    """Replace the schemas of the framework's images, audio and files with that of `MediaContent`."""
     if isinstance(schema, list):
         return [with_content_schemas(value) for value in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
