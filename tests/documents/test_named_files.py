@@ -27,6 +27,7 @@ MADE = {
     ".bench/node",
     "my_tools.py",
     "agent.py",
+    "refunds.py",
     "deploy/.env",
 }
 
