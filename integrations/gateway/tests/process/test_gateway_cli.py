@@ -151,7 +151,7 @@ def test_check_says_of_each_server_what_is_wrong_and_how_large_the_tool_is(run: 
     path.write_text(json.dumps({"mcpServers": servers, "codemode": said}))
     code, out, err = run("check", "--config", str(path), "--json")
     found = json.loads(out)
-    assert '"sha256:" and the SHA-256 of a token' in found["problems"].pop()
+    assert '"sha256:" followed by the SHA-256 of a token' in found["problems"].pop()
     rows = {one["name"]: one for one in found["servers"]}
     assert code == 1
     assert (rows["log"]["tools"], rows["log"]["problem"]) == (1, None)

@@ -137,5 +137,5 @@ def test_what_has_changed_since_it_was_shown_is_not_approved(changed: Changed, p
     changed.list("and now something else", "look")
     person.type("y\n")
     ended, _, err = person.end()
-    assert (ended, "look again" in err) == (1, True)
+    assert (ended, "review them again" in err) == (1, True)
     assert changed.waiting == 1

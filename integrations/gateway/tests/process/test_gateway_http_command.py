@@ -60,7 +60,7 @@ def test_an_address_that_others_reach_is_refused_without_sign_in(tmp_path: Path,
 
 
 def test_an_address_that_this_machine_has_not_is_named(tmp_path: Path):
-    refused(ended(tmp_path, "--http", "192.0.2.1:0", auth={"tokens": TOKENS}), "192.0.2.1", "cannot be had")
+    refused(ended(tmp_path, "--http", "192.0.2.1:0", auth={"tokens": TOKENS}), "192.0.2.1", "cannot be used")
 
 
 def test_users_who_cannot_be_meant_are_named_by_their_path(tmp_path: Path):

@@ -164,7 +164,7 @@ class GatewayContainer:
 
     async def stop_resuming(self) -> None:
         """Stop claiming decided records and end the programs resumed from them. The workspaces must still be open."""
-        if "resuming" in vars(self):
+        if "resumer" in vars(self):
             await self.resumer.aclose()
 
     async def aclose(self) -> None:
