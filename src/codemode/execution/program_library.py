@@ -162,7 +162,7 @@ class ProgramLibrary:
         if not isinstance(owner, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"for_owner takes the owner as text, got {owner!r:.100}")
         other = copy(self)
-        other.__dict__.update(owner=owner, _known={})
+        other.__dict__.update(owner=owner, _programs_by_owner={})
         return other
 
     def attach(self, tools: ToolCatalog[PreparedTool]) -> None:

@@ -267,7 +267,7 @@ class CodeCallToolset(MetaCalls):
         }
         copied = copy(self)
         copied.__dict__.pop("_cached_tools", None)
-        copied.__dict__.update(overrides, _updating=forkable_lock())
+        copied.__dict__.update(overrides, _update_lock=forkable_lock())
         attach_library(copied.library, overrides["_tools"].catalog, ())
         return copied
 
