@@ -142,7 +142,9 @@ def test_without_a_base_url_the_servers_of_the_document_are_named_and_not_used(a
             return connected.upstreams[0].problem, connected.upstreams[0].failure
 
     problem, failure = asyncio.run(run())
-    assert "it has no baseUrl; its document names these servers: https://evil.example/v1" in problem
+    assert (
+        "it has no baseUrl; set it to a server that you trust. Its document names: https://evil.example/v1" in problem
+    )
     assert "evil" not in failure
     assert [one.url.host for one in api.requests] == ["tracker.example"]
 

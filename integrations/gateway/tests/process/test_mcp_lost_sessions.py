@@ -199,7 +199,7 @@ def test_a_server_that_dies_of_a_call_says_how_and_that_the_outcome_is_unknown(t
 
     (code, message, hint), read = within(work())
     assert code == "OUTCOME_UNKNOWN"
-    assert "is unknown: it ended with exit code 3: out of paper, and the call may have happened all the same" in message
+    assert "is unknown: it ended with exit code 3: out of paper, but the call may have run" in message
     assert "Do not make this call again before it is known" in hint
     assert read == 'echo got {"text": "x"}', "what only reads is called again"
 

@@ -130,8 +130,8 @@ def test_a_server_that_only_writes_noise_is_quoted_in_the_reason():
 
 def test_a_body_that_is_no_message_is_quoted():
     for body, kind, reason in (
-        ("<!DOCTYPE html><p>Sign in", "text/html; charset=utf-8", "text/html that begins with '<!DOCTYPE html>"),
-        ("pong", "application/json", "application/json that begins with 'pong'"),
+        ("<!DOCTYPE html><p>Sign in", "text/html; charset=utf-8", "text/html that starts with '<!DOCTYPE html>"),
+        ("pong", "application/json", "application/json that starts with 'pong'"),
         ('{"status": "ok"}', "application/json", 'begins with \'{"status": "ok"}\''),
         ("", "application/json", "its answer is empty (status 200)"),
     ):

@@ -74,4 +74,4 @@ def test_a_lost_session_is_opened_once_more():
 def test_a_refused_token_is_said_to_be_refused():
     with odd_http(hook=lambda request, _: request.reply(401, "who are you?")) as server:
         said = called(server.origin + "/sse", headers={"Authorization": "Bearer sesame-sesame"})
-    assert "it refuses the value of the header 'Authorization' in its entry, status 401 Unauthorized: who are" in said
+    assert "it rejects the header 'Authorization' of its entry: status 401 Unauthorized: who are" in said

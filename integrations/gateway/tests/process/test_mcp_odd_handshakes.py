@@ -113,7 +113,7 @@ def test_an_error_in_place_of_a_handshake_keeps_its_words():
 def test_why_tools_cannot_be_listed_reaches_the_program():
     for answer, reason in (
         ({"error": {"code": "E_QUOTA", "message": "no more today"}}, "no more today (E_QUOTA)"),
-        ('{"jsonrpc": "2.0", "id": $ID, "result": {"tools": [\n', "its answer cannot be read, or holds too much"),
+        ('{"jsonrpc": "2.0", "id": $ID, "result": {"tools": [\n', "its answer cannot be read or is too large"),
     ):
         said = problem(odd({"answers": {"tools/list": answer}}))
         assert said == f"its tools cannot be listed: {reason}", answer

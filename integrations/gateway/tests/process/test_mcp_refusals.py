@@ -54,7 +54,7 @@ def test_a_refused_token_of_an_entry_is_said_to_be_refused(tmp_path: Path):
             with odd_http(hook=refusing(401, method=method, WWW_Authenticate=CHALLENGE)) as server:
                 error = refused(config(server.url, tmp_path, **{header: value}))
             row = (header, method, error.message)
-            assert f"it refuses the value of the header '{header}' in its entry" in error.message, row
+            assert f"it rejects the header '{header}' of its entry" in error.message, row
             assert "status 401 Unauthorized (WWW-Authenticate: Bearer error=" in error.message, row
             assert "sign in" not in error.message, row
             assert TOKEN not in error.message, row
@@ -81,7 +81,7 @@ def test_check_says_that_a_token_was_refused(tmp_path: Path):
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
     assert done.returncode == 1
-    assert "it refuses the value of the header 'Authorization' in its entry" in done.stdout
+    assert "it rejects the header 'Authorization' of its entry" in done.stdout
     assert "(WWW-Authenticate: Bearer error=" in done.stdout
     assert TOKEN not in done.stdout + done.stderr
 

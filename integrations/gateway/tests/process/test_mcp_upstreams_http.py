@@ -117,7 +117,7 @@ def answered(status: str, body: bytes = b"", *headers: str) -> bytes:
         (answered("403 Forbidden"), "403 Forbidden"),
         (
             answered("200 OK", b"x", "Content-Type: text/html"),
-            "text/html that begins with 'x' is no message of JSON-RPC",
+            "text/html that starts with 'x' is not JSON-RPC",
         ),
         (answered("200 OK", b"{", "Content-Type: application/json"), "cannot be read"),
         (answered("200 OK", b"[" * 100_000, "Content-Type: application/json"), "cannot be read"),

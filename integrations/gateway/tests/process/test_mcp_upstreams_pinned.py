@@ -185,7 +185,7 @@ def test_pins_that_cannot_be_read_keep_calls_from_running(tmp_path: Path) -> Non
             upstream = servers.upstream("s")
             await upstream.tools()
             (tmp_path / "pins.sqlite").chmod(0o644)
-            with pytest.raises(CodeModeToolError, match="first use cannot be read"):
+            with pytest.raises(CodeModeToolError, match="pins of its tools cannot be read"):
                 await upstream.call("send", {})
 
     within(work())

@@ -62,7 +62,7 @@ class PausableTimeout:
 
     @property
     def is_paused(self) -> bool:
-        """True while the time stands still."""
+        """True while the timeout is paused."""
         return self._deadline is not None and self._deadline.when() is None
 
     def start(self) -> asyncio.Timeout:
@@ -85,7 +85,7 @@ class PausableTimeout:
             self._reschedule(asyncio.get_running_loop().time() + self._remaining)
 
     def _reschedule(self, when: float | None) -> None:
-        with suppress(RuntimeError):  # it has passed, or its call has ended
+        with suppress(RuntimeError):  # the time is over, or the call has ended
             if self._deadline is not None:
                 self._deadline.reschedule(when)
 
@@ -98,7 +98,7 @@ _MAX_REFUSAL_CHARACTERS = 20_000
 def add_protocol_metadata(
     connection: Connection, method: str, params: dict[str, Any], capabilities: Mapping[str, Any]
 ) -> CallOptions:
-    """Write into params, and return as headers, what the revision of a connection asks of every request."""
+    """Add the metadata of a connection's revision to params, and return its request headers."""
     version = connection.session.protocol_version or ""
     headers = {MCP_PROTOCOL_VERSION_HEADER: version}
     if connection.era == "modern":
@@ -120,7 +120,7 @@ def mirrors_arguments(connection: Connection) -> bool:
 
 
 def mirrored_headers(connection: Connection, tool: types.Tool | None, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments that a tool wants in headers too."""
+    """Return the headers for arguments that a tool also takes as headers."""
     if tool is None or not mirrors_arguments(connection):
         return {}
     if find_invalid_x_mcp_header(tool.input_schema) is not None:
@@ -130,7 +130,7 @@ def mirrored_headers(connection: Connection, tool: types.Tool | None, arguments:
 
 @cache
 def client_info() -> types.Implementation:
-    """Return as what the gateway presents itself to servers."""
+    """Return the gateway's client info for servers."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -141,7 +141,7 @@ def client_info() -> types.Implementation:
 
 
 def refused_call_error(config: ServerConfig, tool: str, error: MCPError) -> CodeModeToolError:
-    """Return the error for a call that a server does not take, in its own words."""
+    """Return the error for a call that a server refuses, with the server's message."""
     message = (
         error.error.message[:_MAX_REFUSAL_CHARACTERS].strip() or f"server {config.name!r} refuses the call of {tool!r}"
     )
@@ -162,8 +162,8 @@ def unknown_outcome_error(config: ServerConfig, tool: str, lost: UnansweredReque
     """Return the error for a call that may have run."""
     reason = f"it did not answer within {config.timeout_ms} ms" if lost.is_late else lost.reason
     text = (
-        f"the outcome of {tool!r} of server {config.name!r} is unknown: {reason}, and the call may have happened all"
-        " the same; find out before it is made again"
+        f"the outcome of {tool!r} of server {config.name!r} is unknown: {reason}, but the call may have run; check"
+        " before you repeat it"
     )
     return CodeModeToolError(text, code=OUTCOME_UNKNOWN, details={"tool_name": tool})
 
@@ -197,7 +197,7 @@ class FairSlots:
     @asynccontextmanager
     async def slot(self, caller: CallerKey) -> AsyncGenerator[None]:
         """Hold a slot while the block runs, once there is one."""
-        # Whoever waits while a slot is free is at the limit of their share, and has no claim to it.
+        # Callers that wait while a slot is free have used up their share.
         if self._free and self._is_allowed(caller):
             self._take(caller)
         else:
@@ -245,7 +245,7 @@ class FairSlots:
                 if not self._is_allowed((user, program)):
                     continue
                 turn = turns.popleft()
-                del programs[program], self._waiting[user]  # to the end of both lines
+                del programs[program], self._waiting[user]  # to the end of both queues
                 if turns:
                     programs[program] = turns
                 if programs:
@@ -270,7 +270,7 @@ class FairSlots:
 MAX_CONCURRENT_REQUESTS = 16
 
 REQUESTING_CALL: ContextVar[Any] = ContextVar("codemode_mcp_asked_in", default=None)
-"""The `ToolCallContext` of the call that is being answered for, where that is known."""
+"""The `ToolCallContext` of the call whose question is handled, if known."""
 
 
 class ClientRequestCallbacks:
@@ -283,17 +283,17 @@ class ClientRequestCallbacks:
         self._open_count = 0
         self._calls: dict[PausableTimeout, Any] = {}
         self.capabilities: dict[str, Any] = {}
-        """What a server is told that can be asked, as JSON."""
+        """The client capabilities for servers, as JSON."""
         if hooks.on_request is not None:
             self.capabilities = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 
     @property
     def clocks(self) -> list[PausableTimeout]:
-        """The clocks of the calls in flight."""
+        """The timeouts of the calls in flight."""
         return [*self._calls]
 
     def create_session(self, requests: RequestDispatcher, on_message: Any) -> ClientSession:
-        """Return a session whose questions come here, and whose notifications go to ``heard``."""
+        """Return a session whose questions come here and whose notifications go to ``on_message``."""
         can_ask = self._hooks.on_request is not None
         return ClientSession(
             dispatcher=requests,
@@ -306,7 +306,7 @@ class ClientRequestCallbacks:
 
     @contextmanager
     def track_call(self, context: Any, seconds: float) -> Generator[PausableTimeout]:
-        """Know that a call is in flight; give its clock."""
+        """Register a call in flight and yield its timeout."""
         clock = PausableTimeout(seconds)
         self._calls[clock] = context
         try:
@@ -346,7 +346,7 @@ class ClientRequestCallbacks:
         for clock in paused:
             clock.pause()
         try:
-            # What is asked reaches the client's person, and what is sampled its model.
+            # Questions reach the client's user, and sampling requests reach its model.
             json_params = await self._secrets.redact_off_loop(json_params)
             answer = await self._hooks.on_request(self._config, method, json_params, context)
         finally:
@@ -358,7 +358,7 @@ class ClientRequestCallbacks:
         return answer
 
     def _find_context(self) -> Any:
-        """Return the context of the call in which a question came, where there is but one it can be of."""
+        """Return the context of the call that a question belongs to, or None if it is ambiguous."""
         current = REQUESTING_CALL.get()
         if current is not None:
             return current
@@ -370,7 +370,7 @@ class ClientRequestCallbacks:
 MAX_ROUNDS = 10
 _MAX_ATTEMPTS = 3
 _MAX_SESSIONS = 2
-"""Of one call over HTTP: a server that loses the second one too loses every one."""
+"""Sessions of one call over HTTP: a server that loses the second one would lose all."""
 _SILENT_TIMEOUTS = 2
 _PING_SECONDS = 5.0
 _MAX_PROGRESS_CHARACTERS = 500
@@ -452,14 +452,14 @@ class CallSender:
         """Call a tool. It is retried only if it never arrived or ``may_repeat``."""
         self._link.require_loop()
         if arguments is not None and not is_mapping(arguments):
-            raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
+            raise CodeModeToolError(f"{name!r} expects an object", details={"tool_name": name})
         call = ToolCall(name, tool, dict(arguments or {}), context, origin_of(context), may_repeat)
         async with self._slots.slot(call.caller):
             with measure_inner_call(self._config.name):
                 try:
                     raw = await self._call_with_retries(call)
                 except CodeModeAuthenticationError:
-                    # The server has refused the call before it looked at it: it is safe to send again.
+                    # The server refused the call unread, so it is safe to send again.
                     if not await self._on_signed_out(self._config, context):
                         raise
                     self._link.retry()
@@ -522,9 +522,7 @@ class CallSender:
                 await connection.requests.send_raw_request("ping", params, opts)
         if silence.seconds < min_silence_seconds:
             return False
-        message = (
-            "server %r was asked and has said nothing for %.0f seconds: it is ended, and started when it is needed"
-        )
+        message = "server %r has not answered for %.0f seconds: it is stopped, and starts again on its next use"
         _log.warning(message, self._config.name, silence.seconds)
         return True
 
@@ -535,12 +533,12 @@ class CallSender:
         """
         if url is None or context is None or context.interrupt is not None:
             return
-        # What pauses programs is imported when one runs.
+        # Imported late: only running programs pause.
         from codemode.interrupts.interrupt import request_interrupt
 
         from ..oauth.login_manager import PAUSE_KIND
 
-        message = f"{self._config.name!r} wants a page to be opened."
+        message = f"{self._config.name!r} asks you to open a page."
         payload = {
             "kind": PAUSE_KIND,
             "server": self._config.name,
@@ -551,7 +549,7 @@ class CallSender:
         request_interrupt(payload)
 
     async def _send_rounds(self, connection: Connection, call: ToolCall, clock: PausableTimeout) -> dict[str, Any]:
-        """Send a call, and again with what the server asks for in the manner of 2026-07-28.
+        """Send a call, and repeat it with the answers that the server requests (revision 2026-07-28).
 
         Raises `UnansweredRequestError`, and `MCPError` when the server refuses the call. On timeout or cancellation the
         server gets a cancellation notification.
@@ -592,7 +590,7 @@ class CallSender:
             if raw.get("resultType") != "input_required":
                 return raw
             answers = await self._answer_input_requests(connection, raw, call.context)
-        raise CodeModeToolError(f"{call.name!r} asks again and again for more", details={"tool_name": call.name})
+        raise CodeModeToolError(f"{call.name!r} asks for input too often", details={"tool_name": call.name})
 
     async def _answer_input_requests(
         self, connection: Connection, raw: Mapping[str, Any], context: Any
@@ -609,7 +607,7 @@ class CallSender:
                     raise CodeModeToolError(self._secrets.redact_text(answer.message))
                 responses[key] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         except ValueError:
-            raise CodeModeToolError("the server asks for what nobody can read") from None
+            raise CodeModeToolError("the server sent an invalid input request") from None
         finally:
             REQUESTING_CALL.reset(token)
         answers: dict[str, Any] = {"inputResponses": responses} if responses else {}
@@ -618,7 +616,7 @@ class CallSender:
         return answers
 
     def _log_once(self, message: str) -> None:
-        """Log why a call has no answer, unless the last one that had none said the same."""
+        """Log why a call has no answer, unless the last logged reason was the same."""
         if message != self._last_logged_message:
             self._last_logged_message = message
             _log.warning("%s", visible(message))

@@ -38,7 +38,7 @@ class WarningLimiter(logging.Filter):
         self._count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Shorten a record, and tell whether it is said."""
+        """Shorten a record, and return whether to log it."""
         if record.levelno < logging.WARNING:
             return True
         now = time.monotonic()
@@ -98,7 +98,7 @@ class ConnectedUpstreams(Sequence[ModuleServer]):
         tools: dict[str, Tool] = {}
         for upstream, result in zip(self.upstreams, results, strict=True):
             if isinstance(result, CodeModeToolError):
-                _log.warning("server %r is left out: %s", upstream.server_id, upstream.problem or result.message)
+                _log.warning("server %r is skipped: %s", upstream.server_id, upstream.problem or result.message)
                 continue
             if isinstance(result, BaseException):
                 raise result
@@ -139,7 +139,7 @@ async def connect(
 
 
 async def _wait_despite_cancellation(closing: list[asyncio.Future[None]]) -> None:
-    """Wait until all has ended, though this task be cancelled meanwhile."""
+    """Wait until all servers have ended, also if this task is cancelled."""
     is_cancelled = False
     while any(not future.done() for future in closing):
         try:
@@ -148,7 +148,7 @@ async def _wait_despite_cancellation(closing: list[asyncio.Future[None]]) -> Non
             is_cancelled = True
     for future in closing:
         if not future.cancelled() and (error := future.exception()) is not None:
-            _log.error("a server could not be ended: %r", error)
+            _log.error("a server could not be stopped: %r", error)
     if is_cancelled:
         raise asyncio.CancelledError
 

@@ -30,7 +30,7 @@ from .jsonrpc_lines import NON_OBJECT_FIELD, UNREADABLE_MESSAGE, shorten
 from .session_streams import SENDING, BoundedSender, MonitoredReceiver, Refusal, RequestProgress, SilenceTimer
 
 LOG_LEVELS_BY_VERBOSITY: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
-"""From that of which there is most to that of which there is least."""
+"""The log levels from most to least verbose."""
 
 SET_LEVEL_TIMEOUT_SECONDS = 10.0
 _log = logging.getLogger("codemode.mcp")
@@ -43,7 +43,7 @@ def most_verbose(levels: Iterable[types.LoggingLevel | None]) -> types.LoggingLe
 
 
 def add_log_level(params: Mapping[str, Any] | None, get_level: Callable[[], str | None]) -> Mapping[str, Any] | None:
-    """Return the params of a request with the level that is ``wanted``, where its revision has a place for it."""
+    """Return the params of a request with the log level, if its revision supports one."""
     meta = (params or {}).get("_meta")
     if not meta or types.PROTOCOL_VERSION_META_KEY not in meta or (level := get_level()) is None:
         return params
@@ -73,8 +73,8 @@ class LogLevel:
             await session.send_request(
                 request, types.EmptyResult, request_read_timeout_seconds=SET_LEVEL_TIMEOUT_SECONDS
             )
-        except Exception as error:  # noqa: BLE001 - without its log it is as good as with it
-            _log.debug("a server was not told from which level on to log: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the server is usable without its log
+            _log.debug("the log level of a server could not be set: %s", type(error).__name__)
 
 
 HANDSHAKES = ("initialize", "server/discover")
@@ -82,7 +82,7 @@ _NO_NAME = "unnamed"
 
 
 def read_handshake(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the answer to a handshake as the SDK accepts it, and notes on the fields that were wrong.
+    """Return the answer to a handshake as the SDK accepts it, and notes on its invalid fields.
 
     A capability of a wrong type counts as one without fields. Raises `UnansweredRequestError` for an answer
     without a protocol revision.
@@ -108,7 +108,7 @@ def read_handshake(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, An
 def unreadable_handshake_error(
     method: str, field: str, answer: Mapping[str, Any], is_present: bool
 ) -> UnansweredRequestError:
-    """Return the reason to raise for a field without which a server cannot be connected to."""
+    """Return the error for an invalid field that is required to connect."""
     if is_present:
         problem = f"{field} is {shorten(answer[field])}"
     elif list(answer) == [NON_OBJECT_FIELD]:
@@ -121,7 +121,7 @@ def unreadable_handshake_error(
 
 
 def describe_validation_error(error: ValidationError) -> str:
-    """Return the first wrong field of a value, with what it holds."""
+    """Return the first invalid field of a value, with its content."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(map(str, first["loc"])) or "it"
     if first["type"] == "missing":
@@ -165,11 +165,11 @@ def _read_server_info(value: Any, notes: list[str]) -> dict[str, Any]:
 
 Era = Literal["handshake", "modern"]
 MAX_ANSWER_VALUES = 50_000
-"""Of what the SDK reads of a server on the event loop: all but lists and results of tools."""
+"""Limit for answers that the SDK parses on the event loop: all but tool lists and results."""
 
 _CLOSE_SECONDS = 15.0
 _MAX_NOTES_CHARACTERS = 500
-# How the SDK's transport over HTTP words that there is no answer, as if the server had said so.
+# The SDK's HTTP transport reports missing answers with these texts, as if they came from the server.
 _SDK_LOSS_PREFIXES = ("SSE stream ", "Failed to parse ")
 
 
@@ -209,7 +209,7 @@ class RequestDispatcher(JSONRPCDispatcher):
         self.silence = SilenceTimer()
         self.ended = asyncio.Event()
         self.hide: Callable[[Any], Awaitable[Any]] | None = None
-        """Takes secrets out of what the server gives; out of lists and results of tools others do, who know more."""
+        """Redacts answers, except for tool lists and results, which are redacted elsewhere."""
         self.log_level: Callable[[], str | None] = lambda: None
         monitored: Any = MonitoredReceiver(read, self.ended, self.silence)
         bounded: Any = BoundedSender(write, self.ended)
@@ -233,7 +233,7 @@ class RequestDispatcher(JSONRPCDispatcher):
                 return result
             if has_more_values_than(result, MAX_ANSWER_VALUES):
                 raise LostRequestError(
-                    UnansweredRequestError(f"its answer to {method} holds more than {MAX_ANSWER_VALUES} values")
+                    UnansweredRequestError(f"its answer to {method} has more than {MAX_ANSWER_VALUES} values")
                 )
             result = result if self.hide is None else await self.hide(result)
             return self._read_handshake(method, result) if method in HANDSHAKES else result
@@ -246,7 +246,7 @@ class RequestDispatcher(JSONRPCDispatcher):
                 self._idle.set()
 
     async def wait_until_unused(self, seconds: float) -> None:
-        """Wait until no request is in flight, at most so long."""
+        """Wait until no request is in flight, for a limited time."""
         if self.in_flight:
             self._idle.clear()
             with suppress(TimeoutError):
@@ -258,12 +258,12 @@ class RequestDispatcher(JSONRPCDispatcher):
         except UnansweredRequestError as lost:
             raise LostRequestError(lost) from None
         if notes:
-            message = "server %r answers %s with what the protocol does not have, and is used without it: %s"
+            message = "server %r answers %s with invalid fields, which are ignored: %s"
             _log.warning(message, self._name, method, one_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
         return result
 
     async def _send(self, method: str, params: Any, opts: CallOptions | None, **more: Any) -> dict[str, Any]:
-        """Send a request, and raise a refusal as the server has worded it, or `LostRequestError`."""
+        """Send a request. Raises the server's own refusal, or `LostRequestError`."""
         options: CallOptions = {**(opts or {})}
         if method in HANDSHAKES:  # the connecting caller sets the timeout
             options.pop("timeout", None)
@@ -277,16 +277,16 @@ class RequestDispatcher(JSONRPCDispatcher):
             raise MCPError(refusal.error.code, refusal.error.message, refusal.error.data) from None
 
     def _find_loss(self, error: MCPError) -> UnansweredRequestError | None:
-        """Return why a request has no answer; None where the error is the server's own answer."""
+        """Return why a request has no answer, or None for a server's own error."""
         sending, refusal = SENDING.get() or RequestProgress(), error.error.data
         if sending.lost is not None:
             return sending.lost
         if isinstance(refusal, Refusal):
             message = refusal.error.message
             if is_mapping(refusal.error.data) and UNREADABLE_MESSAGE in refusal.error.data:
-                return UnansweredRequestError("its answer cannot be read, or holds too much")
+                return UnansweredRequestError("its answer cannot be read or is too large")
             if not self._transport.tracks_sending and message.startswith(_SDK_LOSS_PREFIXES):
-                return UnansweredRequestError("its answer broke off, or cannot be read")
+                return UnansweredRequestError("its answer is incomplete or cannot be read")
             return None
         never_arrived = self._transport.tracks_sending and not sending.has_left
         if error.error.code == types.REQUEST_TIMEOUT:
@@ -333,7 +333,7 @@ class Connection:
         """Connect within ``seconds``. Raises `UpstreamUnavailableError`."""
         loop = asyncio.get_running_loop()
         ready = self._ready = loop.create_future()
-        # What it goes on with belongs to no call: neither its variables nor its threads.
+        # An empty context: the connection must not keep the variables of the first call.
         self._task = loop.create_task(self._serve(era, ready), context=contextvars.Context())
         try:
             async with asyncio.timeout(seconds):
@@ -347,7 +347,7 @@ class Connection:
             raise
 
     async def aclose(self) -> None:
-        """End the connection and all that belongs to it."""
+        """End the connection and its tasks."""
         self._closing.set()
         if self._ready is not None and not self._ready.done():
             self._ready.cancel()
@@ -360,16 +360,16 @@ class Connection:
                 await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
 
     async def wait_closed(self) -> None:
-        """Wait until all of it has ended."""
+        """Wait until the connection has ended."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def was_not_read(self, cut_at: int) -> bool:
-        """Tell whether its process has ended without reading what was written behind so many bytes."""
+        """Return whether its process ended without reading past the first ``cut_at`` bytes."""
         return self._transport.was_not_read(cut_at)
 
     def failure_reason(self, default: str) -> UpstreamUnavailableError:
-        """Return why it has ended."""
+        """Return why the connection has ended."""
         return self._find_failure(default)
 
     async def _serve(self, era: Era | None, ready: asyncio.Future[None]) -> None:
@@ -390,9 +390,9 @@ class Connection:
                         ended.cancel()
         except asyncio.CancelledError:
             if not self._closing.is_set() and not ready.done():
-                ready.set_exception(self._find_failure("connecting was given up"))
+                ready.set_exception(self._find_failure("connecting was cancelled"))
             return
-        except BaseException as error:  # noqa: BLE001 - whatever a transport raises, it has ended by it
+        except BaseException as error:  # noqa: BLE001 - any error of a transport ends the connection
             self._failure = error
         finally:
             if hasattr(self, "requests"):
@@ -402,15 +402,15 @@ class Connection:
             ready.exception()  # the caller may have stopped waiting
 
     def _timeout_message(self, seconds: float) -> str:
-        message = f"it did not answer within {seconds:g} seconds (connectTimeoutMs; a larger one gives it more time)"
+        message = f"it did not answer within {seconds:g} seconds (raise connectTimeoutMs to wait longer)"
         stderr_text = self._transport.stderr_tail()
         return f"{message}: {stderr_text}" if stderr_text else message
 
     def _find_failure(self, default: str) -> UpstreamUnavailableError:
-        """Return why it cannot be used. How a process ended counts only where it ended by itself."""
+        """Return why the connection failed. The exit of a process counts only if it ended by itself."""
         ending = self._transport.get_failure()
         if ending is not None and ending.needs_sign_in:
-            return ending  # whatever else it has refused: of what comes before a sign-in nothing else is known
+            return ending  # takes precedence: before a sign-in other errors mean nothing
         leaves = _leaf_errors(self._failure)
         reason = next((failure for error in leaves if (failure := _failure_of(error)) is not None), None)
         if reason is not None:
@@ -433,13 +433,13 @@ class Connection:
 
 
 def _failure_of(error: BaseException) -> UpstreamUnavailableError | None:
-    """Return the reason that an error of connecting gives; None where it only says that the connection has ended."""
+    """Return the reason in an error of connecting, or None if it only reports a closed connection."""
     if isinstance(error, LostRequestError):
         return None if error.lost.is_over or error.lost.is_late else UpstreamUnavailableError.from_lost(error.lost)
     if isinstance(error, MCPError):
         return UpstreamUnavailableError(f"it refused to connect: {error.error.message[:500]}")
     if isinstance(error, ValidationError):
-        return UpstreamUnavailableError(f"what it answers cannot be read: {describe_validation_error(error)}")
+        return UpstreamUnavailableError(f"its answer cannot be read: {describe_validation_error(error)}")
     if isinstance(error, RuntimeError) and str(error):
         return UpstreamUnavailableError(str(error)[:500])
     return None
@@ -448,8 +448,8 @@ def _failure_of(error: BaseException) -> UpstreamUnavailableError | None:
 async def _negotiate(session: ClientSession, era: Era | None) -> Era:
     """Negotiate the protocol revision.
 
-    The handshake goes first: all current servers answer it, and some hang or exit on unknown requests. A server that
-    only supports the newer revision is asked in that way from the next connection on.
+    The handshake comes first: all current servers answer it, and some hang or exit on unknown requests. For a server
+    that supports only the newer revision, later connections start with that.
     """
     preferred = session.discover if era == "modern" else session.initialize
     fallback = session.initialize if era == "modern" else session.discover
@@ -492,7 +492,7 @@ class ToolChangeListener:
             try:
                 await self._listen(connection, on_listening)
                 has_listened = True
-            except (MCPError, OSError, RuntimeError, TimeoutError):  # the SDK's own are of these
+            except (MCPError, OSError, RuntimeError, TimeoutError):  # the SDK raises these
                 has_listened = has_listened or self.is_open
             finally:
                 self.is_open = False

@@ -63,5 +63,5 @@ class UpstreamUnavailableError(Exception):
 
     @classmethod
     def from_lost(cls, lost: UnansweredRequestError) -> UpstreamUnavailableError:
-        """Return what a request without an answer says of the server."""
+        """Return the error for a server that did not answer a request."""
         return cls(lost.reason, needs_sign_in=lost.needs_sign_in, details=lost.details)

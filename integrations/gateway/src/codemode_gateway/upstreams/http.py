@@ -73,13 +73,13 @@ class EventStream(httpx2.AsyncByteStream):
                 return
 
     def _lines(self, piece: bytes | None) -> Iterator[bytes]:
-        """Yield the lines that end in a piece; without one, what is left, and the end of its event."""
+        """Yield the lines that end in a chunk; for None, the remainder and the end of its event."""
         if piece is None:
             yield bytes(self._line)
             yield b""
             return
         if self._ends_in_cr and piece[:1] == b"\n":
-            piece = piece[1:]  # the other half of that end
+            piece = piece[1:]  # the second half of a CRLF
         self._ends_in_cr = piece[-1:] == b"\r"
         self._line += piece
         if b"\n" in piece or b"\r" in piece:
@@ -88,7 +88,7 @@ class EventStream(httpx2.AsyncByteStream):
             yield from lines
 
     async def _take_line(self, line: bytes) -> bytes:
-        """Take a line; return the event that ends with it."""
+        """Process a line; return the event that ends with it, if any."""
         if not self._has_begun:
             self._has_begun, line = True, line.removeprefix(BOM)
         if line:
@@ -130,12 +130,12 @@ _MAX_HEADER_CHARACTERS = 200
 _MAX_EXPLANATION_CHARACTERS = 300
 _LOST_SESSION = re.compile(rb"session|initializ", re.IGNORECASE)
 _ANSWER_PREFIX = "it answered with the "
-# Where services write why they refuse: of OAuth, of RFC 9457, and of most others.
+# Fields with the reason of a refusal: OAuth, RFC 9457 and common APIs.
 _EXPLANATION_FIELDS = ("error_description", "detail", "message", "error", "title", "reason")
 
 
 def describe_refusal(response: httpx2.Response, text: bytes, hide: Callable[[str], str]) -> str:
-    """Return a refusal in one line: its status, the headers and the words of its body that explain it."""
+    """Return a refusal in one line: its status, headers and explanation."""
     description = f"{_ANSWER_PREFIX}status {response.status_code}"
     if response.reason_phrase:
         description += f" {one_line(hide(response.reason_phrase), _MAX_REASON_CHARACTERS)}"
@@ -147,7 +147,7 @@ def describe_refusal(response: httpx2.Response, text: bytes, hide: Callable[[str
 
 
 def is_lost_session(config: ServerConfig, request: httpx2.Request, response: httpx2.Response, text: bytes) -> bool:
-    """Tell whether a server no longer knows the session of a request, which is in a header, or in the URL of events."""
+    """Return whether a server lost the session of a request, named in a header or in the URL of SSE messages."""
     is_event_post = config.transport == "sse" and request.method == "POST" and b'"initialize"' not in request.content
     if SESSION_HEADER not in request.headers and not is_event_post:
         return False
@@ -157,20 +157,20 @@ def is_lost_session(config: ServerConfig, request: httpx2.Request, response: htt
 
 
 def static_credential(config: ServerConfig) -> str | None:
-    """Return the name of the header with which the entry of a server signs in, if it has one."""
+    """Return the name of the credential header in a server's entry, or None."""
     names = sorted(config.headers, key=lambda name: name.lower() != "authorization")
     return next((name for name in names if is_secret_name(name)), None)
 
 
 def rejected_credential_error(name: str, description: str) -> UnansweredRequestError:
-    """Return the reason for a request whose server refuses the credential of its entry."""
+    """Return the error for a rejected credential of a server's entry."""
     answer = description.removeprefix(_ANSWER_PREFIX)
-    reason = f"it refuses the value of the header {name!r} in its entry, {answer}. Write a valid one there"
+    reason = f"it rejects the header {name!r} of its entry: {answer}. Set a valid value there"
     return UnansweredRequestError(reason, never_arrived=True, is_final=True)
 
 
 def rejects_static_credential(request: httpx2.Request, challenge: httpx2.Response) -> bool:
-    """Tell whether a challenge refuses the credential of the entry, rather than asks for a sign-in."""
+    """Return whether a challenge rejects the entry's credential instead of requesting a sign-in."""
     if "authorization" in request.headers:
         return False  # the token of a sign-in
     header = challenge.headers.get("www-authenticate", "").lower()
@@ -194,7 +194,7 @@ def extract_error_response(response: httpx2.Response, text: bytes, request_id: i
 
 
 def _explanation(text: bytes) -> str:
-    """Return the words of a body that explain a refusal; none of an HTML page."""
+    """Return the explanation in a refusal's body; an empty text for an HTML page."""
     decoded = strip_bom(text).decode("utf-8", "replace")
     if decoded.startswith("<"):
         return ""
@@ -218,13 +218,13 @@ MAX_EVENT_BYTES = 8 << 20
 _DELETE_TIMEOUT_SECONDS = 2.0
 _NOTIFICATION_TIMEOUT_SECONDS = 15.0
 _LISTEN_INTERVAL_SECONDS = 0.5
-_READ_TIMEOUT_SECONDS = 3600.0  # how long an answer may take is known where it is waited for
+_READ_TIMEOUT_SECONDS = 3600.0  # callers set the timeout of answers
 _MAX_REFUSAL_BYTES = 20_000
 _MAX_SHOWN = 100
 _MAX_HEAD_BYTES = 200
 _NO_REQUEST = RequestProgress()
 _UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
-# As the SDK writes the beginning of one.
+# The start of a request as the SDK writes it.
 _REQUEST_PATTERN = re.compile(rb'\{"jsonrpc":\s?"2.0",\s?"id":\s?(\d{1,15}|"[^"\\]{1,100}"),\s?"method":')
 _log = logging.getLogger("codemode.mcp")
 
@@ -304,11 +304,11 @@ class BoundedClient(httpx2.AsyncClient):
         )
 
     def _report_redirect(self, url: httpx2.URL, target: httpx2.URL) -> None:
-        """Log a redirect that is followed. After one to https no request is sent over plain HTTP."""
+        """Log a followed redirect. After a redirect to https no request uses plain HTTP."""
         name, urls = self._config.name, (describe_url(url), describe_url(target))
         if url.scheme != target.scheme:
             self._https_url = target
-            message = "server %r redirects %s to %s, which is used in its place: write that as url of its entry"
+            message = "server %r redirects %s to %s, which is used instead: set it as url of its entry"
             _log.warning(message, name, *map(self._hide, urls))
         elif not self._is_redirected:
             self._is_redirected = True
@@ -318,7 +318,7 @@ class BoundedClient(httpx2.AsyncClient):
         request, status = response.request, response.status_code
         encoding = response.headers.get("content-encoding", "identity")
         if encoding not in ("", "identity"):
-            return UnansweredRequestError(f"it compresses its answers ({encoding[:20]}), which nobody has asked for")
+            return UnansweredRequestError(f"it compresses its answers ({encoding[:20]}) without being asked to")
         if status < 300:
             return None
         text = await self._read_beginning(response)
@@ -342,7 +342,7 @@ class BoundedClient(httpx2.AsyncClient):
     async def _read_answer(
         self, response: httpx2.Response, sending: RequestProgress
     ) -> httpx2.Response | UnansweredRequestError:
-        """Return the answer as the SDK reads it, in bounds, or why it cannot be read."""
+        """Replace the body by an answer that the SDK can read, or return why it cannot be read."""
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith("text/event-stream"):
             response.stream = EventStream(response.stream, sending, MAX_EVENT_BYTES, self._report_repair)
@@ -352,7 +352,7 @@ class BoundedClient(httpx2.AsyncClient):
         try:
             text = strip_bom(await self._read(response))
         except (httpx2.TransportError, ValueError) as error:
-            return UnansweredRequestError(f"its answer cannot be read: {str(error)[:200] or 'it broke off'}")
+            return UnansweredRequestError(f"its answer cannot be read: {str(error)[:200] or 'it is incomplete'}")
         request_id = _request_id(response.request)
         if request_id is None or self._config.transport == "sse":
             response.stream = httpx2.ByteStream(text)
@@ -364,12 +364,12 @@ class BoundedClient(httpx2.AsyncClient):
         except (ValueError, CodeModeError) as error:
             if isinstance(error, CodeModeError):
                 return UnansweredRequestError(
-                    f"its answer cannot be read: it holds more than {MAX_VALUES_ON_THE_LOOP} values"
+                    f"its answer cannot be read: it has more than {MAX_VALUES_ON_THE_LOOP} values"
                 )
             beginning = one_line(self._hide(text[:_MAX_REFUSAL_BYTES].decode("utf-8", "replace")), _MAX_SHOWN)
             kind = one_line(content_type.partition(";")[0] or "a body", _MAX_SHOWN)
-            problem = f"its answer cannot be read: {kind} that begins with {beginning!r} is no message of JSON-RPC"
-            return UnansweredRequestError(f"{problem}; is that the url of the server?")
+            problem = f"its answer cannot be read: {kind} that starts with {beginning!r} is not JSON-RPC"
+            return UnansweredRequestError(f"{problem}; check the server's url")
         if reading.is_repaired:
             self._report_repair()
         _replace_body(response, reading.text if reading.is_repaired else text)
@@ -389,7 +389,7 @@ class BoundedClient(httpx2.AsyncClient):
         return bytes(text)
 
     async def _read_beginning(self, response: httpx2.Response) -> bytes:
-        """Return the beginning of a refusal's body, as far as it can be read."""
+        """Return the readable beginning of a refusal's body."""
         text = bytearray()
         with suppress(httpx2.TransportError):
             async for piece in _body_stream(response):
@@ -399,7 +399,7 @@ class BoundedClient(httpx2.AsyncClient):
         return bytes(text[:_MAX_REFUSAL_BYTES])
 
     def _to_lost_request(self, request: httpx2.Request, error: Exception) -> UnansweredRequestError:
-        """Return what an error says about its request."""
+        """Return the outcome of a request that failed with an error."""
         if isinstance(error, CodeModeAuthenticationError):
             challenge = getattr(self.auth, "challenge", None)
             credential = static_credential(self._config)
@@ -417,7 +417,7 @@ class BoundedClient(httpx2.AsyncClient):
 
 
 def _progress_of(request: httpx2.Request) -> RequestProgress | None:
-    """Return what is known of the request of the protocol that this is a part of; None for all else that is sent."""
+    """Return the progress of the protocol request that this HTTP request sends, or None for other messages."""
     sending = SENDING.get()
     if sending is None or request.method != "POST":
         return sending
@@ -429,7 +429,7 @@ def _progress_of(request: httpx2.Request) -> RequestProgress | None:
 def _timeout_of(request: httpx2.Request, sending: RequestProgress | None) -> float | None:
     """Return the timeout of a request that has no timeout elsewhere."""
     if request.method == "DELETE":
-        return _DELETE_TIMEOUT_SECONDS  # who says farewell waits for no answer
+        return _DELETE_TIMEOUT_SECONDS  # closing a session needs no answer
     return _NOTIFICATION_TIMEOUT_SECONDS if request.method == "POST" and sending is None else None
 
 
@@ -443,7 +443,7 @@ def _error_response(
 
 
 def _body_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
-    """Return the body as it comes, which the SDK reads once more: of the response it would count as read."""
+    """Yield the raw body without marking the response as read, because the SDK reads it again."""
     stream = response.stream
     return stream if isinstance(stream, httpx2.AsyncByteStream) else httpx2.ByteStream(b"")
 
@@ -455,7 +455,7 @@ def _replace_body(response: httpx2.Response, text: bytes) -> None:
 
 
 def _request_id(request: httpx2.Request) -> int | str | None:
-    """Return the id of the request of the protocol that a POST carries; None where it carries something else."""
+    """Return the id of the JSON-RPC request in a POST, or None."""
     found = _REQUEST_PATTERN.match(request.content[:_MAX_HEAD_BYTES]) if request.method == "POST" else None
     return None if found is None else json.loads(found[1])
 
@@ -465,7 +465,7 @@ _EVENT_TIMEOUT_SECONDS = 3600.0
 
 
 def http_transport(config: ServerConfig, secrets: SecretRedactor, auth: httpx2.Auth | None) -> Transport:
-    """Return how a server over HTTP is reached."""
+    """Return the transport of a server over HTTP."""
     client = BoundedClient(config, auth, MAX_BODY_BYTES, secrets.redact_text)
 
     def get_failure() -> UpstreamUnavailableError | None:
@@ -492,7 +492,7 @@ async def _connect_sse(config: ServerConfig, client: BoundedClient) -> AsyncGene
     async with sse_client(
         config.url or "", httpx_client_factory=get_client, sse_read_timeout=_EVENT_TIMEOUT_SECONDS
     ) as (read, write):
-        # What cannot be said to the server has no answer: all who wait for one are told.
+        # If a message cannot be sent, all waiting requests fail.
         ending = asyncio.create_task(_end_when_broken(client, read))
         try:
             yield read, write

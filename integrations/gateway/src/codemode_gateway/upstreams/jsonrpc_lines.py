@@ -13,17 +13,17 @@ from codemode.data.narrowing import is_array, is_mapping
 from codemode.trace.visible_text import clip_text
 
 MAX_VALUES = 300_000
-"""Of one answer. While so many are made of its text, and whenever they are looked through for circles, all stands."""
+"""Values of one answer. Parsing it and collecting garbage block the whole process."""
 MAX_VALUES_ON_THE_LOOP = 100_000
-"""Of an answer that the SDK reads on the event loop, which takes it several times as long."""
+"""Values of an answer that the SDK parses on the event loop, several times slower."""
 MAX_REQUEST_VALUES = 10_000
-"""Of what a server asks or tells, which the SDK reads on the event loop."""
+"""Values of a server's request or notification, which the SDK parses on the event loop."""
 
-REPAIRED_MESSAGE = "server %r writes messages that are not quite JSON-RPC: what they plainly mean is taken"
-"""What is logged of it, once for a connection."""
+REPAIRED_MESSAGE = "server %r writes malformed JSON-RPC messages: they are used where their meaning is clear"
+"""Logged once for a connection."""
 
 NON_OBJECT_FIELD = "toolResult"
-"""The field in which a result is that is no object; results of tools had it in the first revision of the protocol."""
+"""The field for a result that is not an object, as in tool results of the first protocol revision."""
 
 _LONG_LINE_BYTES = 1 << 16
 _ID_PATTERN = re.compile(rb'"id"\s*:\s*(\d{1,15}|"[^"\\]{1,64}")')
@@ -31,7 +31,7 @@ _INSPECTED_BYTES = 2048
 BOM = b"\xef\xbb\xbf"
 _ANSWER_FIELDS = frozenset({"jsonrpc", "id", "result", "error"})
 _MAX_SHOWN_CHARACTERS = 200
-_MAX_ERROR_CHARACTERS = 20_000  # a cut may show the beginning of a secret: the text is cut shorter once it has none
+_MAX_ERROR_CHARACTERS = 20_000  # a cut may leave the beginning of a secret: the text is cut again after redaction
 
 
 class ParsedMessage(NamedTuple):
@@ -47,7 +47,7 @@ class ParsedMessage(NamedTuple):
 
 
 def strip_bom(text: bytes) -> bytes:
-    """Return a text without space around it and a byte order mark."""
+    """Return a text without surrounding space and byte order mark."""
     return text.strip().removeprefix(BOM).lstrip()
 
 
@@ -60,13 +60,13 @@ def read_line(line: bytes) -> ParsedMessage:
             max_values = MAX_REQUEST_VALUES if _is_request(line[:_INSPECTED_BYTES]) else MAX_VALUES
             text = line.decode("utf-8", "replace")
             require_max_values(text, max_values, "a message")
-            return _read(text)  # in a fifth of the time in which nothing else can run
+            return _read(text)  # blocks the loop for a fifth of the time
         try:
             return ParsedMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError:
-            # Half a pair of surrogates, or bytes that are no UTF-8, cost an answer no more than that character.
+            # Replace lone surrogates and invalid UTF-8 instead of losing the answer.
             return _read(line.decode("utf-8", "replace"))
-    except Exception:  # noqa: BLE001 - a text of a stranger: whatever is wrong with it, it is no message
+    except Exception:  # noqa: BLE001 - untrusted text: any error means that it is not a message
         return ParsedMessage(None)
 
 
@@ -84,7 +84,7 @@ def read_body(text: bytes, request_id: int | str) -> ParsedMessage:
 
 
 def read_event(data: bytes) -> ParsedMessage:
-    """Read the data of an event as a message; an answer that cannot be read is an error. Raises `CodeModeError`."""
+    """Read the data of an event as a message; an unreadable answer becomes an error. Raises `CodeModeError`."""
     try:
         return _read_bounded(data)
     except ValueError:
@@ -110,14 +110,14 @@ def _read(text: str, *, is_answer: bool = False) -> ParsedMessage:
 
 
 def _repair(value: Any, *, is_answer: bool) -> Any:
-    """Return a value that is plainly meant as a message in the shape of JSON-RPC; None for any other value.
+    """Return a value that is clearly meant as a message as valid JSON-RPC, or None.
 
-    Accepts an array of one message, a missing ``jsonrpc``, an error that is a text or has no number for its code, and a
-    result that is not an object. ``is_answer``: the request is known, so the id may be missing.
+    Accepts an array of one message, a missing ``jsonrpc``, an error that is a text or has no numeric code, and a result
+    that is not an object. ``is_answer``: the request is known, so the id may be missing.
     """
     if is_array(value) and len(value) == 1:
         value = value[0]
-    # A line of a log may be JSON too, with an id and an error among its fields.
+    # Log lines may be JSON too, with the fields id and error.
     if not is_mapping(value) or not ("jsonrpc" in value or value.keys() <= _ANSWER_FIELDS):
         return None
     if isinstance(value.get("method"), str):
@@ -154,7 +154,7 @@ def _repair_error(error: Any) -> dict[str, Any]:
 
 
 def shorten(value: Any, max_characters: int = _MAX_SHOWN_CHARACTERS) -> str:
-    """Return a value as a message shows it: a text as it is, JSON of all else, cut to so many characters."""
+    """Return a text unchanged and other values as JSON, cut to a number of characters."""
     try:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
@@ -163,7 +163,7 @@ def shorten(value: Any, max_characters: int = _MAX_SHOWN_CHARACTERS) -> str:
 
 
 def _is_request(head: bytes) -> bool:
-    """Tell whether a line is a request or notification, as far as its beginning says so."""
+    """Return whether a line is a request or notification, judged by its beginning."""
     method, result = head.find(b'"method"'), head.find(b'"result"')
     return method >= 0 and not 0 <= result < method
 
@@ -186,4 +186,4 @@ def unreadable_answer_error(line: bytes) -> JSONRPCError | None:
     )
 
 
-UNREADABLE_MESSAGE = f"the server's answer cannot be read, or holds more than {MAX_VALUES} values"
+UNREADABLE_MESSAGE = f"the server's answer cannot be read, or has more than {MAX_VALUES} values"

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 _PAGE_TOOLS = 200
 _MAX_LISTED_VALUES = 100_000
 _MIN_VALUES_PER_TOOL = 40
-_RETRY_WAIT_SHARE = 0.8  # of a call's time, for an API that says when to try again
+_RETRY_WAIT_SHARE = 0.8  # the share of a call's timeout for waits that an API requests
 _MISSING_PACKAGE_MESSAGE = "an API needs httpx and PyYAML (pip install 'codemode-toolkit[openapi]')"
 
 
 def openapi_transport(config: ServerConfig) -> Transport:
-    """Return how the API of this configuration is reached."""
+    """Return the transport of a configured API."""
     return Transport(_open_streams(config), lambda: None, tracks_sending=False)
 
 
@@ -66,9 +66,7 @@ async def _load_request_handler(config: ServerConfig, client: Any) -> Callable[.
         spec = await load_spec(config.document or "", client=client if config.base_url else None)
         if config.base_url is None:
             servers = format_names(spec.servers) or "none"
-            reason = (
-                f"it has no baseUrl; its document names these servers: {servers}. Write the one you trust as baseUrl"
-            )
+            reason = f"it has no baseUrl; set it to a server that you trust. Its document names: {servers}"
             raise NotStartedError(reason, "it has no baseUrl")
         max_wait_ms = int(config.timeout_ms * _RETRY_WAIT_SHARE)
         make = partial(openapi_tools, spec, client=client, include=config.include, max_wait_ms=max_wait_ms)
@@ -78,9 +76,9 @@ async def _load_request_handler(config: ServerConfig, client: Any) -> Callable[.
 
 
 def _create_request_handler(tools: OpenApiTools, title: str) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """Return what answers the requests of a session: the handshake, lists of tools, calls."""
+    """Return the handler of a session's requests: handshake, tool lists, calls."""
     operations: dict[str, Operation] = {tool.name: tool.metadata["openapi"] for tool in tools}
-    # All lists together are bounded: of many operations each has shorter types.
+    # The list has a total limit: with many operations, each has shorter types.
     max_values = max(_MAX_LISTED_VALUES // max(len(operations), 1), _MIN_VALUES_PER_TOOL)
 
     def page(start: int) -> dict[str, Any]:
@@ -93,7 +91,7 @@ def _create_request_handler(tools: OpenApiTools, title: str) -> Callable[..., Aw
 
     async def call_operation(name: Any, arguments: Any) -> dict[str, Any]:
         if name not in operations:
-            return _error_result(f"There is no operation {str(name)[:100]!r}.")
+            return _error_result(f"Unknown operation {str(name)[:100]!r}.")
         try:
             result = await tools.caller.call(operations[name], mapping_or_empty(arguments))
         except CodeModeToolError as error:
@@ -120,11 +118,11 @@ def _create_request_handler(tools: OpenApiTools, title: str) -> Callable[..., Aw
 
 
 async def _ignore_notification(*_notification: Any) -> None:
-    """Do nothing about a notification: a cancelled call is ended by who listens."""
+    """Ignore notifications: the listener ends cancelled calls."""
 
 
 def _to_listed_tool(operation: Operation, max_values: int) -> dict[str, Any]:
-    """Return an operation as a server lists a tool. Its inputs come before its outputs where room is short."""
+    """Return an operation as a listed tool. Inputs take precedence over outputs if space is short."""
     output = operation.output_schema(min(max_values // 3, 2_000))
     entry: dict[str, Any] = {
         "name": operation.name,
@@ -132,7 +130,8 @@ def _to_listed_tool(operation: Operation, max_values: int) -> dict[str, Any]:
         "inputSchema": operation.input_schema(min(max_values, 10_000), has_content=False),
         "annotations": operation.annotations,
     }
-    if output is not None and '"x-codemode"' not in json.dumps(output):  # files are blocks, and no structured content
+    # Files are content blocks, not structured content.
+    if output is not None and '"x-codemode"' not in json.dumps(output):
         entry["outputSchema"] = output
     return entry
 

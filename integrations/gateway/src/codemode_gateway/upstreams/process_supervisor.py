@@ -21,8 +21,8 @@ from typing import Any
 from codemode.host.cancellation import shield_to_end
 from codemode.host.threads import run_off_loop
 
-# One such process serves all servers of one event loop. It ends with the last of its users, and whenever this process
-# does, however that ends.
+# One supervisor process serves all servers of an event loop. It ends after its last user, and when this process ends
+# for any reason.
 
 _LENGTH = struct.Struct("=I")
 _END_SECONDS = 10.0
@@ -62,7 +62,7 @@ class ProcessSupervisor:
 
     @classmethod
     def acquire(cls) -> ProcessSupervisor:
-        """Return the guard of the running loop, for one user more."""
+        """Return the supervisor of the running loop and count one more user."""
         loop = asyncio.get_running_loop()
         guard = _guards.get(loop)
         if guard is None:
@@ -71,7 +71,7 @@ class ProcessSupervisor:
         return guard
 
     async def release(self) -> None:
-        """Be one user less; the last one waits until the process has ended."""
+        """Count one user less; the last one waits until the process has ended."""
         self._users -= 1
         if self._users:
             return
@@ -101,7 +101,7 @@ class ProcessSupervisor:
             self._starting_children.pop(child_id, None)
 
     def send_signal(self, child_id: int, number: int) -> None:
-        """Send a signal to the group of a server, if it still runs. SIGKILL reaches what has left the group too."""
+        """Send a signal to a server's process group, if it still runs. SIGKILL also reaches its other processes."""
         if self._control is not None:
             task = asyncio.get_running_loop().create_task(
                 self._send_request({"do": "signal", "id": child_id, "signal": number})
@@ -115,7 +115,7 @@ class ProcessSupervisor:
                 return
             if self._process is not None:  # it was killed
                 await run_off_loop(partial(_wait, self._process))
-            # Late: lists of tools need nothing that runs programs.
+            # Imported late: listing tools needs no code that runs programs.
             from codemode.workers.process import read_loader_variables
 
             ours, theirs = socket.socketpair()
@@ -129,7 +129,7 @@ class ProcessSupervisor:
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
                         cwd="/",
-                        env=read_loader_variables(),  # servers can read of their parent what it was started with
+                        env=read_loader_variables(),  # servers can read the environment of their parent process
                         pass_fds=(theirs.fileno(),),
                         start_new_session=True,
                     )
@@ -140,7 +140,7 @@ class ProcessSupervisor:
             except BaseException:
                 ours.close()
                 if starting.done() and not starting.cancelled() and starting.exception() is None:
-                    self._process = starting.result()  # it ends with its socket, and is waited for
+                    self._process = starting.result()  # it ends when its socket closes
                 raise
             finally:
                 theirs.close()
@@ -192,7 +192,7 @@ class ProcessSupervisor:
             if started is None or started.done():
                 self.send_signal(child_id, signal.SIGKILL)
             else:
-                started.set_result(child)  # which may have ended before whoever waits is awake
+                started.set_result(child)  # it may have ended before the waiting task runs
         elif started is not None and not started.done():
             started.set_exception(SpawnError(message["errno"], message["at"]))
 
@@ -234,7 +234,7 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 def _on_signal_sent(task: asyncio.Task[None]) -> None:
     _tasks.discard(task)
     if not task.cancelled():
-        task.exception()  # a process that is gone needs no signal
+        task.exception()  # an ended process needs no signal
 
 
 _tasks: set[asyncio.Task[None]] = set()

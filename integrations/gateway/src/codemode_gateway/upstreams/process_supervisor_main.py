@@ -1,8 +1,4 @@
-"""Supervise stdio servers: start them, and end all when the gateway is gone.
-
-Single-threaded; runs under `-I -S` without imports from the package. The gateway's death closes the control socket and,
-where supported, signals its pidfd.
-"""
+"""Start stdio servers, and end all of them when the gateway has ended."""
 
 from __future__ import annotations
 
@@ -21,7 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The host's side is process_supervisor.py.
+# The gateway's side is process_supervisor.py. This process is single-threaded and runs under `-I -S` without imports
+# from the package. The gateway's death closes the control socket and, where supported, signals its pidfd.
 _LENGTH = struct.Struct("=I")
 _RIGHTS = struct.Struct("=iii")
 _TERM_SECONDS = 1.0
@@ -38,19 +35,19 @@ class Supervisor:
     def __init__(self, control_fd: int, host_pid: int) -> None:
         self._control = socket(fileno=control_fd)
         self._host_pid = host_pid
-        self._ids: dict[int, int] = {}  # by pid, which is also that of the group
+        self._ids: dict[int, int] = {}  # by pid, which is also the process group id
         self._prctl: Any = None
         self._poller = select.poll()
 
     def prepare(self) -> None:
-        """Become the parent of all that servers leave behind, and hear of every death."""
+        """Adopt the orphans of servers and receive SIGCHLD."""
         if sys.platform == "linux":
             try:
                 import ctypes
 
                 self._prctl = ctypes.CDLL(None).prctl
                 self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-                self._prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # no server reads or traces its own guard
+                self._prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # servers must not read or trace their supervisor
             except (ImportError, OSError, AttributeError):
                 self._prctl = None
         wakeup_reader, wakeup_writer = os.pipe()
@@ -63,7 +60,7 @@ class Supervisor:
             self._poller.register(descriptor, select.POLLIN)
 
     def serve(self) -> None:
-        """Do what the gateway asks until it is gone."""
+        """Serve the gateway's requests until it has ended."""
         while os.getppid() == self._host_pid:
             for descriptor, _event in self._poller.poll(1000):
                 if descriptor == self._control.fileno():
@@ -76,7 +73,7 @@ class Supervisor:
                     return
 
     def end_all(self) -> None:
-        """End every server: first as one asks, then for certain."""
+        """End every server: with SIGTERM first, then with SIGKILL."""
         self._control.close()
         for pid in self._ids:
             _signal_group(pid, signal.SIGTERM)
@@ -144,7 +141,7 @@ class Supervisor:
                 _signal_group(pid, request["signal"])
 
     def _reap(self) -> bool:
-        """Take leave of the dead. Return False once there is no child left."""
+        """Reap ended children. Return False if no child is left."""
         while True:
             try:
                 pid, status = _next_exited()
@@ -162,9 +159,9 @@ class Supervisor:
                 self._send({"id": child_id, "exit": os.waitstatus_to_exitcode(status)})
 
     def _end_orphans(self, child_id: int) -> None:
-        """End what a server that has ended had put into other sessions, as far as its environment tells whose it is."""
+        """End the processes of an ended server in other sessions, identified by a mark in their environment."""
         mark = f"{_MARK_VARIABLE}={_child_mark(child_id)}".encode()
-        for _ in range(_ORPHAN_ROUNDS):  # those may have others begun meanwhile
+        for _ in range(_ORPHAN_ROUNDS):  # they may have started others meanwhile
             orphans = [pid for pid in _children(os.getpid()) if pid not in self._ids and mark in _environ(pid)]
             for orphan in orphans:
                 for pid in (*_descendants(orphan), orphan):
@@ -173,14 +170,14 @@ class Supervisor:
                 return
 
     def _send(self, message: dict[str, Any]) -> None:
-        with suppress(OSError):  # the gateway is gone, which the next look says
+        with suppress(OSError):  # the gateway has ended; the next poll reports it
             self._control.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _exec_server(
     request: dict[str, Any], descriptors: tuple[int, ...], failure_writer: int, prctl: Any, mark: str
 ) -> None:
-    """Turn this fork into the server, or tell why that cannot be."""
+    """Execute the server in this fork, or report the failure."""
     stage = "descriptors"
     try:
         os.setsid()
@@ -189,7 +186,7 @@ def _exec_server(
         for name in ("SIGCHLD", "SIGINT", "SIGPIPE", "SIGXFSZ"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.SIG_DFL)
-        # Out of the way of 0 to 3, then there.
+        # Move the descriptors above 3, then to their places from 0 on.
         duplicates = [os.dup(descriptor) for descriptor in (*descriptors, failure_writer)]
         moved = [_dup_above_stdio(descriptor) for descriptor in duplicates]
         for target, descriptor in enumerate(moved):
@@ -201,10 +198,10 @@ def _exec_server(
             os.chdir(request["cwd"])
         stage = "command"
         env = {**request["env"], _MARK_VARIABLE: mark}
-        os.execvpe(request["args"][0], request["args"], env)  # noqa: S606 - a server is what its user has configured
+        os.execvpe(request["args"][0], request["args"], env)  # noqa: S606 - the user has configured this command
     except OSError as error:
         os.write(failure_writer, f"{stage} {error.errno or 0}".encode())
-    except BaseException:  # noqa: BLE001 - nothing of this process may go on in the fork
+    except BaseException:  # noqa: BLE001 - the fork must not continue the supervisor's code
         os.write(failure_writer, f"{stage} {errno.EINVAL}".encode())
     finally:
         os._exit(127)
@@ -217,9 +214,9 @@ def _dup_above_stdio(descriptor: int) -> int:
 
 
 def _next_exited() -> tuple[int, int | None]:
-    """Return the pid of a dead child, 0 where all live, and its status once it was waited for.
+    """Return the pid of an ended child (0 for none), and its status if it was reaped.
 
-    While it is not, its pid means no other group; not every system can look without waiting.
+    An unreaped pid cannot be reused. Systems without ``waitid`` reap at once.
     """
     if not hasattr(os, "waitid"):
         return os.waitpid(-1, os.WNOHANG)
@@ -239,7 +236,7 @@ def _pidfd(pid: int) -> tuple[int, ...]:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the processes below one, as far as this system tells."""
+    """Return the known descendants of a process."""
     found: list[int] = []
     pending = [pid]
     while pending:

@@ -43,7 +43,7 @@ def create_transport(config: ServerConfig, secrets: SecretRedactor, auth: Any) -
 
 ResultT = TypeVar("ResultT")
 State = Literal["stopped", "starting", "ready", "failed"]
-# By how often it has failed since it last answered: once may be chance.
+# By the number of failures since the last answer; a single failure causes no delay.
 _BACKOFF_SECONDS = (0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 _MAX_BACKOFF_WAIT_SECONDS = 2.0
 _MIN_IDLE_CHECK_SECONDS = 0.02
@@ -89,7 +89,7 @@ class ReconnectingConnection:
 
     @property
     def needs_sign_in(self) -> bool:
-        """Whether the user must sign in before the server can be used."""
+        """True if the user must sign in before the server can be used."""
         return self._sign_in_failure is not None
 
     def retry(self) -> None:
@@ -107,20 +107,20 @@ class ReconnectingConnection:
         self.require_loop()
         while (connection := self.open_connection) is None:
             if self._is_closed:
-                raise self.error("the gateway is ending")
+                raise self.error("the gateway is stopping")
             if self._starting is None:
                 self._starting = self._spawn(self._start())
-            await asyncio.wait([self._starting])  # which serves others too, and goes on without this caller
+            await asyncio.wait([self._starting])  # shared with other callers, so it outlives this one
             if self.open_connection is None and self.state == "failed":
-                raise self.error(self.failure or "it was lost as soon as it had started; it is tried again in a while")
+                raise self.error(self.failure or "it was lost right after its start; try again later")
         return connection
 
     def require_loop(self) -> None:
-        """Raise `RuntimeError` on another event loop than the one that has connected."""
+        """Raise `RuntimeError` on another event loop than that of `connect`."""
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(
-                f"server {self._config.name!r} was connected on another event loop; run programs on the loop on which"
-                " connect() was entered, or connect on this one"
+                f"server {self._config.name!r} was connected on another event loop; run programs on the loop that"
+                " entered connect(), or connect on this loop"
             )
 
     def error(self, reason: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
@@ -133,16 +133,16 @@ class ReconnectingConnection:
         return CodeModeToolError(text, code="SERVER_UNAVAILABLE")
 
     def hide_secrets(self, text: str) -> str:
-        """Return a text for programs and terminals: without secrets, and all of it visible."""
+        """Return a text for programs and terminals, without secrets and invisible characters."""
         return visible(self._secrets.redact_text(text))
 
     def on_answer(self) -> None:
-        """Know that the server does what it is there for."""
+        """Record that the server works: reset its failures."""
         self._failures, self._sign_in_failure = 0, None
 
     @contextmanager
     def keep_open(self) -> Generator[None]:
-        """Keep the connection for as long as this lasts, idle or not."""
+        """Keep the connection open while the block runs, even if idle."""
         self._holds += 1
         try:
             yield
@@ -177,24 +177,24 @@ class ReconnectingConnection:
                 if lost.is_over:
                     await self.discard(connection, lost)
                 if is_last or not lost.is_over:
-                    raise LostRequestError(lost) from None  # which may say more by now
+                    raise LostRequestError(lost) from None  # the connection may know a better reason by now
         raise AssertionError
 
     async def _close_discarded(self, connection: Connection, seconds: float) -> None:
-        """Close a connection once all its requests are answered, or so many seconds have passed."""
+        """Close a connection after all its requests are answered, or after a timeout."""
         await connection.requests.wait_until_unused(seconds)
         await connection.aclose()
         self._discarded.discard(connection)
 
     async def aclose(self) -> None:
-        """End the server, and never start it again."""
+        """End the server for good."""
         self._is_closed = True
         await self.stop()
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def stop(self) -> None:
-        """End the server until the next need."""
+        """End the server until its next use."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -211,7 +211,7 @@ class ReconnectingConnection:
         try:
             wait = self._not_before - self._loop.time()
             if wait > _MAX_BACKOFF_WAIT_SECONDS:
-                self.state = "failed"  # the failure that is known stands, also of one that had begun and was lost
+                self.state = "failed"  # keep the last failure, also for a connection that was lost after its start
                 return
             self.state = "starting"
             await asyncio.sleep(max(wait, 0))
@@ -221,7 +221,7 @@ class ReconnectingConnection:
         except asyncio.CancelledError:
             self.state = "stopped"
             raise
-        except Exception as error:  # noqa: BLE001 - hooks are host code, and a failure is told where it is needed
+        except Exception as error:  # noqa: BLE001 - hooks are host code; callers get the failure
             self._fail(error)
         else:
             self._connection, self.era = connection, connection.era
@@ -258,7 +258,7 @@ class ReconnectingConnection:
         self._has_started = True
 
     def _count_failure(self, failure: UpstreamUnavailableError) -> None:
-        # Both are written on terminals.
+        # Both texts are printed on terminals.
         self.failure = self.hide_secrets(failure.program_message)
         self.problem = self.hide_secrets(str(failure))
         self._failures += 1
@@ -267,7 +267,7 @@ class ReconnectingConnection:
             self._not_before = self._loop.time() + delay
 
     async def _watch(self, connection: Connection) -> None:
-        """See a connection to its end, and know why it was not the gateway that ended it."""
+        """Wait for the end of a connection and record its reason."""
         await connection.wait_closed()
         self._note_end(connection)
 
@@ -276,7 +276,7 @@ class ReconnectingConnection:
             self._connection = None
             self.state = "stopped"
             self._count_failure(connection.failure_reason(_LOST_MESSAGE))
-            _log.warning("server %r has gone: %s", self._config.name, self.problem)
+            _log.warning("server %r was lost: %s", self._config.name, self.problem)
 
     def _close_if_idle(self) -> None:
         connection = self.open_connection

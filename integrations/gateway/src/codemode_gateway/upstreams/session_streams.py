@@ -65,7 +65,7 @@ class RequestProgress:
         """Record that the caller no longer waits."""
         self.is_over = True
         for limit in self._limits:
-            with suppress(RuntimeError):  # it has passed just now
+            with suppress(RuntimeError):  # the timeout has just passed
                 limit.reschedule(0)
 
 
@@ -79,14 +79,14 @@ def unread_bytes(pipe: int) -> int | None:
     poll = select.poll()
     poll.register(pipe, select.POLLOUT)
     if not any(event & select.POLLERR for _, event in poll.poll(0)):
-        return None  # somebody has its other end, and may still read
+        return None  # a process still has the read end open
     count = array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, count)
     return count[0]
 
 
 SENDING: ContextVar[RequestProgress | None] = ContextVar("codemode_mcp_sending", default=None)
-"""Of the request that this task sends."""
+"""The progress of the request that this task sends."""
 
 
 class MessageInbox:
@@ -101,7 +101,7 @@ class MessageInbox:
         self._is_paused = False
 
     def put(self, item: SessionMessage | Exception) -> None:
-        """Add what was said."""
+        """Add a message."""
         if self._is_over:
             return
         self._items.append(item)
@@ -116,11 +116,11 @@ class MessageInbox:
         self._wake()
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next. Raises `anyio.EndOfStream` behind the last."""
+        """Return the next message. Raises `anyio.EndOfStream` after the last."""
         self._in_a_row += 1
         if self._in_a_row >= _MAX_CONSECUTIVE_READS:
             self._in_a_row = 0
-            await asyncio.sleep(0)  # a flood leaves others their turn
+            await asyncio.sleep(0)  # let other tasks run during a flood
         while not self._items:
             if self._is_over:
                 raise anyio.EndOfStream
@@ -137,7 +137,7 @@ class MessageInbox:
         return item
 
     async def aclose(self) -> None:
-        """Take nothing more."""
+        """Accept no more messages."""
         self._items.clear()
         self.end()
 
@@ -174,18 +174,18 @@ class MessageOutbox(asyncio.BaseProtocol):
         self.is_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to write."""
+        """Set the transport."""
         self._transport = cast("asyncio.WriteTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Write nothing more."""
+        """Stop writing."""
         self.record_read_bytes()
         self.is_closed = True
         self._transport = None
         self.resume_writing()
 
     def pause_writing(self) -> None:
-        """Let senders wait until the server has read."""
+        """Make senders wait until the server has read."""
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_future()
 
@@ -205,7 +205,7 @@ class MessageOutbox(asyncio.BaseProtocol):
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         self._waiting += 1
         try:
-            async with self._write_lock:  # else all would wake whenever one can write
+            async with self._write_lock:  # otherwise all senders would wake when one can write
                 while self._drained is not None:
                     await asyncio.shield(self._drained)
                 transport = self._transport
@@ -213,7 +213,7 @@ class MessageOutbox(asyncio.BaseProtocol):
                     raise anyio.ClosedResourceError
                 had_left = transport.get_write_buffer_size() == 0
                 transport.write(data)
-                if had_left and transport.is_closing():  # nobody has the other end any more: nothing was written
+                if had_left and transport.is_closing():  # the pipe has no reader: nothing was written
                     raise anyio.ClosedResourceError
         finally:
             self._waiting -= 1
@@ -236,12 +236,12 @@ class MessageOutbox(asyncio.BaseProtocol):
             self._max_read_bytes = self._written - unread
 
     async def aclose(self) -> None:
-        """Write nothing more. The pipe stays open: what lies in it tells what its reader has read."""
+        """Stop writing. The pipe stays open, because its unread bytes show what the server has read."""
         self.is_closed = True
         self.resume_writing()
 
     def close_pipe(self) -> None:
-        """Close the pipe, behind what was written."""
+        """Close the pipe after the written messages."""
         self.is_closed = True
         if self._transport is not None:
             self._transport.close()
@@ -269,22 +269,22 @@ class SilenceTimer:
         self._since: float | None = None
 
     def on_request(self) -> None:
-        """Take note that the server is asked something."""
+        """Start the timer, unless it runs."""
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
 
     def on_message(self) -> None:
-        """Take note that the server has said something."""
+        """Reset the timer."""
         self._since = None
 
     @property
     def seconds(self) -> float:
-        """How long it lasts; 0 where nothing was asked since the server was last heard."""
+        """The seconds since the first unanswered request; 0 without one."""
         return 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
 
 
 MAX_UNREAD = 4_096
-"""Of what waits to be said to a server: calls in flight are fewer."""
+"""Limit for queued messages to a server, above the number of calls in flight."""
 
 
 @dataclass(frozen=True)

@@ -32,21 +32,21 @@ _MAX_NAME_CHARACTERS = 200
 
 
 def not_started_error(error: SpawnError, config: ServerConfig) -> NotStartedError:
-    """Return what is raised where the server of this configuration cannot be started."""
+    """Return the error for a server that cannot be started."""
     name, command = _quote_shortened(config.name), _quote_shortened(config.command or "")
     if error.at == "cwd":
-        program_message = "its folder cannot be entered"
+        program_message = "its working directory cannot be used"
         folder = _quote_shortened(config.cwd or "")
         return NotStartedError(
-            f"its folder {folder} cannot be entered ({error.strerror}): change cwd of the server {name}",
+            f"its working directory {folder} cannot be used ({error.strerror}): change cwd of server {name}",
             program_message,
         )
     if error.at == "command" and error.errno in (ENOENT, ENOTDIR):
         return NotStartedError(_missing_command_message(config, name, command), "its command was not found")
     if error.at == "command" and error.errno == EACCES:
-        program_message = "its command may not be run"
+        program_message = "its command is not executable"
         return NotStartedError(
-            f"its command {command} may not be run: change its permissions, or command of the server {name}",
+            f"its command {command} is not executable: change its permissions, or command of server {name}",
             program_message,
         )
     program_message = "its process cannot be started"
@@ -55,14 +55,13 @@ def not_started_error(error: SpawnError, config: ServerConfig) -> NotStartedErro
 
 def _missing_command_message(config: ServerConfig, name: str, command: str) -> str:
     first, _, arguments = (config.command or "").strip().partition(" ")
-    if arguments and "/" not in arguments:  # and perhaps a secret, which nobody is to be told
+    if arguments and "/" not in arguments:  # may contain a secret, so do not quote it
         return (
-            f"its command does not exist: what stands behind {_quote_shortened(first)} belongs into args of the server"
-            f" {name}"
+            f"its command does not exist: move the arguments after {_quote_shortened(first)} to args of server {name}"
         )
     return (
-        f"its command {command} does not exist: install it, or write the whole path of one that does as command of"
-        f" the server {name}"
+        f"its command {command} does not exist: install it, or set command of server {name} to the full path of an"
+        " existing program"
     )
 
 
@@ -84,14 +83,13 @@ _KILL_SECONDS = 5.0
 _MAX_NOISE_CHARACTERS = 200
 _CONTENT_LENGTH = re.compile(rb"content-length:\s*\d+", re.IGNORECASE)
 _FRAMED_MESSAGE = (
-    "it frames its messages with Content-Length headers, as servers of the Language Server Protocol do; MCP over stdio"
-    " is one JSON message a line"
+    "it sends Content-Length headers as in the Language Server Protocol; MCP over stdio needs one JSON message per line"
 )
 _log = logging.getLogger("codemode.mcp")
 
 
 def _start_folder(config: ServerConfig) -> str | None:
-    """Return the folder that a server starts in; None if it is the current one and that is gone."""
+    """Return a server's working directory, or None if the current directory no longer exists."""
     try:
         return config.cwd or config.folder or str(Path.cwd())
     except FileNotFoundError:
@@ -114,11 +112,11 @@ class StdioServer:
 
     @property
     def pid(self) -> int | None:
-        """The process of the server, which leads the group of all its own."""
+        """The pid of the server, which is also its process group id."""
         return None if self._child is None else self._child.pid
 
     def exit_reason(self) -> str | None:
-        """Return why it ended by itself: its exit code and the end of what it complained of."""
+        """Return why it ended by itself: its exit code and the end of its stderr."""
         reason = self._failure_reason
         if reason is None and not self._is_stopped and self._child is not None and self._child.exited.done():
             reason = _describe_exit(self._child.exited.result())
@@ -126,17 +124,17 @@ class StdioServer:
         return f"{reason}: {stderr_text}" if stderr_text else reason
 
     def stderr_tail(self) -> str:
-        """Return the end of what it wrote on stderr; of one that wrote nothing there, the first noise on stdout."""
+        """Return the end of its stderr, or its first invalid line on stdout if stderr is empty."""
         noise = self._output.noise
         return self._stderr.text() or (f"on stdout it wrote {noise}" if noise else "")
 
     def was_not_read(self, cut_at: int) -> bool:
-        """Tell whether it has ended without reading what was written behind so many bytes."""
+        """Return whether it ended without reading past the first ``cut_at`` bytes."""
         return self._input.was_not_read(cut_at)
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[MessageInbox, MessageOutbox]]:
-        """Start the process; give the streams of a session; end the process, and all that it has started."""
+        """Start the process and yield the session's streams; then end it with its child processes."""
         self._supervisor = ProcessSupervisor.acquire()
         pipes: list[asyncio.BaseTransport] = []
         try:
@@ -187,7 +185,7 @@ class StdioServer:
             self._is_stopped = not self._output.is_over
             self._output.discard()
             if not self._is_stopped and self._child is not None:
-                # What then is still in the pipe was never read. Closing the pipe would lose that knowledge.
+                # Count the unread bytes before closing the pipe discards them.
                 await asyncio.wait([self._child.exited], timeout=_QUIET_SECONDS)
                 self._input.record_read_bytes()
             self._input.close_pipe()
@@ -213,13 +211,13 @@ class StdioServer:
 
 
 class _TurnBudget:
-    """How much is read in one turn of the loop."""
+    """The limit of input in one turn of the event loop."""
 
     def __init__(self) -> None:
         self._lines, self._bytes = _LINES_PER_TURN, _BYTES_PER_TURN
 
     def take(self, line: bytes) -> bool:
-        """Tell whether there is room for a line, and take it."""
+        """Count a line; return whether it is within the limit."""
         self._lines -= 1
         self._bytes -= len(line)
         return self._lines >= 0 and self._bytes >= 0 and len(line) < _LONG_BYTES
@@ -239,7 +237,7 @@ class StdoutReader(asyncio.Protocol):
         self._name = name
         self._max_line_bytes = max_line_bytes
         self._transport: asyncio.ReadTransport | None = None
-        self._partial = bytearray()  # of a line; a list of its pieces could cost many times their bytes
+        self._partial = bytearray()  # of a line; a list of many small parts would take far more memory
         self._lines: deque[bytes] = deque()
         self._budget = _TurnBudget()
         self._read_task: asyncio.Task[None] | None = None
@@ -251,11 +249,11 @@ class StdoutReader(asyncio.Protocol):
         self._has_spoken = self._has_reported = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to read."""
+        """Set the transport."""
         self._transport = cast("asyncio.ReadTransport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take what was said."""
+        """Split data into lines."""
         if self._is_discarding:
             return
         self._budget = _TurnBudget()
@@ -266,26 +264,26 @@ class StdoutReader(asyncio.Protocol):
         self._partial += remainder
         if len(self._partial) > self._max_line_bytes:
             self.discard()
-            self._fail(f"it said a line of more than {self._max_line_bytes} bytes")
+            self._fail(f"it wrote a line of more than {self._max_line_bytes} bytes")
             self.inbox.end()
 
     def eof_received(self) -> None:
-        """Come to the end, behind what is still to be read."""
+        """End after the lines that are still to be parsed."""
         self.stop()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Come to the end."""
+        """End the output."""
         self._transport = None
         self.stop()
 
     def stop(self) -> None:
-        """Take nothing more than was said; the end comes behind it."""
+        """Accept no more data; the end follows the received lines."""
         self.is_over = True
         if self._read_task is None:
             self.inbox.end()
 
     def discard(self) -> None:
-        """Read on, so that a server that writes is not held up, and forget it."""
+        """Read and drop further output, so that the server can still write."""
         self._is_discarding = True
         self._lines.clear()
         self._partial = bytearray()
@@ -310,7 +308,7 @@ class StdoutReader(asyncio.Protocol):
             self._read_task = asyncio.get_running_loop().create_task(self._read_queued_lines())
 
     async def _read_queued_lines(self) -> None:
-        """Read lines in their order, long ones in a thread, and leave others their turn. Nothing more is taken."""
+        """Parse lines in order, long ones in a thread, and let other tasks run. Reading is paused meanwhile."""
         try:
             while self._lines:
                 line = self._lines.popleft()
@@ -341,8 +339,8 @@ class StdoutReader(asyncio.Protocol):
         if (message is None or (isinstance(message, JSONRPCError) and message.id is None)) and not self.noise:
             text = self._hide(line[:_TAIL_BYTES].decode("utf-8", "replace"))
             self.noise = one_line(text, _MAX_NOISE_CHARACTERS)
-            kind = "no protocol" if message is None else "an error of no request"
-            log_message = "server %r writes on stdout what is %s; such lines are skipped, the first of them is %s"
+            kind = "invalid messages" if message is None else "errors without a request id"
+            log_message = "server %r writes %s on stdout; such lines are skipped. First line: %s"
             _log.warning(log_message, self._name, kind, self.noise)
 
     def _pause(self, is_paused: bool) -> None:
@@ -368,20 +366,20 @@ class StderrReader(asyncio.Protocol):
         self._logged = 0
 
     def data_received(self, data: bytes) -> None:
-        """Keep the end of it."""
+        """Store the end of the output."""
         self._tail = (self._tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
         if _log.isEnabledFor(logging.INFO):
             *lines, self._line = (self._line + data).split(b"\n")
             for line in lines:
                 self._log(line)
-            if len(self._line) > _TAIL_BYTES:  # a piece of it could hold a piece of a secret
+            if len(self._line) > _TAIL_BYTES:  # part of a line could contain part of a secret
                 self._line, self._is_cut = b"", True
 
     def text(self) -> str:
-        """Return the last lines, in one."""
+        """Return the last lines as one line."""
         tail = self._tail
         if len(tail) == _TAIL_BYTES:
-            tail = tail.partition(b"\n")[2]  # its beginning could be the end of a secret
+            tail = tail.partition(b"\n")[2]  # the first line could start with the end of a secret
         lines = tail.decode("utf-8", "replace").split("\n")
         joined = " ".join(" ".join(line.split()) for line in lines if line.strip())
         return self._secrets.redact_text(joined)[-_LOGGED_CHARACTERS:]
@@ -401,12 +399,12 @@ def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"it ended with exit code {code}"
     with suppress(ValueError):
-        return f"it was ended by {signal.Signals(-code).name}"
-    return f"it was ended by signal {-code}"
+        return f"it was killed by {signal.Signals(-code).name}"
+    return f"it was killed by signal {-code}"
 
 
 async def _wait_uncancelled(task: asyncio.Task[None]) -> None:
-    """Wait for it although this task is cancelled, which it then is."""
+    """Wait for a task even if this one is cancelled, then raise the cancellation."""
     is_cancelled = False
     while not task.done():
         try:

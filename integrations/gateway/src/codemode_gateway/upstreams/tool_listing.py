@@ -42,14 +42,14 @@ MAX_TOOLS = 5_000
 MAX_TOOL_BYTES = 256 << 10
 MAX_LIST_BYTES = 64 << 20
 MAX_LIST_VALUES = 150_000
-"""Of all schemas of a server, about: they stay, and whenever they are looked through for circles all stands."""
+"""Approximate limit for all schemas of a server: they stay in memory and slow down garbage collection."""
 _MAX_TOOL_VALUES = 20_000
 _MAX_INSTRUCTIONS = 16_000
 _INLINE_CHARACTERS = 1 << 20
 _MAX_INLINE_ENTRIES = 20
 _TOO_LARGE = f"larger than {MAX_TOOL_BYTES >> 10} KiB or {_MAX_TOOL_VALUES:,} values"
 _MAX_HIDDEN_NAME = 1_000
-_UNSUPPORTED_HEADERS = "it wants arguments in headers that cannot be sent"
+_UNSUPPORTED_HEADERS = "it wants arguments in invalid headers"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Listing:
     left_out: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON, but for the tools, whose texts are JSON already."""
+        """Return plain JSON except for the tools, which are JSON texts already."""
         return {
             "era": self.era,
             "capabilities": _to_json(self.capabilities),
@@ -96,7 +96,7 @@ def load_listing(stored: Mapping[str, Any], tools: list[Any]) -> Listing:
 
 
 class PageRefusedError(Exception):
-    """The server has answered the request for a page with an error, whose text is the message."""
+    """The server refused a page with an error. The message is the error's text."""
 
 
 async def fetch_listing(
@@ -139,7 +139,7 @@ async def fetch_listing(
 
 
 def _page_entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
-    """Return the entries of a page; those of an object are tools by their names, and a page may be the array itself."""
+    """Return the entries of a page. Accepts an object of tools by name, and ``toolResult`` for ``tools``."""
     tools = page.get("tools", page.get("toolResult"))
     if is_array(tools):
         return [*tools]
@@ -150,17 +150,17 @@ def _page_entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
 
 
 class ListBudget:
-    """The remaining size of a list. ``is_used_up`` is set once an entry was left out for it."""
+    """The remaining size of a list. ``is_used_up`` is set when an entry did not fit."""
 
     def __init__(self) -> None:
         self.is_used_up = False
         self._tools, self._bytes, self._values = MAX_TOOLS, MAX_LIST_BYTES, MAX_LIST_VALUES
 
     def take(self, text: str) -> bool:
-        """Take room for a tool, if any; after the first failure, take none."""
+        """Reserve space for a tool; return False if it, or an earlier one, did not fit."""
         self._tools -= 1
         self._bytes -= len(text)
-        self._values -= text.count(",") + text.count("{") + text.count("[")  # which texts have too, but few
+        self._values -= text.count(",") + text.count("{") + text.count("[")  # an estimate: texts contain these too
         self.is_used_up = self.is_used_up or min(self._tools, self._bytes, self._values) < 0
         return not self.is_used_up
 
@@ -175,10 +175,10 @@ class _Page:
 
 @dataclass(frozen=True)
 class _PageReader:
-    """How the entries of a page become tools. ``known`` are the texts of tools of other pages, by name.
+    """Parses the entries of a page. ``cached_texts`` are the texts of tools of other pages by name.
 
-    ``hide`` is called with each entry before anything is made of it, ``first`` is the place of the first in the whole
-    list, ``repeats`` says that entries of other pages may be there again.
+    ``hide`` redacts each entry, ``first`` is the position of the first entry in the whole list, and ``repeats`` allows
+    entries of other pages to occur again.
     """
 
     room: ListBudget
@@ -189,7 +189,7 @@ class _PageReader:
     repeats: bool = False
 
     def read_page(self, entries: list[Any]) -> _Page:
-        """Return the tools of a page. Changes nothing, and may be begun again."""
+        """Return the tools of a page. Has no side effects and can be repeated."""
         page = _Page([], [], LeftOut(), copy(self.room))
         texts: dict[str, str] = {}
         for place, entry in enumerate(entries[: MAX_TOOLS + 1], self.first):
@@ -199,7 +199,7 @@ class _PageReader:
                 page.left_out.add(reason or _describe_invalid_entry(visible), entry_label(visible, place))
                 continue
             if not page.room.take(text):
-                page.left_out.note(f"the list is longer than allowed: what comes after entry {place - 1:,} is left out")
+                page.left_out.note(f"the list is too long: entries after {place - 1:,} are left out")
                 break
             cached_text = texts.get(tool.name) or self.cached_texts.get(tool.name)
             if cached_text is not None:
@@ -210,7 +210,7 @@ class _PageReader:
                 page.left_out.add(_UNSUPPORTED_HEADERS, entry_label(visible, place))
             else:
                 if (schema := visible.get("inputSchema")) is not None and not is_mapping(schema):
-                    note = f"its inputSchema is {describe_json_type(schema)}, not an object: it takes any object"
+                    note = f"its inputSchema is {describe_json_type(schema)}, not an object: it accepts any object"
                     page.left_out.note(f"{entry_label(visible, place)}: {note}")
                 texts[tool.name] = text
                 page.tools.append(tool)
@@ -218,13 +218,13 @@ class _PageReader:
         return page
 
     def _read_entry(self, entry: Any) -> tuple[Any, str, str | None]:
-        """Return an entry without secrets, its text, and why it can be no tool."""
+        """Return an entry without secrets, its text, and the reason if it is not a tool."""
         if not is_mapping(entry):
             return entry, "", f"{describe_json_type(entry)}, not an object"
         try:
             visible = entry if self.hide is None else self.hide(entry)
             text = encode_json(visible, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
-        except Exception:  # noqa: BLE001 - a tool that cannot be read costs the others nothing
+        except Exception:  # noqa: BLE001 - an unreadable tool must not affect the others
             name = entry.get("name")
             is_shown = isinstance(name, str) and len(name) <= _MAX_HIDDEN_NAME
             return {"name": self.hide(name) if self.hide and is_shown else None}, "", _TOO_LARGE
@@ -238,7 +238,7 @@ def read_tools(
     hide: Callable[[Any], Any] | None = None,
     mirrors: bool = False,
 ) -> tuple[tuple[types.Tool, ...], tuple[str, ...], LeftOut]:
-    """Return the tools among what a server has listed, each as JSON text, and what is left out."""
+    """Return the tools of a server's list, their JSON texts and the omitted entries."""
     page = _PageReader(room or ListBudget(), {}, hide, mirrors_arguments=mirrors).read_page(entries)
     return tuple(page.tools), tuple(page.texts), page.left_out
 
@@ -256,7 +256,7 @@ def _parse_tool(entry: Mapping[str, Any]) -> types.Tool | None:
 def _describe_invalid_entry(entry: Mapping[str, Any]) -> str:
     name = entry.get("name")
     if name is None or isinstance(name, str):
-        return "it has no name" if name is None or not name.strip() else "it cannot be read as a tool"
+        return "it has no name" if name is None or not name.strip() else "it is not a valid tool"
     return f"its name is {describe_json_type(name)}, not a string"
 
 
@@ -268,7 +268,7 @@ def _has_invalid_header(tool: types.Tool) -> bool:
 
 
 def _repair_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out of a tool what is wrong in it and no tool is lost for."""
+    """Return a tool's entry without its invalid optional fields."""
     repaired = dict(entry)
     if not is_mapping(repaired.get("inputSchema")):
         repaired["inputSchema"] = {"type": "object"}
@@ -312,12 +312,12 @@ def _parse_model(model: Any, value: Any) -> Any:
         return None
 
 
-# What is read is as hostile as what a server says: several gateways write here, and so may others of the same user.
+# Cached lists are as hostile as servers: other gateways and other programs of the same user write here.
 
 _VERSION = 1
 _MAX_BYTES = MAX_LIST_BYTES + (1 << 20)
 _MAX_DEPTH = 128
-# What a list cannot depend on: all else of a configuration may change which tools there are.
+# The settings that cannot change a tool list; all others may.
 _UNKEYED_FIELDS = frozenset(
     [
         "approval",
@@ -346,7 +346,7 @@ _log = logging.getLogger("codemode.mcp")
 class ListCache:
     """The cached lists of one principal in a folder; without a folder nothing is cached.
 
-    Lists that were not read for long are removed.
+    Lists that were not read for a long time are removed.
     """
 
     def __init__(self, folder: Path | None, principal: str) -> None:
@@ -387,8 +387,8 @@ class ListCache:
 async def _run_or_log(work: Callable[[], Any], name: str) -> Any:
     try:
         return await run_off_loop(work)
-    except Exception as error:  # noqa: BLE001 - a cache that fails is none
-        _log.warning("the kept list of server %r cannot be used: %s", name, type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - the cache is optional
+        _log.warning("the cached list of server %r cannot be used: %s", name, type(error).__name__)
         return None
 
 
@@ -421,7 +421,7 @@ def _parse_listing(text: str) -> Listing | None:
 
 
 def _serialize_listing(listing: Listing) -> bytes:
-    # The texts of the tools are JSON as they are.
+    # The texts of the tools are JSON already.
     head = json.dumps({"version": _VERSION, **listing.to_dict()})
     return f'{head[:-1]},"tools":[{",".join(listing.texts)}]}}'.encode("utf-8", "surrogatepass")
 
@@ -440,7 +440,7 @@ def _write_atomically(path: Path, data: bytes) -> None:
 
 
 def remove_unused(folder: Path) -> None:
-    """Remove lists that were not read for long, and unfinished files. Raises `OSError`.
+    """Remove lists that were not read for a long time, and unfinished files. Raises `OSError`.
 
     Concurrent readers and writers lose only time.
     """

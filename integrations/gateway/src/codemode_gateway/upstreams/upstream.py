@@ -34,7 +34,7 @@ from .tool_listing import ListCache, Listing, PageRefusedError, fetch_listing
 
 CallTool = Callable[[str, Any, Any], Awaitable[Any]]
 GetCurrentTool = Callable[[str], Awaitable[types.Tool | None]]
-"""Gives a tool as its server says it is now, on the connection that a call would take; None for one it has no more."""
+"""Returns a tool's current definition on the connection of a call, or None if the server no longer has the tool."""
 
 TOOLS_CHANGED = "TOOLS_CHANGED"
 _TOOLS_PER_TURN = 200
@@ -53,7 +53,7 @@ def filter_allowed(config: ServerConfig, tools: Iterable[types.Tool]) -> list[ty
 
 
 def is_allowed(config: ServerConfig, name: str) -> bool:
-    """Tell whether programs may see a tool of that name."""
+    """Return whether programs may see a tool of this name."""
     if config.allow and not any(matches(pattern, name) for pattern in config.allow):
         return False
     return not any(matches(pattern, name) for pattern in config.deny)
@@ -86,7 +86,7 @@ async def create_program_tools(
 def _create_tool_factory(
     config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call: CallTool, get_current: GetCurrentTool
 ) -> Callable[[], Tool]:
-    """Ask the hooks about a tool, and return what makes it."""
+    """Return a factory of a tool, with the answers of the hooks."""
     name = tool.name
     rule, observed = (
         hooks.get_approval_rule(config, tool),
@@ -97,9 +97,9 @@ def _create_tool_factory(
     async def execute(input: Any, context: Any) -> Any:  # noqa: A002 - what tools call it
         nonlocal never_needs_approval
         if rule is False:
-            if never_needs_approval is None:  # of thousands of tools few are called
+            if never_needs_approval is None:  # computed on first use: few of many tools are called
                 never_needs_approval = hooks.get_approval_rule(config, types.Tool(name=name, input_schema={})) is False
-            if not never_needs_approval:  # else nobody is asked, whatever the server says
+            if not never_needs_approval:  # otherwise no definition needs approval
                 await _check_approval_unchanged(config, tool, hooks, get_current)
         return await call(name, input, context)
 
@@ -144,8 +144,8 @@ async def _check_approval_unchanged(
     current = await get_current(tool.name)
     if current is not None and current is not tool and hooks.get_approval_rule(config, current) is not False:
         raise CodeModeToolError(
-            f"{tool.name!r} of server {config.name!r} has changed, and now needs an approval: this call did not run;"
-            " make it again in another program",
+            f"{tool.name!r} of server {config.name!r} has changed and now needs approval: this call did not run;"
+            " call it in a new program",
             code=TOOLS_CHANGED,
             details={"tool_name": tool.name},
         )
@@ -153,8 +153,8 @@ async def _check_approval_unchanged(
 
 def tool_changed_error(config: ServerConfig, name: str, *, is_listed: bool) -> CodeModeToolError:
     """Return the error for a call that ``pin: "block"`` prevents."""
-    reason = "has changed since it was first used" if is_listed else "is not among the tools that its server lists now"
-    advice = "; the user has to look at the difference first (`codemode mcp pins`)" if is_listed else ""
+    reason = "has changed since it was first used" if is_listed else "is no longer listed by its server"
+    advice = "; the user must review the change first (`codemode mcp pins`)" if is_listed else ""
     return CodeModeToolError(
         f"{name!r} of server {config.name!r} {reason}: this call did not run{advice}",
         code=TOOLS_CHANGED,
@@ -195,7 +195,7 @@ class Upstream:
         self._listing_failure: str | None = None
         self._terminal_error: Exception | None = None
         self.pattern_notes: tuple[str, ...] = ()
-        """Which patterns of its own configuration match none of its tools, as far as it was listed."""
+        """Notes on configured patterns that match none of its listed tools."""
         self._change_listener = ToolChangeListener()
         self._log_level = LogLevel(lambda: hooks.get_log_level(config))
         self._background: set[asyncio.Task[None]] = set()
@@ -207,7 +207,7 @@ class Upstream:
 
     @property
     def server_id(self) -> str:
-        """The name that the configuration gives it."""
+        """The name in the configuration."""
         return self.config.name
 
     @property
@@ -227,27 +227,27 @@ class Upstream:
 
     @property
     def problem(self) -> str | None:
-        """The same for the operator: with the command or folder that it is about, without secrets."""
+        """The failure for the operator, with the command or folder, without secrets."""
         return self._link.problem or self._listing_failure
 
     @property
     def listing_seconds(self) -> float:
-        """How long `tools` may take: to start it and list it, and once more where it was lost meanwhile."""
+        """How long `tools` may take to start and list the server, with one retry."""
         return 2 * (self.config.connect_timeout_ms / 1000 + self._listing_limit()) + _CLOSE_SECONDS
 
     @property
     def needs_sign_in(self) -> bool:
-        """Whether the user must sign in before the server can be used."""
+        """True if the user must sign in before the server can be used."""
         return self._link.needs_sign_in
 
     @property
     def revision(self) -> int:
-        """Another number whenever its tools for programs may have changed."""
+        """A number that changes when its tools for programs may have changed."""
         return self._revision + self._hooks.get_filter_revision(self.config)
 
     @property
     def learned(self) -> int:
-        """Another number whenever more is known of what its tools give."""
+        """A number that changes when more is known about the outputs of its tools."""
         return self._hooks.get_learned_revision(self.config)
 
     @property
@@ -257,12 +257,12 @@ class Upstream:
 
     @property
     def listed_tools(self) -> tuple[types.Tool, ...]:
-        """All its tools as last listed, by this gateway or another; without secrets."""
+        """All its tools as last listed by any gateway, without secrets."""
         return () if self._listing is None else self._listing.tools
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Which entries of its list of tools programs do not get, and why; a line for each reason."""
+        """The omitted entries of its tool list, one line for each reason."""
         return () if self._listing is None else self._listing.left_out
 
     @property
@@ -272,7 +272,7 @@ class Upstream:
 
     @property
     def version(self) -> str | None:
-        """The version that it says it is."""
+        """The version in its server info."""
         info = None if self._listing is None else self._listing.server_info
         return None if info is None else info.version or None
 
@@ -282,7 +282,7 @@ class Upstream:
         return None if self._listing is None else self._listing.instructions
 
     async def load(self) -> None:
-        """Take what was kept of it on disk. Starts nothing."""
+        """Load its cached tool list without starting it."""
         cached = await self._cache.read(self.config)
         if cached is not None and self._listing is None:
             self._set(cached)
@@ -291,11 +291,11 @@ class Upstream:
             await self._note_patterns()
 
     async def session(self) -> ClientSession:
-        """Return the session with it, started where it was not. Raises `CodeModeToolError` where that cannot be."""
+        """Return an open session, connecting if needed. Raises `CodeModeToolError`."""
         return (await self._link.connection()).session
 
     async def ask(self, request: Callable[[ClientSession], Awaitable[ResultT]]) -> ResultT:
-        """Send what can be sent again without harm, once more where the session was lost. Raises `MCPError` too."""
+        """Send a repeatable request, again if the session was lost. Raises `CodeModeToolError` and `MCPError`."""
         return await self._link.use(lambda connection: request(connection.session))
 
     async def ask_for_log(self) -> None:
@@ -305,7 +305,7 @@ class Upstream:
             await self._log_level.send(connection.session)
 
     def keep_running(self) -> AbstractContextManager[None]:
-        """Keep it running for as long as this lasts, be it idle or not."""
+        """Keep it running while the block runs, even if idle."""
         return self._link.keep_open()
 
     async def tools(self) -> Sequence[Tool]:
@@ -322,33 +322,33 @@ class Upstream:
             self.config, allowed_tools := filter_allowed(self.config, self.listed_tools)
         )
         if self.config.pin == "block" and self._listed_on is None and len(visible) < len(allowed_tools):
-            await self.refresh()  # a list kept on disk withholds tools: the server may have changed back
+            await self.refresh()  # pins block tools of the cached list: the server may have changed back
             visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
         return await create_program_tools(
             self.config, visible, self._hooks, self._call_for_program, self._get_current_tool
         )
 
     def fail_permanently(self, error: Exception) -> None:
-        """Let `tools` raise this from now on, and start nothing: who has waited for it once waits for it no more."""
+        """Make `tools` raise this error from now on, without starting the server."""
         self._terminal_error = error
 
     async def refresh(self) -> None:
-        """List its tools again."""
+        """Update its tool list."""
         async with self._list_lock:
             await self._list_or_raise()
 
     async def call(self, name: str, arguments: Any, context: Any = None) -> ToolResult:
-        """Call a tool and return what it gave, without secrets; one that failed says so in its result.
+        """Call a tool and return its result without secrets; a result may report a failure of the tool.
 
-        Raises `CodeModeToolError`: with the code ``OUTCOME_UNKNOWN`` where the call may have happened.
+        Raises `CodeModeToolError`, with the code ``OUTCOME_UNKNOWN`` if the call may have run.
         """
         tool = self._by_name.get(name)
         return await self._calls.call(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
 
     async def _get_current_tool(self, name: str) -> types.Tool | None:
-        """Return a tool as the server that would be called says it is, listed where it has not said so yet.
+        """Return a tool's definition on the connection of the next call, listing the tools if needed.
 
-        Raises `CodeModeToolError` where it cannot be used, or cannot say.
+        Raises `CodeModeToolError` if the server is unavailable or cannot list its tools.
         """
         connection = await self._link.connection()
         if self._is_stale or self._listed_on is not connection:
@@ -358,12 +358,12 @@ class Upstream:
         return self._by_name.get(name)
 
     async def _require_pinned(self, connection: Connection, name: str) -> None:
-        """Raise unless the server defines a tool, on the connection of its call, as the user has approved it.
+        """Raise if a tool's definition on the connection of its call differs from the approved one.
 
-        A list is enough until the server announces a change; one that announces none is listed before each call.
+        A list is valid until the server announces a change; servers without announcements are listed before each call.
         """
         started_lists = self._started_lists
-        async with self._list_lock:  # a list under way may be the answer to a change
+        async with self._list_lock:  # a list in progress may follow a change
             if self._needs_list(connection, started_lists):  # calls that wait together share one list
                 await self._list_for_call(connection)
         version = (self._listing and self._listing.digest, self._hooks.get_filter_revision(self.config))
@@ -371,8 +371,8 @@ class Upstream:
             try:
                 visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
             except OSError as error:
-                _log.warning("no tool of server %r is called: %s", self.config.name, error)
-                raise self._link.error("what its tools were at their first use cannot be read") from None
+                _log.warning("tools of server %r cannot be called without their pins: %s", self.config.name, error)
+                raise self._link.error("the pins of its tools cannot be read") from None
             self._permitted = (version, frozenset(tool.name for tool in visible))
         if name not in self._permitted[1]:
             raise tool_changed_error(self.config, name, is_listed=name in self._by_name)
@@ -393,7 +393,7 @@ class Upstream:
             raise self._listing_error(error.error.message) from None
 
     async def stop(self) -> None:
-        """End it until it is needed again."""
+        """End it until its next use."""
         await self._link.stop()
 
     async def aclose(self) -> None:
@@ -421,19 +421,19 @@ class Upstream:
             self._spawn(self._change_listener.keep(connection, lambda: self._on_listening(connection)))
 
     async def _on_listening(self, connection: Connection) -> None:
-        """List once more what was listed before the server was heard."""
+        """Update a list that was fetched before the server announced changes."""
         if self._listed_on is connection:
             await self._refresh_quietly(connection)
 
     async def _keep_listed(self, connection: Connection) -> None:
-        """List a server that was started, as its tools may be others than those known; then as often as it wants."""
+        """Update the tool list after a start, then as often as the server requests."""
         listing = self._listing
         if listing is not None and not self._is_stale:
-            await asyncio.sleep(_SETTLE_SECONDS)  # what it was started for goes first
+            await asyncio.sleep(_SETTLE_SECONDS)  # the request that started it goes first
             if self._is_stale or self._listed_on is not connection:
                 await self._refresh_quietly(connection)
         while connection.is_open:
-            with suppress(TimeoutError):  # whoever slept would hold what has ended for as long as its server has said
+            with suppress(TimeoutError):  # unlike sleep, this ends with the connection
                 async with asyncio.timeout(self._poll_seconds()):
                     await connection.requests.ended.wait()
             if connection.is_open and self._is_polled(connection):
@@ -454,7 +454,7 @@ class Upstream:
         except (MCPError, CodeModeToolError, OSError, RuntimeError) as error:
             _log.info("the tools of server %r cannot be listed now: %s", self.config.name, type(error).__name__)
         finally:
-            connection.requests.last_used = last_used  # looking is no use of it
+            connection.requests.last_used = last_used  # polling does not count as use
 
     async def _list_or_raise(self) -> None:
         try:
@@ -509,10 +509,10 @@ class Upstream:
             async with asyncio.timeout(seconds):
                 listing = await fetch_listing(ask, self._secrets, mirrors=mirrors)
         except TimeoutError:
-            message = f"it took more than {seconds:g} seconds (the larger one of timeoutMs and connectTimeoutMs)"
+            message = f"it took more than {seconds:g} seconds (the larger of timeoutMs and connectTimeoutMs)"
             raise LostRequestError(UnansweredRequestError(message, is_late=True)) from None
         except MCPError as error:
-            # Some that say nothing of tools have some all the same, others refuse to list them.
+            # Some servers without the tools capability still have tools; others refuse to list them.
             if isinstance(error, LostRequestError) or capabilities is None or capabilities.tools is not None:
                 raise
             listing = Listing()
@@ -526,7 +526,7 @@ class Upstream:
         )
 
     async def _note_patterns(self) -> None:
-        """Note which patterns of its own configuration match none of its tools, and warn where there are others."""
+        """Update `pattern_notes` with the server's patterns that match no tool; log new ones."""
         common_patterns, names = self.config.common_patterns, {*self._by_name}
         server_patterns = {
             key: tuple(pattern for pattern in patterns if pattern not in common_patterns)

@@ -118,7 +118,7 @@ def test_a_line_that_comes_in_pieces_takes_no_more_room_than_its_bytes(length: i
             assert said <= held < 1.5 * said
         assert failed == []
         output.data_received(b"x" * 50)
-        assert failed == [f"it said a line of more than {said} bytes"]
+        assert failed == [f"it wrote a line of more than {said} bytes"]
 
     asyncio.run(work())
 

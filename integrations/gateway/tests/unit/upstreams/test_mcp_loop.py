@@ -81,7 +81,7 @@ def test_an_answer_of_more_values_than_allowed_is_none(monkeypatch: pytest.Monke
     assert jsonrpc_lines.read_line(answer(3_100)).message is None
     refused = jsonrpc_lines.unreadable_answer_error(answer(3_100))
     assert refused is not None
-    assert "holds more than" in refused.error.message
+    assert "has more than" in refused.error.message
 
 
 @in_loop
