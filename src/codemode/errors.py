@@ -235,7 +235,7 @@ class CodeModeProtocolError(CodeModeError):
 
     @property
     def was_answered(self) -> bool:
-        """True if other answers to the pause were used before: those are in force, and these ran nothing."""
+        """True if the pause had already been answered: the earlier answers stand, and these had no effect."""
         return self.details.get("superseded") is True
 
     def explain(self, what: str, *, first: str, otherwise: str) -> str:
@@ -249,7 +249,7 @@ class CodeModeProtocolError(CodeModeError):
                 f"{what}: it was answered before: {self.message}. Continue with {first} from the first answers;"
                 " repeating the same answers returns the same outcome and runs nothing."
             )
-        keys = "Set signing keys that outlive the process with codemode.set_continuation_signing_key"
+        keys = "Set a signing key that outlives the process (CODEMODE_SIGNING_KEY or set_continuation_signing_key)"
         return (
             f"{what}: {self.message}. {keys}, and how long a pause is valid with continuation.max_age_ms; {otherwise}."
         )
