@@ -288,7 +288,7 @@ def test_a_host_that_has_lost_its_lease_tells_nothing_and_has_no_way_on():
         paused = await call(journal, tools)  # by its clock the lease of the first is over
         (request,) = paused.requests
         gate.set()
-        with pytest.raises(CodeModeAbortedError, match="belongs to another host by now") as caught:
+        with pytest.raises(CodeModeAbortedError, match="now belongs to another host") as caught:
             await slow
         assert caught.value.recovery is None
         assert caught.value.details["is_lost"] is True
