@@ -430,7 +430,7 @@ def _check_settings(options: Any) -> CodeModeOptions:
     policy = settings.execution_policy
     if policy.is_set("timeout_includes_tools"):
         raise InvalidConfigError(
-            "settings.execution_policy.timeout_includes_tools is not supported by exec and wait: use timeoutMs"
+            "settings.execution_policy.timeout_includes_tools is not supported by exec and wait: use timeout_ms"
         )
     if settings.fetch_policy is not None:
         raise InvalidConfigError("settings.fetch_policy is not supported by exec and wait: programs have no fetch")
