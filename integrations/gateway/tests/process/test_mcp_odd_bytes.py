@@ -75,7 +75,7 @@ def test_an_answer_whose_meaning_is_plain_is_taken(caplog: pytest.LogCaptureFixt
         assert called(odd(settings)) == "one", name
         assert over_http(settings) == "one", name
         assert over_http(settings, events=True) == "one", name
-        assert name == "an error that is null" or "not quite JSON-RPC" in caplog.text, name
+        assert name == "an error that is null" or "malformed JSON-RPC" in caplog.text, name
 
 
 def test_an_odd_error_keeps_its_message():
@@ -109,14 +109,14 @@ def test_events_that_are_no_messages_are_passed_over():
 def test_content_length_framing_is_named():
     body = json.dumps({"jsonrpc": "2.0", "id": 0, "result": {}})
     for before in (f"Content-Length: {len(body)}\r\n\r\n{body}", "content-length:7\n"):
-        assert "it frames its messages with Content-Length headers" in refused(odd({"before": before})), before
+        assert "it sends Content-Length headers" in refused(odd({"before": before})), before
 
 
 def test_the_first_line_that_is_no_protocol_is_in_the_log(caplog: pytest.LogCaptureFixture):
     secret = "tok-4242424242424242"
     before = f"Listening with {secret} on port 7\nsecond\n" + "x" * 500 + "\n"
     assert called(odd({"before": before}, env={"API_TOKEN": secret}, secrets=(secret,))) == WORKS
-    said = [one.getMessage() for one in caplog.records if "no protocol" in one.getMessage()]
+    said = [one.getMessage() for one in caplog.records if "writes invalid messages" in one.getMessage()]
     assert len(said) == 1
     assert "Listening with" in said[0]
     assert secret not in said[0]
@@ -132,7 +132,7 @@ def test_a_body_that_is_no_message_is_quoted():
     for body, kind, reason in (
         ("<!DOCTYPE html><p>Sign in", "text/html; charset=utf-8", "text/html that starts with '<!DOCTYPE html>"),
         ("pong", "application/json", "application/json that starts with 'pong'"),
-        ('{"status": "ok"}', "application/json", 'begins with \'{"status": "ok"}\''),
+        ('{"status": "ok"}', "application/json", 'starts with \'{"status": "ok"}\''),
         ("", "application/json", "its answer is empty (status 200)"),
     ):
 
@@ -147,5 +147,5 @@ def test_a_body_that_is_no_message_is_quoted():
 def test_an_error_that_names_no_request_is_in_the_log(caplog: pytest.LogCaptureFixture):
     error = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "cannot parse that"}}\n'
     assert called(odd({"before": error})) == WORKS
-    assert "an error of no request; such lines are skipped, the first of them is" in caplog.text
+    assert "errors without a request id on stdout; such lines are skipped. First line:" in caplog.text
     assert "cannot parse that" in caplog.text

@@ -58,7 +58,7 @@ def test_what_is_odd_in_a_handshake_costs_no_tools_and_is_logged(caplog: pytest.
     for name, initialize, logged in LENIENT:
         caplog.clear()
         assert ran(odd({"initialize": initialize}))["result"] == ECHOED, name
-        said = [one.getMessage() for one in caplog.records if "is used without it" in one.getMessage()]
+        said = [one.getMessage() for one in caplog.records if "which are ignored" in one.getMessage()]
         assert len(said) == (1 if logged else 0), (name, said)
         assert logged in "".join(said), (name, said)
 

@@ -127,7 +127,7 @@ def test_the_step_to_https_is_followed_reported_and_remembered(tls: ssl.SSLConte
                 url = plain.url.replace("127.0.0.1", "localhost")
                 assert called(url) == 'note got {"text": "x"}', status
                 assert len(plain.requests) == 1, "what is known to be secured is sent over plain HTTP no more"
-                assert f"redirects {url} to {target}, which is used in its place" in caplog.text
+                assert f"redirects {url} to {target}, which is used instead" in caplog.text
                 assert secured.requests[-1][3]["Authorization"] == TOKEN
 
 

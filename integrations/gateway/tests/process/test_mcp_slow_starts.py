@@ -103,4 +103,4 @@ def test_the_last_lines_on_stderr_are_in_the_reason(tmp_path: Path):
             await opening
         return said
 
-    assert within(work()).endswith("gives it more time): Downloading 1.2 GB please wait")
+    assert within(work()).endswith("to wait longer): Downloading 1.2 GB please wait")
