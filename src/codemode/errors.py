@@ -23,7 +23,7 @@ class ResumableRequest(Protocol):
 
     @property
     def interrupt_id(self) -> str:
-        """Its id in an answer."""
+        """The id by which answers refer to it."""
         ...
 
     @property
@@ -73,10 +73,10 @@ class Resumable(ResumableRequest, Protocol):
 class CallSummary(TypedDict):
     """A call of a program, and its state when the program ended.
 
-    ``is_started``: the tool itself may have started. ``status`` unknown without it is a call without effect; denied is
-    a call that a person refused. ``kind`` is tool, fetch or catalog (a query about tools). ``reads_only``: repeating it
-    is harmless. ``input`` and ``result`` are JSON text and ``error`` is the message for the program, all shortened;
-    only the first calls have them. ``kept`` is the key of the whole result in `state`.
+    ``is_started``: the tool itself may have started. A call with status unknown that is not started had no effect;
+    denied is a call that a person refused. ``kind`` is tool, fetch or catalog (a query about tools). ``reads_only``:
+    repeating it is harmless. ``input`` and ``result`` are JSON text and ``error`` is the message for the program, all
+    shortened; only the first calls have them. ``kept`` is the key of the whole result in `state`.
     """
 
     id: str

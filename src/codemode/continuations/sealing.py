@@ -53,14 +53,14 @@ def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, bindin
 def unpack(
     signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int | None, binding: str | None = None
 ) -> tuple[list[str], Auth]:
-    """Return the texts of a valid continuation and its signature; ``now_ms`` None: also if expired.
+    """Return the texts of a valid continuation and its signature; with ``now_ms`` None, expired ones are accepted.
 
     Raises `CodeModeProtocolError` for any other value.
     """
     if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
         raise CodeModeProtocolError("the continuation is malformed or of another version")
     body, encoding = _check_texts(signed["body"]), signed["encoding"]
-    # Signed fields next to the body are never long.
+    # Valid fields next to the body are short: refuse long ones before verifying.
     is_known = encoding == "json" or encoding in _ENCODINGS
     if not is_known or estimate_json_length(signed["auth"], _MAX_AUTH_CHARACTERS) >= _MAX_AUTH_CHARACTERS:
         raise CodeModeProtocolError("the continuation is malformed")
@@ -161,7 +161,7 @@ def _inflate(data: Iterable[bytes]) -> Iterator[bytes]:
 
 def _make_key_ring(options: ContinuationOptions, purpose: str, binding: str | None = None) -> KeyRing:
     keys = options.keys if options.keys is not None else get_process_keys()
-    # Two separate texts: a client may choose that of the invocation.
+    # Two separate texts: joined, one that a client chooses could imitate the other.
     bindings = [options.conversation_id, binding]
     return KeyRing(keys, purpose=purpose, binding=None if bindings == [None, None] else bindings)
 
@@ -205,12 +205,12 @@ def _is_tag_valid(decryptor: Any, tag: bytes) -> bool:
 
 
 def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
-    """Seal a text for those who can open the continuation of ``auth``; it is valid for no other one."""
+    """Seal a text with the key of the continuation of ``auth``, bound to that continuation."""
     return seal_with_secret(text, _make_key_ring(options, "outcome").secret(auth.key_id), auth.nonce)
 
 
 def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
-    """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` for any other."""
+    """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` if it was not sealed this way."""
     return open_with_secret(text, _make_key_ring(options, "outcome").secret(auth.key_id), auth.nonce)
 
 
@@ -221,7 +221,7 @@ def seal_with_secret(text: str, secret: bytes, name: str) -> str:
 
 
 def open_with_secret(text: str, secret: bytes, name: str) -> str:
-    """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` for any other."""
+    """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` if it was not sealed this way."""
     pieces = (urlsafe_b64decode(piece) for piece in _split_text(text, _CHUNK_BYTES))
     return b"".join(_decrypt(pieces, secret, name)).decode()
 
@@ -285,7 +285,7 @@ def journal_key(salt: str, seed: str) -> str:
 
 
 class JournalCodec:
-    """Encodes and decodes the texts of one journal. ``position`` is the number of a line or a word."""
+    """Encodes and decodes the texts of one journal. ``position`` is a line number, or a name such as ``head``."""
 
     def __init__(self, options: ContinuationOptions, keys: tuple[bytes, ...], key: str, binding: str | None) -> None:
         self._ring = KeyRing(keys, purpose="journal")

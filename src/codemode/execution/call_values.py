@@ -69,7 +69,7 @@ def validate_input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: s
 def _validate_displayed_input(tool: PreparedTool, entry: LedgerEntry, displayed_input_json: str) -> ValidatedInput:
     """Validate the displayed input again: from the issued input, with displayed defaults, or as it was displayed.
 
-    A default may be new each time, and a validator may change its own result.
+    Defaults may differ per validation, and validators may not be idempotent.
     """
     previous = displayed = decode_json(displayed_input_json)
     issued, displayed_json, reason = _decode_issued_input(entry), canonical_json(displayed), ""
@@ -84,7 +84,7 @@ def _validate_displayed_input(tool: PreparedTool, entry: LedgerEntry, displayed_
         try:
             validated = tool.validate_input(candidate(previous))
         except CodeModeToolError as error:
-            # Quote only the displayed input: the issued one may hold more than the host let through.
+            # Quote only the displayed input: the issued one may contain data that the host removed.
             reason = f" ({error.message})" if candidate is candidates[-1] else ""
             continue
         if to_displayed_json(validated) == displayed_json:
@@ -118,7 +118,7 @@ def _validate_edited_input(tool: PreparedTool, edited_json: str) -> ValidatedInp
 
 
 def _is_edit_ambiguous(tool: PreparedTool, edited: Any, validated: ValidatedInput) -> bool:
-    """Return True if the validated edit could itself be an edit with another result."""
+    """Return whether validating the result again would change it."""
     result: Any = validated.json_value
     if not is_object(result) or not is_object(edited) or len(keys := edited.keys() & result.keys()) > _MAX_EDITED_PARTS:
         return _changes_when_revalidated(tool, result, lambda again: again, result)

@@ -42,7 +42,7 @@ from .identity import JOURNAL_ORIGIN, journal_error, journal_unavailable_error
 from .outcome import OutcomeCodec, RunOutcome
 
 _HEAD_POSITION, _OUTCOME_POSITION = "head", "outcome"
-_NO_AUTH = Auth("", "", 0, 0)  # the texts of a journal are sealed together
+_NO_AUTH = Auth("", "", 0, 0)  # a journal seals whole entries, so outcomes need no seal of their own
 
 
 @record
@@ -222,17 +222,17 @@ class InvocationJournal:
         self._line_count = len(opened.lines)
         self._loop = asyncio.get_running_loop()
         self._ledger = Ledger()
-        self._written_requests = self._written_notices = 0  # in the lines
+        self._written_requests = self._written_notices = 0  # in lines that are already written
         self._queue: list[_QueuedStep] = []
         self._settled_ids = set[int]()
         self._on_failure: Callable[[CodeModeError], None] = _ignore_failure
-        self._is_renewal_due = False  # of the lease
+        self._is_renewal_due = False  # whether the lease is to be renewed
         self._is_idle = asyncio.Event()
         self._wake: asyncio.Future[None] | None = None
         self._is_closed = False
-        self._unanswered_renewals = 0  # since the last answer of the journal
+        self._unanswered_renewals = 0  # renewals since the journal last answered
         self.failure: CodeModeAbortedError | None = None
-        self.has_more_to_deliver = False  # after the one being delivered
+        self.has_more_to_deliver = False  # more outcomes after the one being delivered
         self._is_only_call: Callable[[], bool] = _always_false
         self._write_at_once = getattr(self._journal, "write_at_once", None)
         self._writer_task = self._loop.create_task(self._run_writer())
@@ -309,7 +309,7 @@ class InvocationJournal:
         await shield_to_end(self._end(outcome, is_final=is_final))
 
     async def restore_outcome(self, text: str) -> None:
-        """Restore the outcome of a pause if possible: nothing was done since. Never raises."""
+        """Write the outcome of the pause back, as nothing ran since. Never raises."""
         if self._close():
             await shield_to_end(self._run_and_log_failure(self._journal.end(self._opened, text, is_final=False)))
 

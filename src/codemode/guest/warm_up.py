@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-# Common code of programs: the analysis of code without a warm-up writes to pages that must be copied.
+# Common code of programs: warming up the analyser before the fork avoids copies of its pages.
 FUNCTION_SOURCE = """// Add up.
 const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] });
 let sum = 0;

@@ -26,7 +26,7 @@ class Settings:
     profile: SurfaceSettings
     fetch: bool = False  # whether the guest has fetch
     state: bool = False  # whether the guest has state
-    language_names: Sequence[str] = ()  # tools whose names JavaScript uses itself
+    language_names: Sequence[str] = ()  # tools whose names clash with JavaScript's own
     invocation_data_json: str | None = None  # canonical JSON of an object for this invocation alone
     hides_inputs: bool = False  # whether inputs are displayed only after the host's pipeline
     source: str | None = None  # the program as it was sent, if it is not the text that runs
@@ -42,7 +42,7 @@ class Settings:
         return self.has_rich_values and self.profile.guest.result != "sanitised"
 
     def with_invocation_data(self, invocation_data_json: str) -> Settings:
-        """Return the settings with this invocation data. Written out: each run of a module needs it."""
+        """Return the settings with this invocation data. No `replace`: this runs for each module, and must be fast."""
         return Settings(
             self.outer_tool_call_id,
             self.salt,

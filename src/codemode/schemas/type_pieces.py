@@ -40,7 +40,7 @@ class PieceSerializer:
         return _PieceWriter(self, serializer_options).write(self._schema, None, instance, 0)
 
     def to_python_values(self, instance: Any, *, round_trip: bool) -> Any:
-        """Return what an instance holds, its dates, bytes and sets as they are."""
+        """Return the instance's values, with dates, bytes and sets unconverted."""
         return self._adapter_serializer.to_python(
             instance, mode="python", by_alias=True, round_trip=round_trip, warnings=False
         )
@@ -58,7 +58,7 @@ class PieceSerializer:
         return steps.run_without_gc(partial(serializer.to_python, instance, **serializer_options))
 
     def unwrap(self, schema: Any) -> Any:
-        """Return the schema of what really stands there; one with a serializer of its own stays closed."""
+        """Follow references and wrappers; stop at a custom serializer."""
         for _ in range(_MAX_DEPTH):
             if "serialization" in schema:
                 break
@@ -175,7 +175,7 @@ class _PieceWriter:
 
 def are_equal(first: Any, second: Any) -> bool:
     """Compare as ``==`` does, a step for each part of lists, dicts and models."""
-    # Iterators: very many tuples would bring the collector, which looks at all there is.
+    # Iterators: very many tuples would trigger a full garbage collection.
     pending: list[Iterator[tuple[Any, Any]]] = [iter([(first, second)])]
     while pending:
         pair = next(pending[-1], None)

@@ -1,6 +1,6 @@
 """Check the facts that a worker reported about a program against the rules of its surface.
 
-With rules in force, missing or malformed facts refuse the program: what is not known is not allowed.
+If rules apply, a program with missing or malformed facts is refused.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _find_statements(items: Any, violation_kind: str, kinds: tuple[str, ...]) ->
     """Yield violations by loops and module statements."""
     for item in islice(list_or_empty(items), MAX_VIOLATIONS):
         kind, location = mapping_or_empty(item).get("kind"), _parse_location(item)
-        if kind == "require()":  # a name like any other
+        if kind == "require()":  # handled as a banned name, not as a statement
             continue
         if location is None or not isinstance(kind, str) or kind not in kinds:
             raise _MalformedFactsError

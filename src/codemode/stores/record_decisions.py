@@ -21,7 +21,7 @@ MAX_DECISIONS = 1000
 
 
 class UncheckedAnswerError(Exception):
-    """A request waits again since its answer was validated: the answer has to be validated again."""
+    """A request went back to waiting after its answer was validated: validate it again."""
 
 
 def find_requests(
@@ -40,7 +40,7 @@ def find_requests(
 
 
 async def check_decisions(database: Database, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
-    """Validate answers before the transaction starts, in which other writers would wait."""
+    """Validate answers outside the transaction, which would block other writers."""
     if len(require_decisions(decisions)) > MAX_DECISIONS:
         raise ValueError(f"at most {MAX_DECISIONS} requests can be decided at a time, got {len(decisions)}")
     decision_jsons = await run_check(LARGE_CHARACTERS, lambda: encode_decisions(decisions))

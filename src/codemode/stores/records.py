@@ -38,7 +38,7 @@ RECORD_TRANSITIONS: dict[tuple[RecordState, RecordEvent], RecordState] = {
     ("resting", "decide"): "resting",  # decided for an earlier pause; used when the program asks again
     ("pending", "claim"): "resuming",
     ("resuming", "claim"): "resuming",  # its lease has expired
-    ("resting", "claim"): "resting",  # likewise, only by its id
+    ("resting", "claim"): "resting",  # its lease has expired; claimed only by id
     ("pending", "pause"): "pending",  # resumed without the store
     ("resuming", "pause"): "pending",
     ("resting", "pause"): "pending",  # the program asks a person

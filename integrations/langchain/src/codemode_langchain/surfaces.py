@@ -124,11 +124,11 @@ class SurfaceTool(BaseTool):
         return self._surface.core
 
     def is_same_tool(self, other: SurfaceTool) -> bool:
-        """Return whether another tool has the same surface and name, as a copy has."""
+        """Return whether another tool has the same surface and name; true for copies of a tool."""
         return self._surface is other._surface and self.name == other.name
 
     def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
-        """Run as every tool does; the id of the call names the nested calls."""
+        """Run the tool; the ids of nested calls derive from ``tool_call_id``."""
         token, tool_input = _current_tool_call_id.set(tool_call_id), self._fill_program_field(tool_input)
         try:
             return super().run(tool_input, *args, tool_call_id=tool_call_id, **settings)
@@ -136,7 +136,7 @@ class SurfaceTool(BaseTool):
             _current_tool_call_id.reset(token)
 
     async def arun(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
-        """Run as every tool does; the id of the call names the nested calls."""
+        """Run the tool; the ids of nested calls derive from ``tool_call_id``."""
         token, tool_input = _current_tool_call_id.set(tool_call_id), self._fill_program_field(tool_input)
         try:
             return await super().arun(tool_input, *args, tool_call_id=tool_call_id, **settings)
@@ -186,7 +186,7 @@ class SurfaceTool(BaseTool):
         )
 
     def _to_result(self, outcome: Outcome, config: RunnableConfig) -> Any:
-        """Return a message, or a command with it if nested calls update state; outside a tool call the value."""
+        """Return a message, or a command if nested calls update state; the plain value outside a tool call."""
         tool_call_id = _current_tool_call_id.get()
         if tool_call_id is None:
             if outcome.error is not None:
@@ -277,7 +277,7 @@ def make_options(
 def _list_tools(tools: Any) -> Iterable[Any]:
     if isinstance(tools, Toolkit):
         return tools.get_tools()
-    # A tool is iterable too: over its fields.
+    # A single tool is a pydantic model, which iterates over its fields: reject it.
     if isinstance(tools, BaseTool | Mapping | str | bytes) or not isinstance(tools, Iterable):
         raise ValueError(f"tools must be a list of tools, or a toolkit, got {type(cast('Any', tools)).__name__}")  # noqa: TRY004
     return cast("Iterable[Any]", tools)

@@ -40,8 +40,8 @@ class ShownToolNames(TypedDict):
 class CodeModeState(AgentState[Any]):
     """The agent's state with private channels for programs.
 
-    The tool names of the last step, the state of programs, counts of nested calls by outer call id until limits have
-    counted them, and the message of a limit that ended the run.
+    The tool names of the last step, the state of programs, counts of nested calls, by outer call id, that call limits
+    have not counted yet, and the message of a limit that ended the run.
     """
 
     code_mode_shown: NotRequired[Annotated[ShownToolNames, PrivateStateAttr]]
@@ -51,7 +51,7 @@ class CodeModeState(AgentState[Any]):
 
 
 class StepTools:
-    """Records the tools of each step, and keeps those that the agent itself does not have."""
+    """Records the tools of each step, and stores those that are not registered with the agent."""
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, dict[str, BaseTool]] = OrderedDict()
@@ -79,7 +79,7 @@ class StepTools:
     def callable_tools(self, request: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
         """Return the tools that programs of the last step may call; all registered ones without a recorded step.
 
-        A registered tool takes precedence over one of the same name made for the step, as in LangChain.
+        A registered tool takes precedence over a tool of the step with the same name, as in LangChain.
         """
         visible_tools = get_shown_tool_names(request)
         if visible_tools is None:
@@ -256,7 +256,9 @@ def _check_listed_order(middleware: Any, direct_calls: _DirectTools, settings: S
 
 
 def _get_configured_names(middleware: Any) -> Iterable[str]:
-    configured_tools = getattr(getattr(middleware, "config", None), "tools", ())  # unconverted
+    configured_tools = getattr(
+        getattr(middleware, "config", None), "tools", ()
+    )  # as configured, before conversion to tools
     names = {(name if isinstance(name, str) else name.name).strip() for name in cast("Iterable[Any]", configured_tools)}
     return names or getattr(middleware, "tools_to_emulate", None) or getattr(middleware, "_tool_filter", None) or ()
 
@@ -305,7 +307,7 @@ def _get_tool_annotations(tool: Any) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _DirectTools:
-    """The tools that only the model calls: by name, or without a callable name."""
+    """The tools that only the model calls: listed by name, or with a name that programs cannot call."""
 
     direct_names: frozenset[str]
     is_callable: Callable[[str], bool]
@@ -444,7 +446,7 @@ class AgentToolSelection(ToolSelection):
 
     @property
     def direct_only_names(self) -> frozenset[str]:
-        """The names in ``keep`` that programs cannot call, whatever tools have them."""
+        """The names in ``keep`` that programs cannot call, regardless of which tool has the name."""
         if self.tools is None:
             return self.keep.names
         return self.keep.names - self.tools.names if self.tools.is_by_name else frozenset()

@@ -133,7 +133,7 @@ class Vm(OptionPart):
     """Rules and limits of scripts: a preset, and fields that override it.
 
     ``max_steps`` limits tool calls. Lists replace those of the preset, but ``eval`` and ``Function`` stay banned.
-    ``check_tools`` False defers errors for literal names of unavailable tools to run time.
+    With ``check_tools`` False, unknown tool names fail at run time instead of before the run.
     """
 
     path: ClassVar[str] = "vm"
@@ -184,7 +184,7 @@ class Sidecar(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Search(OptionPart):
-    """How tools are found: by words and ``embed(texts) -> vectors``, sync or async; or by a ``strategy``."""
+    """How tools are found: by keywords and ``embed(texts) -> vectors``, sync or async; or by a ``strategy``."""
 
     path: ClassVar[str] = "search"
 
