@@ -115,7 +115,7 @@ def foreign() -> None:
     try:
         codemode.create_code_mode_tool([Foreign()])
     except ValueError as error:
-        assert "is not a tool" in str(error)
+        assert "Expected a Tool" in str(error)
 
 
 def anew() -> None:
