@@ -162,7 +162,8 @@ class ProgramLibrary:
         if not isinstance(owner, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"for_owner takes the owner as text, got {owner!r:.100}")
         other = copy(self)
-        other.__dict__.update(owner=owner, _programs_by_owner={})
+        other.owner = owner
+        other._programs_by_owner = {}  # noqa: SLF001 - a copy of this object
         return other
 
     def attach(self, tools: ToolCatalog[PreparedTool]) -> None:

@@ -267,7 +267,8 @@ class CodeCallToolset(MetaCalls):
         }
         copied = copy(self)
         copied.__dict__.pop("_cached_tools", None)
-        copied.__dict__.update(overrides, _update_lock=forkable_lock())
+        copied.__dict__.update(overrides)
+        copied._update_lock = forkable_lock()  # noqa: SLF001 - a copy of this object
         attach_library(copied.library, overrides["_tools"].catalog, ())
         return copied
 
