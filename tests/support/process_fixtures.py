@@ -74,18 +74,22 @@ def channels() -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def left_by_files() -> Iterator[tuple[set[str], set[str]]]:
-    """What is open after a file of process tests: at the end of all, none of it is there."""
-    descriptors, processes = set[str](), set[str]()
+def left_by_files() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """What is open after each file of process tests, and that file: at the end of all, none of it is there."""
+    descriptors, processes = dict[str, str](), dict[str, str]()
     yield descriptors, processes
-    gc.collect()
+    gc.unfreeze()  # what a file's last test held was frozen with it, and would stay open for good
     if pools._default_pool is not None:
         pools._default_pool.close()
         pools._default_pool = None
-    # A loop of exec's own, of which the last pair was just dropped, ends in its thread.
-    wait_while(lambda: children() & processes or channels() & descriptors)
-    assert not children() & processes
-    assert not channels() & descriptors
+
+    def find_left() -> dict[str, str]:
+        gc.collect()  # a loop of exec's own, of which the last pair was dropped, is garbage when its thread has ended
+        open_then = processes | descriptors
+        return {name: open_then[name] for name in (children() | channels()) & open_then.keys()}
+
+    wait_while(find_left)
+    assert not (left := find_left()), left
 
 
 def wait_while(is_left: Callable[[], Any]) -> None:
@@ -100,7 +104,9 @@ def active_runs() -> int:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_left(left_by_files: tuple[set[str], set[str]]) -> Iterator[None]:
+def nothing_left(
+    request: pytest.FixtureRequest, left_by_files: tuple[dict[str, str], dict[str, str]]
+) -> Iterator[None]:
     """Tell what a file leaves from what tests of other folders do, which run in the same process.
 
     No file may leave a slot of the default pool taken. A pair of exec and wait gives its own back a little after it is
@@ -112,5 +118,5 @@ def nothing_left(left_by_files: tuple[set[str], set[str]]) -> Iterator[None]:
         gc.collect()
         wait_while(lambda: active_runs() > active)
         assert active_runs() <= active
-    left_by_files[0].update(channels() - descriptors)
-    left_by_files[1].update(children() - processes)
+    left_by_files[0].update(dict.fromkeys(channels() - descriptors, request.node.nodeid))
+    left_by_files[1].update(dict.fromkeys(children() - processes, request.node.nodeid))
