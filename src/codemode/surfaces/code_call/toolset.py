@@ -31,10 +31,10 @@ _TEXTS = {"type": "array", "items": _TEXT}
 _OBJECT = {"type": "object"}
 
 _SEARCH = """\
-Finds tools by what they do. Say in a few plain words what you need, one task at a time. Returns names, one sentence \
+Finds tools by what they do. Say in plain words what you need, one task at a time. Returns names, one sentence \
 each and a score; read definitions with {describe} before the first call."""
 _DESCRIBE = """\
-Returns the definitions of tools: input and output as JSON Schema, and examples of calls. Take names from {search}."""
+Returns definitions of tools: input and output as JSON Schema, examples of calls. Take names from {search}."""
 _EXECUTE = """\
 Runs a JavaScript script that calls tools and returns one JSON value. It is the body of an async function: `await` and \
 `return` work at the top level. TypeScript annotations are removed, not checked.
@@ -43,17 +43,17 @@ Runs a JavaScript script that calls tools and returns one JSON value. It is the 
 A tool `ns.method` is `await ns.method(input)` too.
 - `getTool(name)` returns name, description, inputSchema and outputSchema, or undefined. `codecallContext` is the \
 context. `mcpLog(level, message, metadata)` and `mcpNotify(event, payload)` tell the client.
-- Await every call; `Promise.all` runs independent ones at once, at most {in_flight}{beyond}. At most {max_steps} \
+- Await every call; `Promise.all` runs several at once, at most {in_flight}{beyond}. At most {max_steps} \
 calls and {timeout_ms} ms, time in tools {waiting}.
 - {loops}
 - {console}
-- Not available, by these names: {banned}, import and export.
-- Integers beyond 2^53 are BigInt. Dates and `toLocaleString` support only UTC and en-US: no other time zone or \
-locale, no currency, no Intl.{sidecar}{values}
+- Not available: {banned}, import, export.
+- Integers beyond 2^53 are BigInt. Dates and `toLocaleString`: UTC and en-US only, no currency, no Intl.\
+{sidecar}{values}
 Returns {{ "status": "ok", "result" }}, or status syntax_error, illegal_access, tool_error, runtime_error or timeout \
-with `error`: read it and send a better script."""
+with `error`: send a better script."""
 _INVOKE = """\
-Calls one tool without a script: for a single call whose whole result is wanted. {execute} is for everything else."""
+Calls one tool without a script, when its whole result is wanted; {execute} is for all else."""
 _SIDECAR = """
 - A string of a tool's output of {threshold} bytes or more is a reference, typeof "object": length, indices, \
 iteration, string methods and JSON.parse work, and it can be returned or passed to a tool as it is. {joins}=== and \
@@ -61,7 +61,7 @@ includes compare identity."""
 _JOINS_THROW = "`+`, templates and `<` throw: call toString() first. "
 _NO_LOOPS = "No loops (for, while, do): use map, filter, reduce and other array methods, or recursion."
 _LOOPS = "Loops are allowed."
-_CONSOLE = "`console` output comes back as `logs`."
+_CONSOLE = "`console` output is in `logs`."
 _NO_CONSOLE = "There is no `console`."
 
 

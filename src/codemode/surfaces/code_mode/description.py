@@ -13,28 +13,26 @@ from ...signatures.examples import create_call_example
 from ...signatures.literals import fence_typescript, to_comment_line
 
 _OPENING = """\
-Runs a JavaScript program that calls tools, combines what they return, and returns one JSON value.
-One program can replace many separate tool calls. TypeScript annotations are allowed: they are removed, not checked.
+Runs a JavaScript program that calls tools, combines their results, and returns one JSON value.
+One program replaces many tool calls. TypeScript annotations are removed, not checked.
 
 Rules for the program:
-- It is the body of an async function: `await` and `return` work at the top level. What it returns is the result."""
+- It is the body of an async function: `await` works at the top level, and what it returns is the result."""
 
 
 _TOOL_RULES = """\
-- Tools are called as `await tools.name(input)` with one object; {which}.
-- Every call must be awaited, alone or through `Promise.all`, which runs independent calls at the same time{at_once}.
-- A call that fails throws an Error; catch it to continue without that call."""
+- `await tools.name(input)` calls a tool with one object; {which}.
+- Await every call; `Promise.all` runs independent ones at once{at_once}.
+- A failed call throws an Error; catch it to continue."""
 
 
 _APPROVAL_RULE = "- A call of a tool marked @approval waits for a person: make such calls together, to wait once."
-_JSON_RULE = (
-    "- Inputs and results are JSON only: a function inside is dropped, a Map or Set becomes {}; cycles are errors."
-)
+_JSON_RULE = "- Inputs and results are JSON only: functions are dropped, a Map or Set becomes {}, cycles are errors."
 _CLOSING_RULES = """\
-- Integers beyond 2^53 are BigInt, in results too: write 12345678901234567890n, and do not mix them with numbers.
+- Integers beyond 2^53 are BigInt, in results too: write 12345678901234567890n, never mixed with numbers.
 - There is no import, require, timer, file system, process or DOM.
-- Dates and `toLocaleString` support only UTC and en-US: no other time zone or locale, no currency, no Intl.
-- `console.log` is captured for diagnosis; it is not the result."""
+- Dates and `toLocaleString`: UTC and en-US only, no currency, no Intl.
+- `console.log` is for diagnosis; it is not the result."""
 
 
 _NO_FETCH = "- There is no network and no `fetch`."

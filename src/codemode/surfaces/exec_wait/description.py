@@ -25,16 +25,15 @@ Rules for the program:
 - `await tools.search(query, {{limit}})` finds tools, `await tools.describe(id)` adds the JSON Schema of `parameters`,
   `await tools.call(id, input)` calls one. Ids are `<source>:<owner>:<tool>`. `tools.<name>(input)` calls the tool of
   a name that only one has (`-` becomes `_`). `ALL_TOOLS` lists all of them, without schemas.
-- Independent calls run at the same time with `Promise.all`{at_once}. A call that fails throws an
-  Error that can be caught.
+- `Promise.all` runs calls at once{at_once}. A failed call throws an Error that can be caught.
 - `text(value)` and `json(value)` add to the output, in order. `await yield_control()` returns the output so far.
 - When its tools take long the result is {{"status": "waiting", "runId"}}: call `wait` with that runId to continue.
 {values}There is no fetch, import, require, eval, file or process, but `setTimeout` and `console`.
-- Dates and `toLocaleString` support only UTC and en-US: no other time zone or locale, no currency, no Intl."""
+- Dates and `toLocaleString`: UTC and en-US only, no currency, no Intl."""
 
 WAIT_DESCRIPTION = (
-    "Continues a program of exec that has not ended: takes the runId of a result whose status is waiting and returns"
-    " the same kind of result. Earlier output is not repeated."
+    "Continues a program of exec that is waiting: takes its runId and returns the same kind of result, without earlier"
+    " output."
 )
 
 

@@ -26,7 +26,7 @@ _FENCE_CHARACTERS = 40
 
 _OPENING_TEXT = """\
 Runs one JavaScript or TypeScript ES module in a fresh sandbox; answers {{ result, logs, diagnostics }}. Each server \
-is a module, each of its tools an async function of one argument:
+is a module, each tool an async function of one argument:
 
 import * as server from "@codemode/servers/{path}";
 const found = await server.toolName({{ key: "value" }});
@@ -35,19 +35,19 @@ globalThis.__codemode_result__ = {{ found }};
 - The result is what `globalThis.__codemode_result__` was last assigned, as JSON; no top-level `return`.
 - Look tools up first, in "@codemode/discovery": `await listServers()`; `await searchTools("what it does")` gives \
 {{ results: [{{ serverId, exportName, description }}] }}; `(await describeServer(serverId)).declaration` is the \
-TypeScript of all tools of a server, `(await getTool(serverId, exportName)).declaration` that of one.
+TypeScript of a server's tools, `(await getTool(serverId, exportName)).declaration` that of one.
 - Await every call; `Promise.all` runs several at once. Filter data here; return little."""
 
 _RULES_TEXT = """\
-- `limits`, default/most: {limits}. `requestedCapabilities`: serverIds of the list below; they are connected, and \
-the answer has their `declarations`.
-- A call gives the tool's structured content, if any; else a single text as that string, never parsed; else the whole \
+- `limits`, default/most: {limits}. `requestedCapabilities`: serverIds of the list below, to connect; the \
+answer has their `declarations`.
+- A call gives the tool's structured content, if any; else a single text, never parsed; else the whole \
 result {{ content: [...] }}, images and audio in base64.
-- A call that fails rejects with an error of "@codemode/errors", with `hint`: SchemaValidationError, \
+- A failed call rejects with an error of "@codemode/errors", with `hint`: SchemaValidationError, \
 ToolNotFoundError, ServerNotFoundError, ToolCallError, AuthenticationError, SandboxLimitError, all CodemodeError.
 - `console` comes back as `logs`. There are URL, TextEncoder, TextDecoder and setTimeout, but no network \
 (fetch), setInterval, eval, process or require. Hosts of URLs are ASCII, encodings UTF-8. Integers \
-beyond 2^53 are BigInt. Dates and `toLocaleString` have only UTC and en-US: no other time zone, locale or currency."""
+beyond 2^53 are BigInt. Dates and `toLocaleString`: UTC and en-US only."""
 
 _APPROVAL_RULE = "- A call of a tool marked @approval waits for a person: make such calls together, to wait once."
 _NO_SERVERS = "There are no servers."

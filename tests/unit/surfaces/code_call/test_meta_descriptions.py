@@ -77,7 +77,7 @@ def test_the_rules_are_those_that_are_overridden():
 @pytest.mark.parametrize(("policy", "most"), [({}, 32), ({"max_in_flight_bridge_requests": 5}, 5)])
 def test_how_many_calls_may_be_made_at_once_is_said(policy: dict[str, int], most: int):
     tools = create_code_call_tools([], {"settings": {"execution_policy": policy}})
-    assert f"`Promise.all` runs independent ones at once, at most {most}." in tools.tools[2].description
+    assert f"`Promise.all` runs several at once, at most {most}." in tools.tools[2].description
 
 
 def test_meta_tools_are_tools():

@@ -31,7 +31,7 @@ def test_rules_declarations_and_example() -> None:
     text = describe_tools([SEARCH])
     for rule in (
         "async function",
-        "Every call must be awaited",
+        "Await every call",
         "no import, require, timer",
         "JSON only",
         "console.log",
