@@ -50,6 +50,7 @@ def assemble(folder: Path) -> None:
     shown |= {file for path in shown for file in _readable(TREE / path)}
     for path in sorted(shown):
         _write(folder / _page_of(path), _UNSEARCHED + _showing(path))
+    shutil.copy(TREE / "docs" / "site.css", folder / "docs" / "site.css")
     shutil.copytree(TREE / "docs" / "images", folder / "docs" / "images", dirs_exist_ok=True)
     for module, file in modules().items():
         _write(folder / "reference" / f"{module}.md", _UNSEARCHED + reference(module, file))
