@@ -22,7 +22,8 @@ _PUBLIC_MEMBERS = {  # of classes that have others too, which only the package c
 # Guides come first in the search: sources, the reference and pages for maintainers are left out.
 _UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 _NO_GUIDES = {f"{name}.md" for name in ("ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "LICENSE", "RELIABILITY")} | {
-    "integrations/comparison/README.md"
+    "integrations/comparison/README.md",
+    "docs/performance.md",
 }
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()([^()\s#:]+)(?=(#[^()\s]*)?\))")
