@@ -121,4 +121,4 @@ def test_every_surface_reports_it_before_anything_runs_and_says_what_there_is():
         create_modules_tool([]).description,
     )
     for description in descriptions:
-        assert "only UTC and en-US: no other time zone" in description
+        assert "UTC and en-US only" in description
